@@ -1,0 +1,124 @@
+"""One hierarchy of errors: a class is a kind of failure, with an exit code and a greppable id.
+
+Every message says what happened, where, and what to do next. The command line prints
+`strongroom: error [ID]: MESSAGE` and exits with the class's code; docs/exit-codes.md lists them.
+Code 3 is not an error class: it is the exit code of a job that was done but could not read,
+set or verify some files, which its report names.
+"""
+
+from __future__ import annotations
+
+EXIT_DONE = 0
+EXIT_INCOMPLETE = 3
+
+
+class StrongroomError(Exception):
+    """Base of every error the engine raises on purpose."""
+
+    exit_code = 1
+    error_id = "general"
+
+
+class UsageError(StrongroomError):
+    """The command line or an option's value is wrong."""
+
+    exit_code = 2
+    error_id = "usage"
+
+
+class SourceError(StrongroomError):
+    """A source as a whole could not be read (no such path, the command failed)."""
+
+    exit_code = 4
+    error_id = "source"
+
+
+class SnapshotNotFoundError(StrongroomError):
+    """No snapshot fits what was asked for, or more than one does."""
+
+    exit_code = 5
+    error_id = "snapshot-not-found"
+
+
+class RepositoryNotFoundError(StrongroomError):
+    """There is no repository at the place named."""
+
+    exit_code = 10
+    error_id = "repository-not-found"
+
+
+class RepositoryExistsError(StrongroomError):
+    """A repository is to be made where something is already."""
+
+    exit_code = 11
+    error_id = "repository-exists"
+
+
+class WrongKeyError(StrongroomError):
+    """No key of the repository opens with the passphrase or key file given."""
+
+    exit_code = 12
+    error_id = "wrong-key"
+
+
+class KeyRightError(StrongroomError):
+    """The key at hand may not do this (a put key can add, it cannot read)."""
+
+    exit_code = 13
+    error_id = "key-right"
+
+
+class UnknownFormatError(StrongroomError):
+    """The repository was written by a newer version in a format this one does not read."""
+
+    exit_code = 14
+    error_id = "unknown-format"
+
+
+class DamageError(StrongroomError):
+    """Stored bytes are not what was written: forged, truncated, flipped or missing."""
+
+    exit_code = 20
+    error_id = "damage"
+
+
+class CheckFailedError(StrongroomError):
+    """check or verify ran to its end and found differences or damage."""
+
+    exit_code = 21
+    error_id = "check-failed"
+
+
+class StoreError(StrongroomError):
+    """The store failed (no space, read-only, input/output error); fatal to the job."""
+
+    exit_code = 30
+    error_id = "store"
+
+
+class LeaseError(StrongroomError):
+    """The lease of this job ended before it could commit, or another job bars it."""
+
+    exit_code = 31
+    error_id = "lease"
+
+
+class ConfigurationError(StrongroomError):
+    """Configuration files have errors; each was reported with file, line and column."""
+
+    exit_code = 40
+    error_id = "configuration"
+
+
+class SelfTestError(StrongroomError):
+    """A library this installation uses gives wrong results; no data was touched."""
+
+    exit_code = 50
+    error_id = "self-test"
+
+
+class CancelledError(StrongroomError):
+    """The user or the system asked the job to stop (SIGINT, SIGTERM)."""
+
+    exit_code = 130
+    error_id = "interrupted"
