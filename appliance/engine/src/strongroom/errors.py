@@ -10,6 +10,9 @@ from __future__ import annotations
 
 EXIT_DONE = 0
 EXIT_INCOMPLETE = 3
+EXIT_BUG = 70
+EXIT_OUTPUT_CLOSED = 141
+EXIT_TERMINATED = 143
 
 
 class StrongroomError(Exception):
@@ -117,8 +120,19 @@ class SelfTestError(StrongroomError):
     error_id = "self-test"
 
 
+class OperatingSystemError(StrongroomError):
+    """A system call failed where no other class says more (no permission, no such file)."""
+
+    exit_code = 71
+    error_id = "operating-system"
+
+
 class CancelledError(StrongroomError):
     """The user or the system asked the job to stop (SIGINT, SIGTERM)."""
 
     exit_code = 130
     error_id = "interrupted"
+
+    def __init__(self, message: str, exit_code: int = 130) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

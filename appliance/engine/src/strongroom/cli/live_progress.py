@@ -1,0 +1,161 @@
+"""Progress as the user sees it: a live line, plain lines, or JSON objects.
+
+One thread wakes up, reads the counts and draws; the job's threads only add. `_lock` guards the
+counts and is never held while drawing, so a slow terminal does not slow the job.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from strongroom.cli.terminal import OutputClosedError, duration_text, size_text
+from strongroom.clock import elapsed_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.cli.terminal import Terminal
+
+LIVE_INTERVAL_SECONDS = 0.25
+PLAIN_INTERVAL_SECONDS = 10.0
+RATE_WINDOW_SECONDS = 5.0
+
+
+class CountedProgress:
+    """Holds the counts of one job and tells them in words."""
+
+    def __init__(self, title: str) -> None:
+        self._lock = threading.Lock()
+        self._text = title
+        self._files = 0
+        self._bytes = 0
+        self._stored_bytes = 0
+        self._errors = 0
+        self._total_files: int | None = None
+        self._total_bytes: int | None = None
+        self._started_seconds = elapsed_seconds()
+        self._marks: list[tuple[float, int]] = [(self._started_seconds, 0)]
+
+    def total(self, files: int | None = None, bytes: int | None = None) -> None:  # noqa: A002
+        """Set what is expected in the end; None leaves a figure as it was."""
+        with self._lock:
+            if files is not None:
+                self._total_files = files
+            if bytes is not None:
+                self._total_bytes = bytes
+
+    def add(
+        self,
+        files: int = 0,
+        bytes: int = 0,  # noqa: A002
+        stored_bytes: int = 0,
+        errors: int = 0,
+    ) -> None:
+        """Count work as done."""
+        with self._lock:
+            self._files += files
+            self._bytes += bytes
+            self._stored_bytes += stored_bytes
+            self._errors += errors
+
+    def message(self, text: str) -> None:
+        """Replace what the job is said to be doing."""
+        with self._lock:
+            self._text = text
+
+    def snapshot(self) -> dict[str, object]:
+        """The counts now, as the object `--json` shows; rates in units a second."""
+        with self._lock:
+            now = elapsed_seconds()
+            self._marks.append((now, self._bytes))
+            while len(self._marks) > 2 and now - self._marks[1][0] >= RATE_WINDOW_SECONDS:
+                del self._marks[0]
+            since, bytes_then = self._marks[0]
+            rate = (self._bytes - bytes_then) / max(now - since, 1e-6)
+            return {
+                "type": "progress",
+                "message": self._text,
+                "elapsed_seconds": round(now - self._started_seconds, 3),
+                "files": self._files,
+                "bytes": self._bytes,
+                "stored_bytes": self._stored_bytes,
+                "errors": self._errors,
+                "total_files": self._total_files,
+                "total_bytes": self._total_bytes,
+                "bytes_per_second": round(rate),
+                "remaining_seconds": self._remaining_seconds(now),
+            }
+
+    def _remaining_seconds(self, now: float) -> float | None:
+        """Time left if the rest goes as the whole has gone so far; None while that is unknown."""
+        spent = now - self._started_seconds
+        for done, expected in (
+            (self._bytes, self._total_bytes),
+            (self._files, self._total_files),
+        ):
+            if expected and 0 < done:
+                return round(max(0, expected - done) * spent / done, 1)
+        return None
+
+
+def progress_text(counts: dict[str, object]) -> str:
+    """One line for people from what `CountedProgress.snapshot` gives."""
+    parts = [str(counts["message"])]
+    done_files, total_files = counts["files"], counts["total_files"]
+    done_bytes, total_bytes = counts["bytes"], counts["total_bytes"]
+    if isinstance(total_bytes, int) and isinstance(done_bytes, int) and total_bytes:
+        parts[0] += f" {min(100, 100 * done_bytes // total_bytes)}%"
+    elif isinstance(total_files, int) and isinstance(done_files, int) and total_files:
+        parts[0] += f" {min(100, 100 * done_files // total_files)}%"
+    if isinstance(done_files, int) and (done_files or total_files):
+        of_files = f" of {total_files:,}" if isinstance(total_files, int) else ""
+        parts.append(f"{done_files:,}{of_files} files")
+    if isinstance(done_bytes, int) and (done_bytes or total_bytes):
+        of_bytes = f" of {size_text(total_bytes)}" if isinstance(total_bytes, int) else ""
+        parts.append(f"{size_text(done_bytes)}{of_bytes}")
+        if isinstance(rate := counts["bytes_per_second"], int):
+            parts.append(f"{size_text(rate)}/s")
+    if isinstance(stored := counts["stored_bytes"], int) and stored:
+        parts.append(f"{size_text(stored)} stored")
+    if counts["errors"]:
+        parts.append(f"{counts['errors']} errors")
+    if isinstance(remaining := counts["remaining_seconds"], float):
+        parts.append(f"{duration_text(remaining)} left")
+    return ", ".join(parts)
+
+
+@contextmanager
+def shown_progress(terminal: Terminal, title: str) -> Iterator[CountedProgress]:
+    """Draw the counts until the block ends; the live line is gone when it does."""
+    progress = CountedProgress(title)
+    ended = threading.Event()
+    live = terminal.messages.isatty() and not terminal.as_json
+
+    def draw() -> None:
+        counts = progress.snapshot()
+        if terminal.as_json:
+            terminal.emit(counts)
+            terminal.flush()
+        elif live:
+            columns = shutil.get_terminal_size().columns
+            terminal.show_live_line(progress_text(counts)[: columns - 1])
+        else:
+            terminal.message_line(progress_text(counts))
+
+    def draw_until_ended() -> None:
+        # The command itself learns at its own next write that nobody reads its output.
+        with suppress(OutputClosedError):
+            while not ended.wait(LIVE_INTERVAL_SECONDS if live else PLAIN_INTERVAL_SECONDS):
+                draw()
+
+    drawer = threading.Thread(target=draw_until_ended, name="progress", daemon=True)
+    drawer.start()
+    try:
+        yield progress
+    finally:
+        ended.set()
+        drawer.join()
+        terminal.clear_live_line()

@@ -1,0 +1,264 @@
+"""The `strongroom` command: finds the command named, parses its options, runs it, reports errors.
+
+Only the module of the command that was invoked is imported, and nothing heavy before it, so that
+`strongroom --help` and completion answer at once. A command module `strongroom.cli.NAME` has
+
+    EPILOG: str                                              examples, shown by --help
+    def add_arguments(parser: argparse.ArgumentParser)       its own options
+    def run(arguments, terminal: Terminal) -> int            the work; gives the exit code
+
+`arguments.settings` holds the global options (strongroom.cli.settings), which may stand before or
+after the command. Every way out of here is an exit code that docs/exit-codes.md lists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from strongroom.cli.settings import add_global_options, read_settings
+from strongroom.cli.terminal import OutputClosedError, Terminal, shown
+from strongroom.errors import (
+    EXIT_BUG,
+    EXIT_DONE,
+    EXIT_TERMINATED,
+    CancelledError,
+    OperatingSystemError,
+    StrongroomError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+# Group -> command -> (module in strongroom.cli, what it does in one line).
+COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "back up and restore": {
+        "init": ("init", "make a new repository"),
+        "backup": ("backup", "store files, a stream or a command's output as a snapshot"),
+        "restore": ("restore", "bring files back from a snapshot"),
+        "mount": ("mount", "show all snapshots as a read-only file system"),
+    },
+    "look": {
+        "snapshots": ("snapshots", "list snapshots"),
+        "ls": ("ls", "list the files of a snapshot"),
+        "find": ("find", "find files in snapshots"),
+        "diff": ("diff", "show what differs between two snapshots"),
+        "stats": ("stats", "show how much is stored, and how well it packs"),
+    },
+    "look after the repository": {
+        "forget": ("forget", "remove snapshots that the rules do not keep"),
+        "prune": ("prune", "give back the space that no snapshot needs"),
+        "check": ("check", "look for damage"),
+        "repair": ("repair", "drop what is lost, name the files, keep the rest"),
+        "verify": ("verify", "compare a snapshot with the live files"),
+        "copy": ("copy", "copy snapshots to another repository"),
+        "key": ("key", "add, change and remove passphrases; export put keys"),
+    },
+    "this installation": {
+        "config": ("config", "check, explain and print configuration files"),
+        "self-test": ("self_test", "test the libraries against known answers"),
+        "completion": ("completion", "print a completion script for your shell"),
+        "version": ("version", "show the version, and those of the libraries"),
+    },
+}
+COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()}
+
+_VALUE_OPTIONS = frozenset(
+    ("--repo", "--password-file", "--password-command", "--key-file", "--cache-dir")
+)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """An argument parser whose errors are UsageErrors and whose options are never abbreviated.
+
+    A script that says `--verb` today would break, or mean something else, when a release adds an
+    option.
+    """
+
+    def __init__(self, **options: object) -> None:
+        options.setdefault("allow_abbrev", False)
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**options)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError; argparse calls this for whatever it cannot parse."""
+        text = f"{message}; see `{self.prog} --help`"
+        raise UsageError(text)
+
+
+def overview() -> str:
+    """The text of `strongroom --help`."""
+    lines = [
+        "usage: strongroom COMMAND [OPTION ...]",
+        "",
+        "Strongroom backs up files: deduplicated, compressed, encrypted, and fast.",
+    ]
+    for title, commands in COMMAND_GROUPS.items():
+        lines += ["", f"{title}:"]
+        lines += [f"  {name:<12}{summary}" for name, (_, summary) in commands.items()]
+    lines += [
+        "",
+        "The repository is named by --repo or $STRONGROOM_REPOSITORY; the passphrase comes from",
+        "--password-file, --password-command, $STRONGROOM_PASSWORD, or is asked for.",
+        "`strongroom COMMAND --help` shows a command's options and examples.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Find the command among global options: (its name or None, every other word in order)."""
+    position = 0
+    while position < len(words) and words[position].startswith("-"):
+        position += 2 if words[position] in _VALUE_OPTIONS else 1
+    if position >= len(words):
+        return None, list(words)
+    return words[position], [*words[:position], *words[position + 1 :]]
+
+
+def command_parser(name: str) -> CommandParser:
+    """The whole parser of command `name`; imports its module. Raises UsageError if there is none."""
+    if name not in COMMANDS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else "see `strongroom --help`"
+        text = f"there is no command `{shown(name)}`; {hint}"
+        raise UsageError(text)
+    module_name, summary = COMMANDS[name]
+    module = importlib.import_module(f"strongroom.cli.{module_name}")
+    parser = CommandParser(
+        prog=f"strongroom {name}",
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=module.EPILOG,
+    )
+    module.add_arguments(parser)
+    _add_global_options_throughout(parser)
+    parser.set_defaults(run=module.run)
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command that `words` (else the command line) states; gives the exit code."""
+    words = sys.argv[1:] if words is None else words
+    _set_up_process()
+    terminal = Terminal(as_json="--json" in words)
+    try:
+        return _run(words, terminal)
+    except OutputClosedError as error:
+        _forget_output()
+        return error.exit_code
+    except StrongroomError as error:
+        terminal.report_error(error.error_id, str(error), error.exit_code)
+        return error.exit_code
+    except OSError as error:
+        cause = OperatingSystemError(_system_error_text(error))
+        terminal.report_error(cause.error_id, str(cause), cause.exit_code)
+        return cause.exit_code
+    except KeyboardInterrupt:
+        cancelled = CancelledError("interrupted")
+        terminal.report_error(cancelled.error_id, str(cancelled), cancelled.exit_code)
+        return cancelled.exit_code
+    except Exception as error:  # the last resort: every other error is a fault of ours
+        _report_bug(terminal, error)
+        return EXIT_BUG
+
+
+def _run(words: Sequence[str], terminal: Terminal) -> int:
+    name, rest = split_command(words)
+    if name in (None, "help"):
+        return _answer_without_command(name, rest, terminal)
+    assert name is not None
+    parser = command_parser(name)
+    arguments = parser.parse_args(rest)
+    arguments.settings = read_settings(arguments, os.environ)
+    terminal.quiet = arguments.quiet
+    terminal.verbose = arguments.verbose
+    terminal.as_json = arguments.json
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _cancel)
+    exit_code: int = arguments.run(arguments, terminal)
+    terminal.flush()
+    return exit_code
+
+
+def _answer_without_command(name: str | None, rest: Sequence[str], terminal: Terminal) -> int:
+    if name == "help" and rest:
+        terminal.raw(command_parser(rest[0]).format_help())
+    elif name == "help" or "--help" in rest or "-h" in rest:
+        terminal.raw(overview())
+    elif "--version" in rest:
+        from strongroom import __version__
+
+        terminal.raw(f"strongroom {__version__}\n")
+    else:
+        raise UsageError("no command was given; see `strongroom --help`")
+    terminal.flush()
+    return EXIT_DONE
+
+
+def _set_up_process() -> None:
+    # numpy would start a thread for every core that nothing of ours uses.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the locale cannot show must not end a job.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _cancel(number: int, frame: FrameType | None) -> NoReturn:
+    """End the command by an error; a second signal of the same kind ends the process at once."""
+    signal.signal(number, signal.SIG_DFL)
+    if number == signal.SIGTERM:
+        raise CancelledError("told to stop (SIGTERM)", EXIT_TERMINATED)
+    raise CancelledError("interrupted")
+
+
+def _add_global_options_throughout(parser: argparse.ArgumentParser) -> None:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in dict.fromkeys(action.choices.values()):
+                add_global_options(inner, default=argparse.SUPPRESS)
+                inner.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_global_options(parser)
+
+
+def _system_error_text(error: OSError) -> str:
+    reason = error.strerror or str(error) or type(error).__name__
+    names = [
+        shown(name) for name in (error.filename, error.filename2) if isinstance(name, (bytes, str))
+    ]
+    return f"{' -> '.join(names)}: {reason}" if names else reason
+
+
+def _forget_output() -> None:
+    # Else the interpreter fails once more when it flushes standard output at its end.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _report_bug(terminal: Terminal, error: Exception) -> None:
+    import platform
+    import traceback
+
+    from strongroom import __version__
+
+    terminal.clear_live_line()
+    terminal.messages.write("".join(traceback.format_exception(error)))
+    text = (
+        f"this is a fault in Strongroom {__version__} (Python {platform.python_version()}), not "
+        "yours; nothing that was stored before is harmed. Please report it with the lines above: "
+        f"{type(error).__name__}: {error}"
+    )
+    terminal.report_error("bug", text, EXIT_BUG)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""What holds for every command: which repository, whose key, how to talk; read once, at the edge.
+
+Command-line options win over the environment, of which only STRONGROOM_REPOSITORY,
+STRONGROOM_PASSWORD and the cache folder's usual place (XDG_CACHE_HOME, HOME) are read. Nothing
+deeper in the engine reads either.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import MutableMapping
+
+
+class Settings(NamedTuple):
+    """The global options as they turned out; None where nothing was said."""
+
+    repository: str | None
+    password: str | None
+    password_file: str | None
+    password_command: str | None
+    key_file: str | None
+    cache_folder: bytes | None  # None: keep no cache
+    as_json: bool
+    quiet: bool
+    verbose: int
+
+
+def add_global_options(parser: argparse.ArgumentParser, default: object = None) -> None:
+    """Give `parser` the options every command takes.
+
+    `default` is argparse.SUPPRESS for the parsers of sub-commands, so that they leave alone what was
+    said before them.
+    """
+    group = parser.add_argument_group("options of every command")
+    add = group.add_argument
+    add(
+        "--repo",
+        metavar="PLACE",
+        default=default,
+        help="the repository: a folder (else $STRONGROOM_REPOSITORY)",
+    )
+    add(
+        "--password-file",
+        metavar="FILE",
+        default=default,
+        help="read the passphrase from the first line of FILE (else $STRONGROOM_PASSWORD, "
+        "else ask on a terminal)",
+    )
+    add(
+        "--password-command",
+        metavar="COMMAND",
+        default=default,
+        help="read the passphrase from the output of COMMAND",
+    )
+    add(
+        "--key-file",
+        metavar="FILE",
+        default=default,
+        help="open with an exported put key instead of a passphrase",
+    )
+    add(
+        "--json",
+        action="store_true",
+        default=default or False,
+        help="write JSON, one object a line",
+    )
+    add(
+        "-q",
+        "--quiet",
+        action="store_true",
+        default=default or False,
+        help="say only what is wrong",
+    )
+    add(
+        "-v",
+        "--verbose",
+        action="count",
+        default=default or 0,
+        help="say more; twice for still more",
+    )
+    add(
+        "--cache-dir",
+        metavar="FOLDER",
+        default=default,
+        help="keep the cache in FOLDER (else in $XDG_CACHE_HOME/strongroom)",
+    )
+    add("--no-cache", action="store_true", default=default or False, help="keep no cache")
+
+
+def read_settings(arguments: argparse.Namespace, environment: MutableMapping[str, str]) -> Settings:
+    """Settle the global options of `arguments` with what `environment` says.
+
+    Takes the passphrase out of `environment`, so that no command the engine starts inherits it.
+    """
+    password = environment.pop("STRONGROOM_PASSWORD", None)
+    told_otherwise = arguments.password_file or arguments.password_command or arguments.key_file
+    return Settings(
+        repository=arguments.repo or environment.get("STRONGROOM_REPOSITORY") or None,
+        password=None if told_otherwise else password,
+        password_file=arguments.password_file,
+        password_command=arguments.password_command,
+        key_file=arguments.key_file,
+        cache_folder=_cache_folder(arguments, environment),
+        as_json=arguments.json,
+        quiet=arguments.quiet,
+        verbose=arguments.verbose,
+    )
+
+
+def _cache_folder(
+    arguments: argparse.Namespace, environment: MutableMapping[str, str]
+) -> bytes | None:
+    if arguments.no_cache:
+        return None
+    if arguments.cache_dir:
+        return os.fsencode(arguments.cache_dir)
+    # The XDG rule: a relative path in the variable counts as unset.
+    if (base := environment.get("XDG_CACHE_HOME", "")).startswith("/"):
+        return os.fsencode(os.path.join(base, "strongroom"))
+    if home := environment.get("HOME"):
+        return os.fsencode(os.path.join(home, ".cache", "strongroom"))
+    return None

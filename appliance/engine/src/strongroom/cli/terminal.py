@@ -1,0 +1,202 @@
+"""What a command says, and where: results on standard output, everything else on standard error.
+
+With --json standard output carries JSON objects only, one a line; without it, text for people.
+A command states both forms (`emit` and `line`) and the terminal picks the one that was asked for.
+
+Bytes inside an emitted object (names from a file system) become a string where they are UTF-8 and
+`{"base64": "..."}` where they are not, so that no name is lost or changed. Names shown to people
+have control characters escaped, so that a file name cannot drive the terminal.
+
+`_lock` guards both streams and the live line; any thread may write.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import TYPE_CHECKING, TextIO
+
+from strongroom.errors import EXIT_OUTPUT_CLOSED, StrongroomError
+from strongroom.progress import NullProgress
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from strongroom.progress import Progress
+
+
+class OutputClosedError(StrongroomError):
+    """Whoever read our standard output went away (`strongroom ls | head`)."""
+
+    exit_code = EXIT_OUTPUT_CLOSED
+    error_id = "output-closed"
+
+
+def shown(name: bytes | str) -> str:
+    """`name` for people: UTF-8 where it is, other bytes and control characters as escapes."""
+    text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
+    )
+
+
+def size_text(size_bytes: float) -> str:
+    """`size_bytes` in the unit that leaves one to four digits: `0 B`, `1.5 KiB`, `12.0 GiB`."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if abs(size) < 1024 or unit == "PiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError  # the loop always ends in PiB
+
+
+def duration_text(seconds: float) -> str:
+    """`seconds` as a clock shows them: `3.2 s`, `4:05`, `1:02:03`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _json_form(value: object) -> object:
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            from base64 import b64encode
+
+            return {"base64": b64encode(value).decode("ascii")}
+    message = f"cannot be put into JSON: {type(value).__name__}"
+    raise TypeError(message)
+
+
+class Terminal:
+    """The two standard streams of one command, in the form the user asked for."""
+
+    def __init__(
+        self,
+        *,
+        as_json: bool = False,
+        quiet: bool = False,
+        verbose: int = 0,
+        output: TextIO | None = None,
+        messages: TextIO | None = None,
+    ) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self.verbose = verbose
+        self.output = sys.stdout if output is None else output
+        self.messages = sys.stderr if messages is None else messages
+        self._lock = threading.RLock()
+        self._live_width = 0
+        self._encode = json.JSONEncoder(
+            ensure_ascii=False, separators=(",", ":"), default=_json_form
+        ).encode
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person can be asked: standard input and standard error are a terminal."""
+        return sys.stdin is not None and sys.stdin.isatty() and self.messages.isatty()
+
+    def emit(self, obj: dict[str, object]) -> None:
+        """Write `obj` as one line of JSON if --json was given; values may hold bytes."""
+        if self.as_json:
+            self._write_output(self._encode(obj))
+
+    def line(self, text: str = "") -> None:
+        """Write a line of the result for people; not with --json, not with --quiet."""
+        if not self.as_json and not self.quiet:
+            self._write_output(text)
+
+    def detail(self, text: str) -> None:
+        """Write a line that only --verbose asks for."""
+        if self.verbose:
+            self.line(text)
+
+    def raw(self, text: str) -> None:
+        """Write `text` as it is, whatever was asked for (a completion script)."""
+        self._write_output(text, end="")
+
+    def warn(self, text: str) -> None:
+        """Say on standard error what the user should know although the command goes on."""
+        with self._lock:
+            self.clear_live_line()
+            self._write_message(f"strongroom: warning: {text}\n")
+
+    def report_error(self, error_id: str, message: str, exit_code: int) -> None:
+        """Say on standard error why the command ends; with --json as an object as well."""
+        with self._lock:
+            self.clear_live_line()
+            self._write_message(f"strongroom: error [{error_id}]: {message}\n")
+            if self.as_json:
+                report = {
+                    "type": "error",
+                    "id": error_id,
+                    "exit_code": exit_code,
+                    "message": message,
+                }
+                self._write_message(self._encode(report) + "\n")
+
+    def message_line(self, text: str) -> None:
+        """Write a line about the work, not its result, to standard error; not with --quiet."""
+        if not self.quiet:
+            with self._lock:
+                self.clear_live_line()
+                self._write_message(text + "\n")
+
+    def progress(self, title: str) -> AbstractContextManager[Progress]:
+        """Show the work done inside a `with` block; gives the Progress that the job counts in.
+
+        A live line on a terminal; else a plain line (with --json an object of type `progress`)
+        every ten seconds; nothing with --quiet.
+        """
+        from contextlib import nullcontext
+
+        if self.quiet and not self.as_json:
+            return nullcontext(NullProgress())
+        from strongroom.cli.live_progress import shown_progress
+
+        return shown_progress(self, title)
+
+    def show_live_line(self, text: str) -> None:
+        """Draw `text` over the last live line; the next line written by anyone removes it."""
+        with self._lock:
+            padding = " " * max(0, self._live_width - len(text))
+            self._write_message(f"\r{text}{padding}")
+            self._live_width = len(text)
+
+    def clear_live_line(self) -> None:
+        """Remove the live line, if there is one."""
+        with self._lock:
+            if self._live_width:
+                self._write_message("\r" + " " * self._live_width + "\r")
+                self._live_width = 0
+
+    def flush(self) -> None:
+        """Hand on what was written; raises OutputClosedError when nobody reads any more."""
+        with self._lock:
+            try:
+                self.output.flush()
+            except BrokenPipeError as error:
+                raise OutputClosedError("nobody reads the output any more") from error
+
+    def _write_output(self, text: str, end: str = "\n") -> None:
+        with self._lock:
+            self.clear_live_line()
+            try:
+                self.output.write(text + end)
+            except BrokenPipeError as error:
+                raise OutputClosedError("nobody reads the output any more") from error
+
+    def _write_message(self, text: str) -> None:
+        try:
+            self.messages.write(text)
+            self.messages.flush()
+        except BrokenPipeError:
+            # With nobody to read our messages the work itself is still worth finishing.
+            self.quiet = True
