@@ -1,8 +1,8 @@
 """How a job tells what it has done so far; whoever started the job decides how that is shown.
 
 Jobs call `add` once a block or a page, never once a file, from any thread. The command line gives
-them a live line, plain lines or JSON objects (strongroom.cli.live_progress); the agent sends them to
-the director; whoever does not care passes `NullProgress()`.
+them a live line, plain lines or JSON objects (strongroom.cli.live_progress); the agent sends them
+to the director; whoever does not care passes `NullProgress()`.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class CountedProgress:
             (self._bytes, self._total_bytes),
             (self._files, self._total_files),
         ):
-            if expected and 0 < done:
+            if expected and done:
                 return round(max(0, expected - done) * spent / done, 1)
         return None
 

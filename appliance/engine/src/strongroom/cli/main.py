@@ -123,7 +123,10 @@ def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def command_parser(name: str) -> CommandParser:
-    """The whole parser of command `name`; imports its module. Raises UsageError if there is none."""
+    """Import the module of command `name` and give its whole parser.
+
+    Raises UsageError if there is no such command.
+    """
     if name not in COMMANDS:
         from difflib import get_close_matches
 
@@ -165,7 +168,7 @@ def main(words: Sequence[str] | None = None) -> int:
         cancelled = CancelledError("interrupted")
         terminal.report_error(cancelled.error_id, str(cancelled), cancelled.exit_code)
         return cancelled.exit_code
-    except Exception as error:  # the last resort: every other error is a fault of ours
+    except Exception as error:  # noqa: BLE001 - every other error is a fault of ours
         _report_bug(terminal, error)
         return EXIT_BUG
 
@@ -220,13 +223,13 @@ def _cancel(number: int, frame: FrameType | None) -> NoReturn:
     raise CancelledError("interrupted")
 
 
-def _add_global_options_throughout(parser: argparse.ArgumentParser) -> None:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
+def _add_global_options_throughout(parser: argparse.ArgumentParser, default: object = None) -> None:
+    # argparse offers no public way to the parsers of sub-commands.
+    for action in parser._actions:  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for inner in dict.fromkeys(action.choices.values()):
-                add_global_options(inner, default=argparse.SUPPRESS)
-                inner.formatter_class = argparse.RawDescriptionHelpFormatter
-    add_global_options(parser)
+                _add_global_options_throughout(inner, argparse.SUPPRESS)
+    add_global_options(parser, default)
 
 
 def _system_error_text(error: OSError) -> str:

@@ -32,8 +32,8 @@ class Settings(NamedTuple):
 def add_global_options(parser: argparse.ArgumentParser, default: object = None) -> None:
     """Give `parser` the options every command takes.
 
-    `default` is argparse.SUPPRESS for the parsers of sub-commands, so that they leave alone what was
-    said before them.
+    `default` is argparse.SUPPRESS for the parsers of sub-commands, so that they leave alone what
+    was said before them.
     """
     group = parser.add_argument_group("options of every command")
     add = group.add_argument
