@@ -134,17 +134,21 @@ def command_parser(name: str) -> CommandParser:
         hint = f"did you mean `{near[0]}`?" if near else "see `strongroom --help`"
         text = f"there is no command `{shown(name)}`; {hint}"
         raise UsageError(text)
-    module_name, summary = COMMANDS[name]
-    module = importlib.import_module(f"strongroom.cli.{module_name}")
+    summary = COMMANDS[name][1]
     parser = CommandParser(
-        prog=f"strongroom {name}",
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        epilog=module.EPILOG,
+        prog=f"strongroom {name}", description=f"{summary[0].upper()}{summary[1:]}."
     )
+    fill_parser(parser, name)
+    return parser
+
+
+def fill_parser(parser: argparse.ArgumentParser, name: str) -> None:
+    """Give `parser` the options, examples and `run` of command `name`, whose module it imports."""
+    module = importlib.import_module(f"strongroom.cli.{COMMANDS[name][0]}")
+    parser.epilog = module.EPILOG
     module.add_arguments(parser)
     _add_global_options_throughout(parser)
     parser.set_defaults(run=module.run)
-    return parser
 
 
 def main(words: Sequence[str] | None = None) -> int:
