@@ -1,0 +1,146 @@
+"""Extended attributes, ACLs and chattr flags of names in the working directory.
+
+POSIX ACLs are the extended attributes `system.posix_acl_access` and `..._default`, so one
+canonical encoding holds both: pairs sorted by name, each `name length u16, value length u32,
+name, value`, little endian. Equal sets are therefore equal bytes. Nothing here follows a
+symbolic link, and nothing but regular files and directories is opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+from typing import TYPE_CHECKING, Final
+
+from strongroom.errors import DamageError
+from strongroom.scan.directory import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_HEAD: Final = struct.Struct("<HI")
+_ACL_PREFIX: Final = "system."
+_UNSUPPORTED: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+# ENODATA: the attribute went between listing and reading it.
+_GONE: Final = errno.ENODATA
+
+_LONG: Final = struct.Struct("l")
+_GET_FLAGS: Final = 0x80006601 | _LONG.size << 16
+_FLAG_ERRORS: Final = (errno.ENOTTY, errno.EINVAL, *_UNSUPPORTED)
+# Flags that chattr can set: s u c S i a d A, m, j t D T, C, x, P, F. The others (extents,
+# encrypted, verity, inline data) describe how the file system stores the file.
+SETTABLE_FLAGS: Final = 0x000380FF | 0x400 | 0x4000 | 0x800000 | 0x2000000 | 0x20000000 | 0x40000000
+_OPEN_TO_ASK: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def encode_xattrs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The canonical encoding; b"" for no attribute."""
+    parts: list[bytes] = []
+    for name, value in sorted(pairs):
+        parts += (_HEAD.pack(len(name), len(value)), name, value)
+    return b"".join(parts)
+
+
+def decode_xattrs(encoded: bytes) -> list[tuple[bytes, bytes]]:
+    """The (name, value) pairs of an encoding. Raises DamageError when it is not one."""
+    pairs: list[tuple[bytes, bytes]] = []
+    offset = 0
+    while offset < len(encoded):
+        start = offset + _HEAD.size
+        if start > len(encoded):
+            raise DamageError("extended attributes of a row end in the middle of a length")
+        name_length, value_length = _HEAD.unpack_from(encoded, offset)
+        middle = start + name_length
+        offset = middle + value_length
+        if offset > len(encoded) or not name_length or b"\0" in encoded[start:middle]:
+            raise DamageError("extended attributes of a row are not well formed")
+        pairs.append((encoded[start:middle], encoded[middle:offset]))
+    return pairs
+
+
+def supports_xattrs(directory_fd: int) -> bool:
+    """Whether the directory's file system can have extended attributes at all.
+
+    Worth one call a file system: it saves one call a file where it cannot.
+    """
+    try:
+        os.listxattr(directory_fd)
+    except OSError as error:
+        if error.errno in _UNSUPPORTED:
+            return False
+    return True
+
+
+def read_xattrs(
+    names: Sequence[bytes], rows: Iterable[int], *, acls: bool = True, others: bool = True
+) -> tuple[dict[int, bytes], list[Failure]]:
+    """Encoded attributes of `names[row]` in the working directory, of the rows that have any.
+
+    `acls` selects the ACLs, `others` all other attributes. Attributes that could not be read
+    are failures of their row; the row's other attributes are kept.
+    """
+    listed = os.listxattr
+    found: dict[int, bytes] = {}
+    failures: list[Failure] = []
+    for row in rows:
+        try:
+            attributes = listed(names[row], follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                failures.append(Failure(row, names[row], error))
+            continue
+        if attributes:
+            encoded = _read_set(names[row], row, attributes, acls, others, failures)
+            if encoded:
+                found[row] = encoded
+    return found, failures
+
+
+def _read_set(
+    name: bytes, row: int, attributes: list[str], acls: bool, others: bool, failures: list[Failure]
+) -> bytes:
+    pairs: list[tuple[bytes, bytes]] = []
+    for attribute in attributes:
+        if not (acls if attribute.startswith(_ACL_PREFIX) else others):
+            continue
+        try:
+            value = os.getxattr(name, attribute, follow_symlinks=False)
+        except OSError as error:
+            if error.errno != _GONE:
+                failures.append(Failure(row, name, error))
+            continue
+        pairs.append((os.fsencode(attribute), value))
+    return encode_xattrs(pairs)
+
+
+def read_flags(fd: int) -> int:
+    """The settable chattr flags of an open file or directory; 0 where the file system has none.
+
+    Raises OSError for an input/output error.
+    """
+    try:
+        answer = fcntl.ioctl(fd, _GET_FLAGS, bytes(_LONG.size))
+    except OSError as error:
+        if error.errno in _FLAG_ERRORS:
+            return 0
+        raise
+    # The kernel fills in an int, whatever the request's number says.
+    flags: int = struct.unpack_from("I", answer)[0]
+    return flags & SETTABLE_FLAGS
+
+
+def read_flags_of(name: bytes, mode: int) -> int:
+    """Like `read_flags` for a name in the working directory whose st_mode is `mode`.
+
+    Anything but a regular file or directory has no flags and is not opened. Raises OSError.
+    """
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        return 0
+    fd = os.open(name, _OPEN_TO_ASK)
+    try:
+        return read_flags(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,124 @@
+"""Read one directory: its names in order and their packed stat columns.
+
+Everything here works on names relative to the working directory, because `lstat` of a short
+relative name is the cheapest call there is. A worker process therefore owns its working
+directory; threads of one process must not call `read_names` on different directories at once.
+
+Nothing here follows a symbolic link, and a directory is reached step by step from a descriptor,
+so a path may be longer than PATH_MAX and a directory swapped for a link is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from itertools import chain
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+STAT_COLUMNS: Final = (
+    "st_mode",
+    "st_uid",
+    "st_gid",
+    "st_size",
+    "st_mtime_ns",
+    "st_ctime_ns",
+    "st_ino",
+    "st_dev",
+    "st_nlink",
+    "st_rdev",
+)
+_COLUMN_COUNT: Final = len(STAT_COLUMNS)
+_TIME_COLUMNS: Final = ("st_mtime_ns", "st_ctime_ns")
+_SMALLEST: Final = -(1 << 63)
+_LARGEST: Final = (1 << 63) - 1
+_packed_columns = attrgetter(*STAT_COLUMNS)
+_OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Failure(NamedTuple):
+    """A name that could not be examined; `row` counts in the list of names handed in."""
+
+    row: int
+    name: bytes
+    error: OSError
+
+
+def open_beneath(root_fd: int, path: bytes) -> int:
+    """Open the directory `path` (bytes, relative, b"" for `root_fd`), following no link.
+
+    The caller closes the descriptor. Raises OSError: ELOOP or ENOTDIR where a step is not a
+    directory.
+    """
+    current = os.open(b".", _OPEN_DIRECTORY, dir_fd=root_fd)
+    if not path:
+        return current
+    for step in path.split(b"/"):
+        try:
+            following = os.open(step, _OPEN_DIRECTORY, dir_fd=current)
+        finally:
+            os.close(current)
+        current = following
+    return current
+
+
+def read_names(directory_fd: int) -> list[bytes]:
+    """Names in the directory, sorted by bytes; leaves it as the working directory.
+
+    Listing "." yields bytes at once, where listing a descriptor would make text of every name.
+    Raises OSError.
+    """
+    os.fchdir(directory_fd)
+    names = os.listdir(b".")
+    names.sort()
+    return names
+
+
+def stat_rows(names: list[bytes]) -> tuple[array[int], list[Failure]]:
+    """Examine `names` in the working directory with lstat.
+
+    Returns the columns STAT_COLUMNS as int64, row major, of the names that could be examined,
+    in order, and the failures; `without_failures` gives the names that belong to the rows.
+    Unsigned numbers of 2**63 and more (inode numbers of some overlay file systems) wrap to
+    negative ones; times beyond the years 1677 to 2262 become the nearest that fits.
+    """
+    flat = array("q")
+    failures: list[Failure] = []
+    pending = iter(names)
+    while True:
+        try:
+            flat.extend(chain.from_iterable(map(_packed_columns, map(os.lstat, pending))))
+        except OSError as error:
+            row = len(flat) // _COLUMN_COUNT + len(failures)
+            failures.append(Failure(row, names[row], error))
+        except OverflowError:
+            whole_rows = len(flat) // _COLUMN_COUNT
+            del flat[whole_rows * _COLUMN_COUNT :]
+            row = whole_rows + len(failures)
+            try:
+                flat.extend(_fitting_columns(os.lstat(names[row])))
+            except OSError as error:
+                failures.append(Failure(row, names[row], error))
+        else:
+            return flat, failures
+
+
+def without_failures(names: list[bytes], failures: list[Failure]) -> list[bytes]:
+    """The names for which `stat_rows` returned a row."""
+    if not failures:
+        return names
+    failed = {failure.row for failure in failures}
+    return [name for row, name in enumerate(names) if row not in failed]
+
+
+def _fitting_columns(status: os.stat_result) -> list[int]:
+    values = []
+    for column in STAT_COLUMNS:
+        value: int = getattr(status, column)
+        if not _SMALLEST <= value <= _LARGEST:
+            if column in _TIME_COLUMNS:
+                value = _SMALLEST if value < 0 else _LARGEST
+            else:
+                value -= 1 << 64
+        values.append(value)
+    return values
