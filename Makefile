@@ -1,0 +1,62 @@
+# Everything a newcomer or CI does. `make help` lists it; a fresh Debian 12 or 13 is enough.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL := help
+
+ENGINE := appliance/engine
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+# Debian's own python3, not one that happens to stand first in PATH.
+PYTHON ?= /usr/bin/python3
+
+.PHONY: help setup demo test lint format bench fuzz man lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/ready  ## make the environment in .venv (the others call it)
+
+$(VENV)/ready: $(ENGINE)/requirements.lock $(ENGINE)/pyproject.toml $(ENGINE)/setup_environment.sh
+	$(ENGINE)/setup_environment.sh "$(PYTHON)" "$(VENV)"
+	touch $@
+
+demo: setup  ## back up, damage, repair and restore real data: make demo [DIR=/some/folder]
+	PATH="$(BIN):$$PATH" $(ENGINE)/demo.sh $(if $(DIR),"$(DIR)")
+
+test: setup  ## run the tests: make test [ARGUMENTS="-k words"]
+	cd $(ENGINE) && $(BIN)/python -m pytest $(ARGUMENTS)
+
+lint: setup  ## check style, types and layers
+	cd $(ENGINE) && $(BIN)/ruff check .
+	cd $(ENGINE) && $(BIN)/ruff format --check .
+	cd $(ENGINE) && $(BIN)/mypy
+	cd $(ENGINE) && $(BIN)/lint-imports
+
+format: setup  ## lay the code out as lint wants it
+	cd $(ENGINE) && $(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: setup  ## measure against the peers: make bench [ARGUMENTS="--help"]
+	cd $(ENGINE) && PATH="$(BIN):$$PATH" $(BIN)/python -m bench $(ARGUMENTS)
+
+fuzz: setup  ## fuzz the decoders: make fuzz [SECONDS_EACH=60]
+	cd $(ENGINE) && PATH="$(BIN):$$PATH" fuzz/run.sh $(or $(SECONDS_EACH),60)
+
+man: setup  ## write the manual page, build/strongroom.1
+	mkdir -p build
+	$(BIN)/argparse-manpage --module strongroom.cli.completion --function whole_parser \
+	    --prog strongroom --project-name strongroom --manual-section 1 \
+	    --manual-title "Strongroom" --output build/strongroom.1
+
+lock: setup  ## choose library versions anew, with hashes, for every Python we support
+	$(BIN)/pip install --quiet uv
+	cd $(ENGINE) && $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	    --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+	    --extra dev --output-file requirements.lock pyproject.toml
+
+clean:  ## remove what was built, and the environment
+	rm -rf $(VENV) build $(ENGINE)/build $(ENGINE)/dist $(ENGINE)/src/strongroom.egg-info
+	rm -rf $(ENGINE)/.mypy_cache $(ENGINE)/.ruff_cache $(ENGINE)/.pytest_cache
+	rm -rf $(ENGINE)/.import_linter_cache $(ENGINE)/.hypothesis
+	find $(ENGINE) -name __pycache__ -type d -prune -exec rm -rf {} +
