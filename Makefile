@@ -45,6 +45,7 @@ fuzz: setup  ## fuzz the decoders: make fuzz [SECONDS_EACH=60]
 
 man: setup  ## write the manual page, build/strongroom.1
 	mkdir -p build
+	$(BIN)/pip install --quiet argparse-manpage==4.8
 	$(BIN)/argparse-manpage --module strongroom.cli.completion --function whole_parser \
 	    --prog strongroom --project-name strongroom --manual-section 1 \
 	    --manual-title "Strongroom" --output build/strongroom.1
