@@ -85,6 +85,12 @@ class DamageError(StrongroomError):
     error_id = "damage"
 
 
+class ObjectMissingError(DamageError):
+    """An object of the repository is named somewhere but not in the store."""
+
+    error_id = "object-missing"
+
+
 class CheckFailedError(StrongroomError):
     """check or verify ran to its end and found differences or damage."""
 

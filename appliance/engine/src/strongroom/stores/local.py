@@ -1,0 +1,210 @@
+"""A store in a directory of the local file system.
+
+    config  keys/NAME  packs/xx/NAME  index/NAME  snapshots/NAME  leases/NAME  tombstones/NAME
+
+An object is written to a temporary file (`tmp.` and random digits) in the folder of its kind and
+then linked to its name, so a name is never torn.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from strongroom.errors import DamageError, StoreError
+from strongroom.stores.local_root import TEMPORARY_PREFIX, LocalRoot, kind_folder, object_path
+from strongroom.stores.local_writer import LocalWriter, remove_if_abandoned
+from strongroom.stores.store import KINDS, Kind, ObjectInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
+
+
+class LocalStore:
+    """Objects as files below `path`; a `strongroom.stores.store.Store`."""
+
+    def __init__(self, path: bytes | str) -> None:
+        self._root = LocalRoot(os.path.abspath(os.fsencode(path)))
+
+    @property
+    def location(self) -> str:
+        """The path of the directory."""
+        return os.fsdecode(self._root.path)
+
+    def prepare(self) -> None:
+        """Make the directory and a folder for each kind, where they are not there."""
+        try:
+            os.makedirs(self._root.path, mode=0o700, exist_ok=True)
+            for kind in KINDS:
+                if kind != "config":
+                    self._root.make_directory(kind_folder(kind))
+        except OSError as error:
+            self._root.fail("make", b"", error)
+
+    def writer(self, kind: Kind) -> LocalWriter:
+        """Begin an object in a temporary file."""
+        return LocalWriter(self._root, kind)
+
+    def put(self, kind: Kind, name: str, data: Buffer) -> None:
+        """Store a small object."""
+        self._put_whole(kind, name, data, durable=False)
+
+    def put_durable(self, kind: Kind, name: str, data: Buffer) -> None:
+        """Store a small object and wait until file and folder are on the disk."""
+        self._put_whole(kind, name, data, durable=True)
+
+    def put_new(self, kind: Kind, name: str, data: Buffer) -> bool:
+        """Store a small object unless the name is taken."""
+        writer = self.writer(kind)
+        try:
+            writer.write(data)
+            return writer.publish(name, durable=False)
+        finally:
+            writer.abort()
+
+    def replace(self, kind: Kind, name: str, data: Buffer) -> None:
+        """Store a small object in the place of one of that name, durably."""
+        writer = self.writer(kind)
+        try:
+            writer.write(data)
+            writer.publish_over(name)
+        finally:
+            writer.abort()
+
+    def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Read an object or a part of it."""
+        path = object_path(kind, name)
+        try:
+            descriptor = os.open(
+                path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._root.descriptor
+            )
+        except FileNotFoundError as error:
+            self._root.fail_missing(path, error)
+        except OSError as error:
+            self._root.fail("open", path, error)
+        try:
+            there = os.fstat(descriptor).st_size - offset
+            # Looked at before anything is allocated: lengths come out of stored objects.
+            if length is not None and there < length:
+                raise DamageError(
+                    f"{self._root.shown(path)} is cut off: {length} bytes wanted at {offset}, "
+                    f"{max(0, there)} there; run check"
+                )
+            return _read_whole(descriptor, offset, max(0, there) if length is None else length)
+        except OSError as error:
+            self._root.fail("read", path, error)
+        finally:
+            os.close(descriptor)
+
+    def size(self, kind: Kind, name: str) -> int:
+        """Size of an object in bytes."""
+        path = object_path(kind, name)
+        try:
+            return os.stat(path, dir_fd=self._root.descriptor, follow_symlinks=False).st_size
+        except FileNotFoundError as error:
+            self._root.fail_missing(path, error)
+        except OSError as error:
+            self._root.fail("look up", path, error)
+
+    def list(self, kind: Kind) -> Iterator[ObjectInfo]:
+        """Every object of a kind."""
+        if kind == "config":
+            yield from self._list_folder(b"", only=b"config")
+        elif kind == "packs":
+            for folder in self._names_in(b"packs"):
+                if len(folder) == 2:
+                    yield from self._list_folder(b"packs/" + folder)
+        else:
+            yield from self._list_folder(kind_folder(kind))
+
+    def delete(self, kind: Kind, name: str) -> None:
+        """Remove an object; one that is not there is fine."""
+        path = object_path(kind, name)
+        try:
+            os.unlink(path, dir_fd=self._root.descriptor)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._root.fail("delete", path, error)
+
+    def remove_abandoned(self) -> int:
+        """Remove the temporary files of writers that died; how many there were."""
+        removed = 0
+        for kind in KINDS:
+            folder = kind_folder(kind)
+            for name in self._names_in(folder):
+                if name.startswith(TEMPORARY_PREFIX):
+                    path = folder + b"/" + name if folder else name
+                    removed += remove_if_abandoned(self._root, path)
+        return removed
+
+    def sync(self) -> None:
+        """Everything put so far is on the disk; an error of any earlier write comes out here."""
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        # The descriptor has been open since the first operation: the kernel reports to it every
+        # write-back error since then, also of files closed long ago.
+        if libc.syncfs(self._root.descriptor) != 0:
+            number = ctypes.get_errno()
+            self._root.fail("sync", b"", OSError(number, os.strerror(number)))
+
+    def reopen(self) -> LocalStore:
+        """The same directory with descriptors of its own."""
+        return LocalStore(self._root.path)
+
+    def close(self) -> None:
+        """Close the directory."""
+        self._root.close()
+
+    def _put_whole(self, kind: Kind, name: str, data: Buffer, *, durable: bool) -> None:
+        writer = self.writer(kind)
+        try:
+            writer.write(data)
+            if not writer.publish(name, durable=durable) and self.get(kind, name) != data:
+                shown = self._root.shown(object_path(kind, name))
+                raise StoreError(f"{shown} exists with other content; run check")
+        finally:
+            writer.abort()
+
+    def _names_in(self, folder: bytes) -> tuple[bytes, ...]:
+        try:
+            descriptor = self._root.open_directory(folder)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            self._root.fail("list", folder, error)
+        try:
+            return tuple(os.fsencode(name) for name in os.listdir(descriptor))
+        except OSError as error:
+            self._root.fail("list", folder, error)
+        finally:
+            os.close(descriptor)
+
+    def _list_folder(self, folder: bytes, only: bytes | None = None) -> Iterator[ObjectInfo]:
+        for name in self._names_in(folder):
+            if name.startswith(TEMPORARY_PREFIX) or (only is not None and name != only):
+                continue
+            path = folder + b"/" + name if folder else name
+            try:
+                status = os.stat(path, dir_fd=self._root.descriptor, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._root.fail("list", path, error)
+            if stat.S_ISREG(status.st_mode):
+                yield ObjectInfo(os.fsdecode(name), status.st_size, status.st_mtime_ns)
+
+
+def _read_whole(descriptor: int, offset: int, length: int) -> bytes:
+    data = os.pread(descriptor, length, offset)
+    # The kernel reads at most about 2 GiB at once.
+    while len(data) < length:
+        more = os.pread(descriptor, length - len(data), offset + len(data))
+        if not more:
+            raise DamageError(f"an object shrank to {offset + len(data)} bytes while it was read")
+        data += more
+    return data

@@ -1,0 +1,188 @@
+"""Writing one object of a local store: a temporary file that is linked to its name when whole.
+
+A temporary file is locked (flock) by its writer for as long as the writer lives, forked children
+included. One that can be locked is therefore abandoned, whatever clocks say.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from strongroom import clock
+from strongroom.errors import DamageError
+from strongroom.stores.local_root import (
+    TEMPORARY_PREFIX,
+    LocalRoot,
+    kind_folder,
+    object_path,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from strongroom.stores.store import Kind
+
+# What file systems without hard links (FAT, some network shares) answer to link.
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+# What file systems without locks answer to flock.
+_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+class LocalWriter:
+    """A `strongroom.stores.store.Writer` of a temporary file beside the object's place."""
+
+    def __init__(self, root: LocalRoot, kind: Kind) -> None:
+        self._root = root
+        self._kind: Kind = kind
+        self._path = b""
+        self._descriptor = -1
+        self._size_bytes = 0
+        folder = kind_folder(kind)
+        try:
+            if folder:
+                root.make_directory(folder)
+            self._create(folder + b"/" if folder else b"")
+        except OSError as error:
+            root.fail("create a file in", folder, error)
+
+    def write(self, data: Buffer) -> None:
+        """Append `data`."""
+        view = memoryview(data).cast("B")
+        try:
+            written = os.write(self._descriptor, view)
+            while written < len(view):
+                written += os.write(self._descriptor, view[written:])
+        except OSError as error:
+            self._root.fail("write to", self._path, error)
+        self._size_bytes += len(view)
+
+    def commit(self, name: str) -> None:
+        """Publish under `name`; where that object is already, drop ours."""
+        if self.publish(name, durable=False):
+            return
+        path = object_path(self._kind, name)
+        try:
+            there = os.stat(path, dir_fd=self._root.descriptor, follow_symlinks=False).st_size
+        except OSError as error:
+            self._root.fail("look up", path, error)
+        if there != self._size_bytes:
+            raise DamageError(
+                f"{self._root.shown(path)} has {there} bytes where {self._size_bytes} belong; "
+                "run repair"
+            )
+
+    def abort(self) -> None:
+        """Remove the temporary file; harmless when that has happened."""
+        if self._descriptor < 0:
+            return
+        # Unlink before the lock goes with the descriptor: else somebody could find it abandoned.
+        try:
+            os.unlink(self._path, dir_fd=self._root.descriptor)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._root.fail("delete", self._path, error)
+        finally:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def publish(self, name: str, *, durable: bool) -> bool:
+        """Give the file its name unless that is taken (False); ends this writer."""
+        path = object_path(self._kind, name)
+        try:
+            if durable:
+                os.fsync(self._descriptor)
+            if self._kind == "packs":
+                self._root.make_directory(os.path.dirname(path))
+            published = self._link(path)
+            if durable:
+                self._sync_folder(path)
+        except OSError as error:
+            self._root.fail("write", path, error)
+        self.abort()
+        return published
+
+    def publish_over(self, name: str) -> None:
+        """Give the file its name in the place of what had it; ends this writer."""
+        path = object_path(self._kind, name)
+        root = self._root.descriptor
+        try:
+            os.fsync(self._descriptor)
+            os.rename(self._path, path, src_dir_fd=root, dst_dir_fd=root)
+            self._sync_folder(path)
+        except OSError as error:
+            self._root.fail("replace", path, error)
+        self.abort()
+
+    def _create(self, prefix: bytes) -> None:
+        while True:
+            self._path = prefix + TEMPORARY_PREFIX + clock.random_bytes(12).hex().encode()
+            self._descriptor = os.open(
+                self._path,
+                os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW,
+                mode=0o600,
+                dir_fd=self._root.descriptor,
+            )
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Somebody took it for abandoned between open and lock; it is theirs to remove.
+                os.close(self._descriptor)
+                self._descriptor = -1
+                continue
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+            return
+
+    def _link(self, path: bytes) -> bool:
+        root = self._root.descriptor
+        try:
+            os.link(self._path, path, src_dir_fd=root, dst_dir_fd=root)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+        else:
+            return True
+        # The empty file claims the name; the rename then fills it in one step.
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=root))
+        except FileExistsError:
+            return False
+        os.rename(self._path, path, src_dir_fd=root, dst_dir_fd=root)
+        return True
+
+    def _sync_folder(self, path: bytes) -> None:
+        folder = self._root.open_directory(os.path.dirname(path))
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def remove_if_abandoned(root: LocalRoot, path: bytes) -> bool:
+    """Remove a temporary file whose writer is dead; False when it lives or can't be told."""
+    try:
+        descriptor = os.open(
+            path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=root.descriptor
+        )
+    except OSError:
+        # Published or removed a moment ago, or not ours to open: leave it.
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(path, dir_fd=root.descriptor)
+    except (FileNotFoundError, BlockingIOError):
+        return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return False
+        root.fail("delete", path, error)
+    finally:
+        os.close(descriptor)
+    return True

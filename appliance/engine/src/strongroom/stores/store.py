@@ -1,0 +1,108 @@
+"""What the engine asks of a place that keeps objects.
+
+An object is immutable bytes under a kind and a name. Names of packs, indexes and snapshots are the
+BLAKE3-256 of the stored bytes in hex, so a store can verify what it holds without any key; names of
+keys, leases and tombstones are random or equally derived; the one object of kind "config" is named
+"config".
+
+Every store promises:
+- an object is either whole under its name or not there (no torn object is ever listed);
+- an object, once there, does not change (except by `replace`, for leases and the configuration);
+- after `sync` everything put before is on stable storage, and after `put_durable` that object is;
+- failure is `StoreError`, a missing object `ObjectMissingError`, too few bytes `DamageError`.
+
+A store and its writers are used by one thread at a time unless the store says otherwise; reading
+(`get`, `size`) is safe from any number of threads. After a fork, the child calls `reopen`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
+
+Kind = Literal["config", "keys", "packs", "index", "snapshots", "leases", "tombstones"]
+
+KINDS: tuple[Kind, ...] = (
+    "config",
+    "keys",
+    "packs",
+    "index",
+    "snapshots",
+    "leases",
+    "tombstones",
+)
+
+
+class ObjectInfo(NamedTuple):
+    """A listed object; `modified_ns` is by the store's clock, not the client's."""
+
+    name: str
+    size_bytes: int
+    modified_ns: int
+
+
+class Writer(Protocol):
+    """An object while it is being written; it has no name before `commit`."""
+
+    def write(self, data: Buffer) -> None:
+        """Append `data`; the buffer may be reused by the caller afterwards."""
+
+    def commit(self, name: str) -> None:
+        """Publish under `name` at once; where that object is already, drop ours."""
+
+    def abort(self) -> None:
+        """Forget what was written; harmless after `commit` or `abort`."""
+
+
+class Store(Protocol):
+    """A place that keeps objects."""
+
+    @property
+    def location(self) -> str:
+        """Where it is, to show to people."""
+
+    def prepare(self) -> None:
+        """Make the place ready to hold a repository; harmless where it is already."""
+
+    def writer(self, kind: Kind) -> Writer:
+        """Begin an object that is streamed and need not fit in memory."""
+
+    def put(self, kind: Kind, name: str, data: Buffer) -> None:
+        """Store a small object; the same object there already is fine, another is StoreError."""
+
+    def put_new(self, kind: Kind, name: str, data: Buffer) -> bool:
+        """Store a small object unless the name is taken: then False, and nothing is changed."""
+
+    def put_durable(self, kind: Kind, name: str, data: Buffer) -> None:
+        """`put`, returning only when the object and its name are on stable storage."""
+
+    def replace(self, kind: Kind, name: str, data: Buffer) -> None:
+        """`put` in the place of what has the name, at once; for leases and config only."""
+
+    def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """`length` bytes from `offset`, or all from there; fewer than asked is DamageError."""
+
+    def size(self, kind: Kind, name: str) -> int:
+        """Size of an object in bytes."""
+
+    def list(self, kind: Kind) -> Iterator[ObjectInfo]:
+        """Every object of a kind, in no particular order."""
+
+    def delete(self, kind: Kind, name: str) -> None:
+        """Remove an object; one that is not there is fine."""
+
+    def remove_abandoned(self) -> int:
+        """Remove what writers left that died before commit; how many there were."""
+
+    def sync(self) -> None:
+        """Everything put so far is on stable storage when this returns."""
+
+    def reopen(self) -> Store:
+        """The same store for a forked process."""
+
+    def close(self) -> None:
+        """Give back what the store holds open."""
