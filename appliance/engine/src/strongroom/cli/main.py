@@ -21,7 +21,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from strongroom.cli.settings import add_global_options, read_settings
-from strongroom.cli.terminal import OutputClosedError, Terminal, shown
+from strongroom.cli.terminal import OutputClosedError, Terminal, abandon, shown
 from strongroom.errors import (
     EXIT_BUG,
     EXIT_DONE,
@@ -159,7 +159,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return _run(words, terminal)
     except OutputClosedError as error:
-        _forget_output()
+        abandon(sys.stdout)
         return error.exit_code
     except StrongroomError as error:
         terminal.report_error(error.error_id, str(error), error.exit_code)
@@ -242,13 +242,6 @@ def _system_error_text(error: OSError) -> str:
         shown(name) for name in (error.filename, error.filename2) if isinstance(name, (bytes, str))
     ]
     return f"{' -> '.join(names)}: {reason}" if names else reason
-
-
-def _forget_output() -> None:
-    # Else the interpreter fails once more when it flushes standard output at its end.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 def _report_bug(terminal: Terminal, error: Exception) -> None:

@@ -13,6 +13,7 @@ have control characters escaped, so that a file name cannot drive the terminal.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING, TextIO
@@ -61,6 +62,20 @@ def duration_text(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def abandon(stream: TextIO) -> None:
+    """Send what `stream` still holds, and all that follows, nowhere.
+
+    Else the interpreter fails once more when it flushes the stream at its end.
+    """
+    try:
+        descriptor = stream.fileno()
+    except OSError:  # not a file at all
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def _json_form(value: object) -> object:
@@ -199,4 +214,4 @@ class Terminal:
             self.messages.flush()
         except BrokenPipeError:
             # With nobody to read our messages the work itself is still worth finishing.
-            self.quiet = True
+            abandon(self.messages)

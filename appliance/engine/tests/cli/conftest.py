@@ -1,0 +1,37 @@
+"""Runs the real command in a process of its own, as a user would."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A user's environment without any setting of ours, at home in a folder of the test."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("STRONGROOM")}
+    kept.pop("XDG_CACHE_HOME", None)
+    return {**kept, "HOME": str(tmp_path / "home"), "LC_ALL": "C.UTF-8"}
+
+
+@pytest.fixture
+def strongroom(environment: dict[str, str]) -> Run:
+    """Run `strongroom WORDS...`; keyword arguments are added to the environment."""
+
+    def run(*words: str, **additions: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "strongroom", *words],
+            env={**environment, **additions},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
