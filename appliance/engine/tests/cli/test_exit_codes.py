@@ -1,0 +1,53 @@
+"""docs/exit-codes.md lists exactly the errors there are."""
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import strongroom
+from strongroom import errors
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "exit-codes.md"
+
+
+def documented() -> set[tuple[int, str]]:
+    rows = re.findall(r"^\| +(\d+) \| (?:`([a-z-]+)`)? *\|", DOCUMENT.read_text(), re.MULTILINE)
+    return {(int(code), error_id) for code, error_id in rows}
+
+
+def descendants(kind: type[errors.StrongroomError]) -> set[type[errors.StrongroomError]]:
+    below = set(kind.__subclasses__())
+    return below.union(*map(descendants, below)) if below else below
+
+
+def test_every_error_is_documented_and_nothing_else():
+    for module in pkgutil.walk_packages(strongroom.__path__, "strongroom."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    raised = {
+        (kind.exit_code, kind.error_id)
+        for kind in {errors.StrongroomError} | descendants(errors.StrongroomError)
+    }
+    without_class = {
+        (errors.EXIT_DONE, ""),
+        (errors.EXIT_INCOMPLETE, ""),
+        (errors.EXIT_BUG, "bug"),
+        (errors.EXIT_OUTPUT_CLOSED, ""),
+        (errors.EXIT_TERMINATED, "interrupted"),
+    }
+    raised.discard((errors.EXIT_OUTPUT_CLOSED, "output-closed"))
+    assert documented() == raised | without_class
+
+
+def test_each_id_means_one_kind_of_error():
+    kinds = [errors.StrongroomError, *descendants(errors.StrongroomError)]
+    ids = [kind.error_id for kind in kinds]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("signal_code", [130, 143])
+def test_an_interrupted_job_carries_the_code_of_its_signal(signal_code):
+    assert errors.CancelledError("stopped", signal_code).exit_code == signal_code
