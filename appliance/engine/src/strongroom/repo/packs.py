@@ -1,0 +1,283 @@
+"""Packs: the files in which blocks are stored, each with a key of its own and a footer.
+
+    header (40): magic "SRPK" | version u8 | cipher u8 | kind u8 | 0 u8 | ephemeral X25519 public
+    blocks, each sealed under the pack key, nonce = its number, without a gap
+    footer: sealed object under the index key: the columns of the blocks (block_columns)
+    trailer (8): footer size u32 | magic "SRPF"
+
+The pack key is HKDF-SHA256 of X25519(ephemeral, restore public key): whoever writes a pack throws
+the ephemeral private key away and can't read it back. Associated data of a block is the header,
+its number u32, codec u8, raw length u32 and block id, so a block can't be moved, relabelled or
+taken for another. The footer's label ends with the header. A pack's name is the BLAKE3-256 of the
+whole file.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from blake3 import blake3
+
+from strongroom import clock
+from strongroom.content.ciphers import (
+    KEY_SIZE,
+    SEALED_OVERHEAD_SIZE,
+    TAG_SIZE,
+    BlockCipher,
+    open_object,
+    seal_object,
+)
+from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
+from strongroom.errors import DamageError, UnknownFormatError
+from strongroom.repo.block_columns import (
+    CHUNKS_LIMIT,
+    RAW_LENGTH_LIMIT,
+    BlockColumns,
+    chunk_starts,
+    dead_starts,
+    decode_head,
+    decode_tail,
+    encode_head,
+    encode_tail,
+)
+from strongroom.repo.keys import Key, RestoreKey, agree, derive_key, public_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+    from strongroom.stores.store import Store
+
+KIND_DATA = 0
+KIND_LISTING = 1
+
+HEADER_SIZE = 40
+FOOTER_SIZE_LIMIT = 512 << 20
+
+_VERSION = 1
+_MAGIC = b"SRPK"
+_END_MAGIC = b"SRPF"
+_HEADER = struct.Struct("<4sBBBx32s")
+_TRAILER = struct.Struct("<I4s")
+_BLOCK_AAD = struct.Struct("<IBI")
+_FOOTER_LABEL = b"strongroom footer 1"
+_PACK_KEY_PURPOSE = b"strongroom pack 1"
+
+
+class BlockEntry(NamedTuple):
+    """One block of a pack; `dead` is b"" or a bitmap of the chunks whose bytes were dropped."""
+
+    block_id: bytes
+    number: int
+    codec: int
+    offset: int
+    stored_length: int
+    raw_length: int
+    chunk_ids: bytes
+    chunk_lengths: array[int]
+    dead: bytes
+
+
+class PackFooter(msgspec.Struct, frozen=True):
+    """What a pack holds; `pack_id` is the 32 bytes of its name."""
+
+    pack_id: bytes
+    kind: int
+    size_bytes: int
+    columns: BlockColumns
+
+    @property
+    def blocks(self) -> list[BlockEntry]:
+        """The blocks as rows, in the order in which they are stored."""
+        columns = self.columns
+        stored = memoryview(columns.stored_lengths).cast("I")
+        raw = memoryview(columns.raw_lengths).cast("I")
+        starts = chunk_starts(columns.chunk_counts).tolist()
+        dead = dead_starts(columns).tolist()
+        entries = []
+        offset = HEADER_SIZE
+        for number in range(columns.block_count):
+            first, last = starts[number], starts[number + 1]
+            entries.append(
+                BlockEntry(
+                    columns.block_ids[number * BLOCK_ID_SIZE : (number + 1) * BLOCK_ID_SIZE],
+                    number,
+                    columns.codecs[number],
+                    offset,
+                    stored[number],
+                    raw[number],
+                    columns.chunk_ids[first * CHUNK_ID_SIZE : last * CHUNK_ID_SIZE],
+                    array("I", columns.chunk_lengths[first * 4 : last * 4]),
+                    columns.dead[dead[number] : dead[number + 1]],
+                )
+            )
+            offset += stored[number]
+        return entries
+
+
+class PackHeader(NamedTuple):
+    """The first 40 bytes of a pack, and what they say."""
+
+    raw: bytes
+    cipher: int
+    kind: int
+    ephemeral_public: bytes
+
+
+class PackWriter:
+    """Writes one pack; for one thread at a time."""
+
+    def __init__(self, store: Store, key: Key, kind: int, cipher: int) -> None:
+        put_key = key.put_key
+        ephemeral = clock.random_bytes(KEY_SIZE)
+        public = public_of(ephemeral)
+        self._key = put_key
+        self._kind = kind
+        self._cipher = cipher
+        self._header = _HEADER.pack(_MAGIC, _VERSION, cipher, kind, public)
+        shared = agree(ephemeral, put_key.restore_public)
+        self._block_cipher = BlockCipher(cipher, _pack_key(shared, public, put_key.restore_public))
+        self._block_ids = bytearray()
+        self._codecs = bytearray()
+        self._stored_lengths = array("I")
+        self._raw_lengths = array("I")
+        self._chunk_counts = array("H")
+        self._thinned = bytearray()
+        self._chunk_ids = bytearray()
+        self._chunk_lengths = array("I")
+        self._dead = bytearray()
+        self._sealed = bytearray()
+        self._hasher = blake3()
+        self._writer = store.writer("packs")
+        self.size_bytes = 0
+        self._write(self._header)
+
+    @property
+    def block_count(self) -> int:
+        """Blocks added so far."""
+        return len(self._codecs)
+
+    def add(
+        self,
+        block_id: bytes,
+        chunk_ids: Buffer,
+        chunk_lengths: Sequence[int],
+        codec: int,
+        compressed: Buffer,
+        raw_length: int,
+        dead: bytes = b"",
+    ) -> None:
+        """Append a block: n * 24 bytes of chunk ids, n lengths, and the compressed bytes.
+
+        `raw_length` is the sum of the lengths (for a thinned block: of those not in `dead`).
+        """
+        ids = memoryview(chunk_ids).cast("B")
+        count = len(chunk_lengths)
+        if len(ids) != count * CHUNK_ID_SIZE or len(block_id) != BLOCK_ID_SIZE:
+            raise ValueError("a block's ids have another size")
+        if not 0 < count <= CHUNKS_LIMIT or raw_length > RAW_LENGTH_LIMIT:
+            raise ValueError(f"a block of {count} chunks and {raw_length} bytes can't be stored")
+        number = len(self._codecs)
+        data = memoryview(compressed).cast("B")
+        sealed_size = len(data) + TAG_SIZE
+        if len(self._sealed) < sealed_size:
+            self._sealed = bytearray(sealed_size)
+        sealed = memoryview(self._sealed)[:sealed_size]
+        aad = block_aad(self._header, number, codec, raw_length, block_id)
+        self._block_cipher.seal_into(number, data, aad, sealed)
+        self._write(sealed)
+        self._block_ids += block_id
+        self._codecs.append(codec)
+        self._stored_lengths.append(sealed_size)
+        self._raw_lengths.append(raw_length)
+        self._chunk_counts.append(count)
+        self._thinned.append(1 if dead else 0)
+        self._chunk_ids += ids
+        self._chunk_lengths.extend(chunk_lengths)
+        self._dead += dead
+
+    def finish(self) -> PackFooter:
+        """Write footer and trailer and publish the pack; StoreError when that fails."""
+        columns = BlockColumns(
+            block_ids=bytes(self._block_ids),
+            codecs=bytes(self._codecs),
+            stored_lengths=self._stored_lengths.tobytes(),
+            raw_lengths=self._raw_lengths.tobytes(),
+            chunk_counts=self._chunk_counts.tobytes(),
+            thinned=bytes(self._thinned),
+            chunk_ids=bytes(self._chunk_ids),
+            chunk_lengths=self._chunk_lengths.tobytes(),
+            dead=bytes(self._dead),
+        )
+        footer = seal_object(
+            self._key.index_key,
+            _FOOTER_LABEL + self._header,
+            encode_head(columns) + encode_tail(columns),
+            self._cipher,
+        )
+        self._write(footer)
+        self._write(_TRAILER.pack(len(footer), _END_MAGIC))
+        pack_id = self._hasher.digest()
+        self._writer.commit(pack_id.hex())
+        return PackFooter(pack_id, self._kind, self.size_bytes, columns)
+
+    def abort(self) -> None:
+        """Forget the pack; harmless after `finish`."""
+        self._writer.abort()
+
+    def _write(self, data: Buffer) -> None:
+        self._hasher.update(data)
+        self._writer.write(data)
+        self.size_bytes += memoryview(data).nbytes
+
+
+def parse_header(raw: bytes) -> PackHeader:
+    """What a pack's first 40 bytes say; DamageError or UnknownFormatError."""
+    if len(raw) != HEADER_SIZE or raw[:4] != _MAGIC:
+        raise DamageError("a pack does not begin as packs do; run check")
+    _, version, cipher, kind, public = _HEADER.unpack(raw)
+    if version != _VERSION:
+        raise UnknownFormatError(f"a pack has version {version}; update strongroom")
+    return PackHeader(raw, cipher, kind, public)
+
+
+def open_block_cipher(header: PackHeader, key: RestoreKey) -> BlockCipher:
+    """What opens the blocks of a pack."""
+    shared = agree(key.private, header.ephemeral_public)
+    public = key.put_key.restore_public
+    return BlockCipher(header.cipher, _pack_key(shared, header.ephemeral_public, public))
+
+
+def block_aad(header: bytes, number: int, codec: int, raw_length: int, block_id: bytes) -> bytes:
+    """What is authenticated along with a block."""
+    return header + _BLOCK_AAD.pack(number, codec, raw_length) + block_id
+
+
+def read_footer(store: Store, key: Key, pack_id: bytes) -> PackFooter:
+    """The footer of a stored pack, with any key; DamageError when it is not sound."""
+    name = pack_id.hex()
+    size = store.size("packs", name)
+    if size < HEADER_SIZE + SEALED_OVERHEAD_SIZE + _TRAILER.size:
+        raise DamageError(f"pack {name} is cut off at {size} bytes; run repair")
+    header = parse_header(store.get("packs", name, 0, HEADER_SIZE))
+    trailer = store.get("packs", name, size - _TRAILER.size, _TRAILER.size)
+    footer_size, magic = _TRAILER.unpack(trailer)
+    footer_at = size - _TRAILER.size - footer_size
+    if magic != _END_MAGIC or footer_at < HEADER_SIZE or footer_size > FOOTER_SIZE_LIMIT:
+        raise DamageError(f"pack {name} does not end as packs do; run repair")
+    sealed = store.get("packs", name, footer_at, footer_size)
+    encoded = memoryview(open_object(key.put_key.index_key, _FOOTER_LABEL + header.raw, sealed))
+    head = decode_head(encoded)
+    columns = decode_tail(head, encoded[head.encoded_size :])
+    footer = PackFooter(pack_id, header.kind, size, columns)
+    if sum(memoryview(columns.stored_lengths).cast("I")) != footer_at - HEADER_SIZE:
+        raise DamageError(f"pack {name}: its blocks do not fill it; run repair")
+    return footer
+
+
+def _pack_key(shared: bytes, ephemeral_public: bytes, restore_public: bytes) -> bytes:
+    return derive_key(shared, ephemeral_public + restore_public, _PACK_KEY_PURPOSE)
