@@ -1,0 +1,97 @@
+"""Where a passphrase comes from: a file, a command, the environment, or a person at a terminal.
+
+A passphrase is bytes: what stands in the file's or the output's first line, without its line end.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import subprocess
+from typing import TYPE_CHECKING
+
+from strongroom.cli.terminal import shown
+from strongroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from strongroom.cli.settings import Settings
+    from strongroom.cli.terminal import Terminal
+
+GREATEST_SIZE_BYTES = 64 << 10
+
+
+def passphrase_from_file(path: str, terminal: Terminal) -> bytes:
+    """Give the first line of file `path`; warns if others may read it. Raises UsageError."""
+    try:
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                terminal.warn(f"others may read {shown(path)}; run `chmod 600 {shown(path)}`")
+            text = file.read(GREATEST_SIZE_BYTES)
+    except OSError as error:
+        raise UsageError(f"cannot read the passphrase: {shown(path)}: {error.strerror}") from error
+    return _first_line(text, f"file {shown(path)}")
+
+
+def passphrase_from_command(command: str) -> bytes:
+    """Give the first line that `command` prints; it runs without a shell. Raises UsageError."""
+    try:
+        done = subprocess.run(
+            shlex.split(command),
+            # Standard input may be the very stream that is being backed up.
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot run the passphrase command `{command}`: {error}") from error
+    if done.returncode:
+        raise UsageError(f"the passphrase command `{command}` failed (status {done.returncode})")
+    return _first_line(done.stdout, f"output of `{command}`")
+
+
+def given_passphrase(settings: Settings, terminal: Terminal) -> bytes | None:
+    """Give the passphrase that the options or the environment state; None if they state none."""
+    if settings.password_file and settings.password_command:
+        raise UsageError("--password-file and --password-command exclude each other")
+    if settings.password_file:
+        return passphrase_from_file(settings.password_file, terminal)
+    if settings.password_command:
+        return passphrase_from_command(settings.password_command)
+    if settings.password is not None:
+        return _first_line(os.fsencode(settings.password), "variable STRONGROOM_PASSWORD")
+    return None
+
+
+def ask_passphrase(question: str) -> bytes:
+    """Ask the person at the terminal; raises UsageError when there is none."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError as error:
+        raise UsageError(
+            "no passphrase was given and there is no terminal to ask at; use --password-file, "
+            "--password-command or $STRONGROOM_PASSWORD"
+        ) from error
+    from getpass import getpass
+
+    try:
+        answer = os.fsencode(getpass(f"{question}: "))
+    except EOFError as error:
+        raise UsageError("no passphrase was typed") from error
+    return _first_line(answer, "answer")
+
+
+def choose_passphrase(question: str) -> bytes:
+    """Ask for a new passphrase twice, until both answers are the same; raises UsageError."""
+    for _ in range(3):
+        first = ask_passphrase(question)
+        if ask_passphrase("the same once more") == first:
+            return first
+    raise UsageError("the two answers differed three times")
+
+
+def _first_line(text: bytes, origin: str) -> bytes:
+    passphrase = text.split(b"\n", 1)[0].removesuffix(b"\r")
+    if not passphrase:
+        raise UsageError(f"the {origin} holds no passphrase: its first line is empty")
+    return passphrase
