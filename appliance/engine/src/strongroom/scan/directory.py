@@ -96,7 +96,7 @@ def stat_rows(names: list[bytes]) -> tuple[array[int], list[Failure]]:
             del flat[whole_rows * _COLUMN_COUNT :]
             row = whole_rows + len(failures)
             try:
-                flat.extend(_fitting_columns(os.lstat(names[row])))
+                flat.extend(fitting_columns(os.lstat(names[row])))
             except OSError as error:
                 failures.append(Failure(row, names[row], error))
         else:
@@ -111,7 +111,8 @@ def without_failures(names: list[bytes], failures: list[Failure]) -> list[bytes]
     return [name for row, name in enumerate(names) if row not in failed]
 
 
-def _fitting_columns(status: os.stat_result) -> list[int]:
+def fitting_columns(status: os.stat_result) -> list[int]:
+    """The columns of one status, as `stat_rows` packs them."""
     values = []
     for column in STAT_COLUMNS:
         value: int = getattr(status, column)

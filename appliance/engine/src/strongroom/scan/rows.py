@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -102,18 +103,33 @@ def part_starts(rows: Rows) -> array[int]:
 
 def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
     """Rows `start` to `stop` as Rows of their own (0 <= start <= stop <= row_count)."""
+    return split_rows(rows, [start, stop])[1]
+
+
+def split_rows(rows: Rows, cuts: Sequence[int]) -> list[Rows]:
+    """The pieces that end before the rows `cuts` (ascending) and at the end; one more than cuts."""
+    if not cuts:
+        return [rows]
+    names = rows.name_list()
+    starts = part_starts(rows)
+    bounds = [0, *cuts, rows.row_count]
+    return [
+        _slice(rows, names, starts, start, stop)
+        for start, stop in pairwise(bounds)
+    ]
+
+
+def _slice(rows: Rows, names: list[bytes], starts: array[int], start: int, stop: int) -> Rows:
     if start == 0 and stop == rows.row_count:
         return rows
-    counts = rows.part_counts
-    first = sum(counts[:start])
-    end = first + sum(counts[start:stop])
+    first, end = starts[start], starts[stop]
     size = rows.signature_bytes
     return Rows(
         directory=rows.directory,
-        names=b"\0".join(rows.name_list()[start:stop]),
+        names=b"\0".join(names[start:stop]),
         row_count=stop - start,
         stats=rows.stats[start * ROW_BYTES : stop * ROW_BYTES],
-        part_counts=counts[start:stop],
+        part_counts=rows.part_counts[start:stop],
         targets=_slice_sparse(rows.targets, start, stop),
         xattrs=_slice_sparse(rows.xattrs, start, stop),
         flags=_slice_sparse(rows.flags, start, stop),
@@ -127,6 +143,8 @@ def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
 
 
 def _slice_sparse(values: dict[int, Any], start: int, stop: int) -> dict[int, Any]:
+    if len(values) > stop - start:
+        return {row - start: values[row] for row in range(start, stop) if row in values}
     return {row - start: value for row, value in values.items() if start <= row < stop}
 
 

@@ -1,0 +1,144 @@
+"""Find and stream rows of a snapshot from its listing pages.
+
+Pages are in listing order and each names its first row, so a directory, a sub-tree or one path
+is found by binary search and only its pages are read. Decoded pages are kept, the least
+recently used going first; a lock guards them, and threads may share a Listing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING, Protocol
+
+from strongroom.errors import DamageError
+from strongroom.repo.listing import decode_page, page_key
+from strongroom.scan.row_view import RowView, path_key, split_path, views
+from strongroom.scan.rows import Buffer, Rows, slice_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+class PageReference(Protocol):
+    """Where a page is stored and the row it begins with."""
+
+    @property
+    def first_directory(self) -> bytes:
+        """Directory of the page's first row."""
+
+    @property
+    def first_name(self) -> bytes:
+        """Name of the page's first row."""
+
+    @property
+    def block_id(self) -> bytes:
+        """The block whose first chunk the page is."""
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the page."""
+
+
+class ChunkReader(Protocol):
+    """Reads verified chunks."""
+
+    def chunk(self, block_id: bytes, slot: int) -> Buffer:
+        """Raw bytes of a chunk. Raises DamageError."""
+
+
+class Listing:
+    """The rows of one snapshot, read page by page. Every method may raise DamageError."""
+
+    def __init__(
+        self, pages: Sequence[PageReference], chunks: ChunkReader, lru_size_pages: int = 16
+    ) -> None:
+        self._pages = pages
+        self._chunks = chunks
+        self._lru_size_pages = max(1, lru_size_pages)
+        self._keys = [page_key(page.first_directory, page.first_name) for page in pages]
+        if any(key >= after for key, after in zip(self._keys, self._keys[1:], strict=False)):
+            raise DamageError("pages of a snapshot are out of order")
+        self._decoded: OrderedDict[int, list[Rows]] = OrderedDict()
+        self._lock = Lock()
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the snapshot."""
+        return sum(page.row_count for page in self._pages)
+
+    def page(self, number: int) -> list[Rows]:
+        """The rows of page `number` (from 0), one Rows a directory; not to be changed."""
+        with self._lock:
+            if number in self._decoded:
+                self._decoded.move_to_end(number)
+                return self._decoded[number]
+        reference = self._pages[number]
+        groups = decode_page(bytes(self._chunks.chunk(reference.block_id, 0)))
+        first = groups[0]
+        if (
+            page_key(first.directory, first.names.partition(b"\0")[0]) != self._keys[number]
+            or sum(rows.row_count for rows in groups) != reference.row_count
+        ):
+            raise DamageError(f"listing page {number} does not hold the rows it is listed with")
+        with self._lock:
+            self._decoded[number] = groups
+            while len(self._decoded) > self._lru_size_pages:
+                self._decoded.popitem(last=False)
+        return groups
+
+    def pages(self) -> Iterator[list[Rows]]:
+        """All pages, in order."""
+        return map(self.page, range(len(self._pages)))
+
+    def rows(self, path: bytes = b"") -> Iterator[Rows]:
+        """All rows below the directory `path`, in order; a directory may come in several Rows.
+
+        The row of `path` itself is not among them; `lookup` gives it.
+        """
+        low = path_key(path)
+        # The sub-tree's keys are `low` and `low` NUL anything, and names hold no NUL.
+        return self._between(low, low + b"\1" if path else None)
+
+    def directory(self, path: bytes) -> Iterator[Rows]:
+        """The rows right in the directory `path`, in order, in one or several Rows."""
+        low = path_key(path)
+        return self._between(low, low + b"\0")
+
+    def directory_from(self, path: bytes, name: bytes) -> Iterator[Rows]:
+        """Like `directory`, from the first name that is not less than `name`."""
+        low = path_key(path)
+        number = max(0, bisect_right(self._keys, (low, name)) - 1)
+        for rows in self._between(low, low + b"\0", number):
+            names = rows.name_list()
+            start = bisect_left(names, name)
+            if start < rows.row_count:
+                yield slice_rows(rows, start, rows.row_count)
+
+    def lookup(self, path: bytes) -> RowView | None:
+        """The row of `path`, if the snapshot has one; b"" is the root's own row."""
+        directory, name = split_path(path)
+        for rows in self.directory_from(directory, name):
+            found = next(views(rows, 0, 1))
+            return found if found.name == name else None
+        return None
+
+    def _between(self, low: bytes, high: bytes | None, number: int | None = None) -> Iterator[Rows]:
+        """Rows of directories whose key is at least `low` and less than `high`."""
+        if number is None:
+            number = max(0, bisect_left(self._keys, (low, b"")) - 1)
+        while number < len(self._pages):
+            if high is not None and self._keys[number][0] >= high:
+                return
+            groups = self.page(number)
+            start = bisect_left(groups, low, key=_directory_key)
+            for rows in groups[start:]:
+                if high is not None and path_key(rows.directory) >= high:
+                    return
+                yield rows
+            number += 1
+
+
+def _directory_key(rows: Rows) -> bytes:
+    return path_key(rows.directory)
