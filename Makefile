@@ -43,12 +43,8 @@ bench: setup  ## measure against the peers: make bench [ARGUMENTS="--help"]
 fuzz: setup  ## fuzz the decoders: make fuzz [SECONDS_EACH=60]
 	cd $(ENGINE) && PATH="$(BIN):$$PATH" fuzz/run.sh $(or $(SECONDS_EACH),60)
 
-man: setup  ## write the manual page, build/strongroom.1
-	mkdir -p build
-	$(BIN)/pip install --quiet argparse-manpage==4.8
-	$(BIN)/argparse-manpage --module strongroom.cli.completion --function whole_parser \
-	    --prog strongroom --project-name strongroom --manual-section 1 \
-	    --manual-title "Strongroom" --output build/strongroom.1
+man: setup  ## write the manual pages into build/man1
+	$(BIN)/python -m strongroom.cli.manual_page build/man1
 
 lock: setup  ## choose library versions anew, with hashes, for every Python we support
 	$(BIN)/pip install --quiet uv

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
 
+GLOBAL_OPTIONS_TITLE = "options of every command"
+
+
 class Settings(NamedTuple):
     """The global options as they turned out; None where nothing was said."""
 
@@ -35,7 +38,7 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
     `default` is argparse.SUPPRESS for the parsers of sub-commands, so that they leave alone what
     was said before them.
     """
-    group = parser.add_argument_group("options of every command")
+    group = parser.add_argument_group(GLOBAL_OPTIONS_TITLE)
     add = group.add_argument
     add(
         "--repo",

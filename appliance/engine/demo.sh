@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# The engine at work on real data: demo.sh [FOLDER]
+#
+# Backs a folder up twice, checks, restores and compares, then damages a copy of the repository and
+# lets the engine find and repair it. FOLDER is only read. Everything made goes into a temporary
+# folder (under $TMPDIR) that is removed in the end. Needs `strongroom` in PATH; no root.
+set -euo pipefail
+
+fail() {
+    printf '\ndemo: %s\n' "$1" >&2
+    exit 1
+}
+
+# Real data that every Debian has: a few thousand files, some hundred MB.
+pick_folder() {
+    local candidate
+    for candidate in /usr/share /usr/lib/python3 /usr/lib; do
+        if [ -d "$candidate" ]; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    fail "found no folder to back up; name one: make demo DIR=/some/folder"
+}
+
+folder=$(realpath -- "${1:-$(pick_folder)}")
+[ -d "$folder" ] || fail "$folder is no folder"
+work=$(mktemp -d "${TMPDIR:-/tmp}/strongroom-demo.XXXXXXXX")
+trap 'chmod -R u+rwX "$work" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+export STRONGROOM_REPOSITORY=$work/repository
+export STRONGROOM_PASSWORD='only for this demonstration'
+export XDG_CACHE_HOME=$work/cache
+
+bold=''; plain=''
+if [ -t 1 ]; then
+    bold=$(printf '\033[1m')
+    plain=$(printf '\033[0m')
+fi
+
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
+
+# Show the command, run it, say how long it took. A code of 3 (done, but some files could not be
+# read) is told and is no failure here.
+show() {
+    local started ended status=0
+    printf '\n  $ %s\n' "${*//$work/…}"
+    started=$(date +%s.%N)
+    "$@" 2>&1 | sed 's/^/    /' || status=${PIPESTATUS[0]}
+    ended=$(date +%s.%N)
+    printf '    [%s s]\n' "$(printf '%.2f' "$(echo "$ended $started" | awk '{print $1 - $2}')")"
+    last_status=$status
+    case $status in 0 | 3) ;; *) return "$status" ;; esac
+}
+
+size_of() { du -sh --apparent-size -- "$1" 2>/dev/null | cut -f1 || true; }
+
+say "1. A repository"
+show strongroom init
+
+say "2. Back up $folder ($(size_of "$folder"), $(find "$folder" -xdev 2>/dev/null | wc -l) entries)"
+show strongroom backup --one-file-system "$folder"
+echo "    the repository now takes $(size_of "$STRONGROOM_REPOSITORY")"
+
+say "3. Back up again: nothing changed, so nothing is read or stored twice"
+show strongroom backup --one-file-system "$folder"
+show strongroom snapshots
+
+say "4. Is every stored byte what was written?"
+show strongroom check --read-data
+
+say "5. Restore, and compare with the original"
+mkdir "$work/restored"
+show strongroom restore latest --target "$work/restored"
+if diff -r --no-dereference "$folder" "$work/restored$folder" > "$work/differences" 2>&1; then
+    echo "    identical: every file, every byte"
+elif [ "$(id -u)" -ne 0 ] && ! grep -v 'Permission denied' "$work/differences"; then
+    echo "    identical, but for what you may not read"
+else
+    head -5 "$work/differences"
+    fail "the restored files differ"
+fi
+rm -rf "$work/restored"
+
+say "6. Damage: 4 bytes in the middle of one pack of a copy of the repository"
+cp -a "$STRONGROOM_REPOSITORY" "$work/damaged"
+pack=$(find "$work/damaged/packs" -type f -printf '%s %p\n' | sort -rn | head -1 | cut -d' ' -f2-)
+chmod u+w "$pack"
+printf 'oops' | dd of="$pack" bs=1 seek=$(($(stat -c %s "$pack") / 2)) conv=notrunc status=none
+if show strongroom check --read-data --repo "$work/damaged"; then
+    fail "check did not find the damage"
+fi
+echo "    found (exit code $last_status)"
+
+say "7. Repair: drop what is lost, name the files, keep the rest"
+show strongroom repair --repo "$work/damaged"
+show strongroom check --read-data --repo "$work/damaged"
+
+say "8. The next backup puts back what was lost"
+show strongroom backup --one-file-system --repo "$work/damaged" "$folder"
+
+say "Done. The demonstration is removed; $folder was only read."
