@@ -112,9 +112,18 @@ def test_nothing_said_gives_nothing(terminal):
 
 def converse(code: str, answers: list[bytes], environment: dict[str, str]) -> tuple[int, bytes]:
     """Run `code` with a terminal of its own, typing one of `answers` at each colon."""
-    process_id, leader = pty.fork()
-    if process_id == 0:
-        os.execve(sys.executable, [sys.executable, "-c", code], environment)
+    leader, follower = pty.openpty()
+    # The first terminal that the leader of a session opens becomes the one that controls it.
+    own_terminal = "import os; os.close(os.open(os.ttyname(0), os.O_RDWR)); "
+    process = subprocess.Popen(
+        [sys.executable, "-c", own_terminal + code],
+        env=environment,
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        start_new_session=True,
+    )
+    os.close(follower)
     seen = b""
     try:
         while block := os.read(leader, 4096):
@@ -124,8 +133,7 @@ def converse(code: str, answers: list[bytes], environment: dict[str, str]) -> tu
     except OSError:  # how Linux says that the other side is closed
         pass
     os.close(leader)
-    _, status = os.waitpid(process_id, 0)
-    return os.waitstatus_to_exitcode(status), seen
+    return process.wait(30), seen
 
 
 ASK = "from strongroom.cli.passphrase import *; print('got', ask_passphrase('passphrase'))"
