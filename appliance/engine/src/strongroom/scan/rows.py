@@ -113,10 +113,7 @@ def split_rows(rows: Rows, cuts: Sequence[int]) -> list[Rows]:
     names = rows.name_list()
     starts = part_starts(rows)
     bounds = [0, *cuts, rows.row_count]
-    return [
-        _slice(rows, names, starts, start, stop)
-        for start, stop in pairwise(bounds)
-    ]
+    return [_slice(rows, names, starts, start, stop) for start, stop in pairwise(bounds)]
 
 
 def _slice(rows: Rows, names: list[bytes], starts: array[int], start: int, stop: int) -> Rows:

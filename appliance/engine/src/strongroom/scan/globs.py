@@ -1,0 +1,138 @@
+r"""Translate glob patterns over bytes into regular expressions.
+
+A glob speaks about one name: `*` any run of characters, `?` one character, `[a-z]`, `[!a-z]` and
+`[[:digit:]]` one of a set, `\` takes away the meaning of what follows. A character is one in
+UTF-8 where the bytes are that, else one byte. Translations match in linear time: a run is
+settled at its first fit, which for globs is never wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from strongroom.errors import UsageError
+
+# A character of several bytes is never split; a stray byte counts as a character.
+_ANY_CHARACTER: Final = rb"(?>[\xc2-\xf4][\x80-\xbf]{1,3}|[^/])"
+_SPECIAL: Final = re.compile(rb"[*?\[\\]")
+_CLASS_NAMES: Final = {
+    b"alnum": rb"0-9A-Za-z",
+    b"alpha": rb"A-Za-z",
+    b"blank": rb" \t",
+    b"cntrl": rb"\x00-\x1f\x7f",
+    b"digit": rb"0-9",
+    b"graph": rb"!-~",
+    b"lower": rb"a-z",
+    b"print": rb" -~",
+    b"punct": rb"!-/:-@\[-`{-~",
+    b"space": rb" \t-\r",
+    b"upper": rb"A-Z",
+    b"xdigit": rb"0-9A-Fa-f",
+}
+
+
+def is_literal(glob: bytes) -> bool:
+    """Whether the glob matches nothing but itself."""
+    return _SPECIAL.search(glob) is None
+
+
+def translate_glob(glob: bytes) -> bytes:
+    """A regular expression for `fullmatch` with the names that `glob` matches.
+
+    Raises UsageError for a set that is not closed, or a range of other than ASCII characters.
+    """
+    pieces: list[bytes] = [b""]
+    position = 0
+    while position < len(glob):
+        letter = glob[position : position + 1]
+        if letter == b"*":
+            while glob[position : position + 1] == b"*":
+                position += 1
+            pieces.append(b"")
+            continue
+        if letter == b"?":
+            pieces[-1] += _ANY_CHARACTER
+        elif letter == b"[":
+            translated, position = _translate_set(glob, position)
+            pieces[-1] += translated
+            continue
+        elif letter == b"\\" and position + 1 < len(glob):
+            position += 1
+            pieces[-1] += re.escape(glob[position : position + 1])
+        else:
+            pieces[-1] += re.escape(letter)
+        position += 1
+    if len(pieces) == 1:
+        return pieces[0]
+    first, *middle, last = pieces
+    settled = b"".join([b"(?>[^/]*?" + piece + b")" for piece in middle])
+    return first + settled + b"[^/]*" + last
+
+
+def fold_case(text: bytes) -> bytes:
+    """The text with differences of case taken away, in UTF-8 where it is that."""
+    if text.isascii():
+        return text.lower()
+    return text.decode("utf-8", "surrogateescape").casefold().encode("utf-8", "surrogateescape")
+
+
+def _translate_set(glob: bytes, start: int) -> tuple[bytes, int]:
+    """The set that opens at `start`, and the position after it."""
+    position = start + 1
+    negated = glob[position : position + 1] in (b"!", b"^")
+    position += negated
+    first = position
+    members: list[bytes] = []
+    wide: list[bytes] = []
+    while True:
+        letter, following = _member(glob, position)
+        if not letter:
+            raise UsageError(f"pattern {_shown(glob)}: the set opened by '[' is not closed by ']'")
+        if letter == b"]" and position > first:
+            break
+        if letter == b"[" and glob[position + 1 : position + 2] == b":":
+            end = glob.find(b":]", position + 2)
+            name = glob[position + 2 : end]
+            if end < 0 or name not in _CLASS_NAMES:
+                raise UsageError(f"pattern {_shown(glob)}: no such class of characters")
+            members.append(_CLASS_NAMES[name])
+            position = end + 2
+            continue
+        position = following
+        last, after = _member(glob, position + 1)
+        if glob[position : position + 1] == b"-" and last not in (b"", b"]"):
+            if len(letter) > 1 or len(last) > 1 or last < letter:
+                raise UsageError(
+                    f"pattern {_shown(glob)}: a range of a set needs two ASCII characters in order"
+                )
+            members.append(re.escape(letter) + b"-" + re.escape(last))
+            position = after
+        elif len(letter) > 1:
+            wide.append(letter)
+        else:
+            members.append(re.escape(letter))
+    choices = [re.escape(character) for character in wide]
+    if members:
+        choices.append(b"[" + b"".join(members) + b"]")
+    anything = b"(?:" + b"|".join(choices) + b")"
+    return (b"(?!" + anything + b")" + _ANY_CHARACTER if negated else anything), position + 1
+
+
+def _member(glob: bytes, position: int) -> tuple[bytes, int]:
+    """The character at `position`, with its escape taken away, and the position after it."""
+    if glob[position : position + 1] == b"\\" and position + 1 < len(glob):
+        position += 1
+    lead = glob[position : position + 1]
+    size = 1
+    if lead >= b"\xc2":
+        size = 2 if lead < b"\xe0" else 3 if lead < b"\xf0" else 4
+        try:
+            glob[position : position + size].decode()
+        except UnicodeDecodeError:
+            size = 1
+    return glob[position : position + size], position + size
+
+
+def _shown(glob: bytes) -> str:
+    return repr(glob.decode("utf-8", "backslashreplace"))
