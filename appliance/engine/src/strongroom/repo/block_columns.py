@@ -151,6 +151,21 @@ def decode_tail(head: Head, encoded: memoryview) -> BlockColumns:
     return columns
 
 
+def without_chunks(head: Head) -> BlockColumns:
+    """Columns that know where blocks are, but not their chunks."""
+    return BlockColumns(
+        block_ids=head.block_ids,
+        codecs=head.codecs,
+        stored_lengths=head.stored_lengths,
+        raw_lengths=head.raw_lengths,
+        chunk_counts=head.chunk_counts,
+        thinned=head.thinned,
+        chunk_ids=b"",
+        chunk_lengths=b"",
+        dead=b"",
+    )
+
+
 def chunk_starts(chunk_counts: bytes) -> NDArray[np.int64]:
     """Row of each block's first chunk, and the number of chunks at the end."""
     counts = np.frombuffer(chunk_counts, "<u2")

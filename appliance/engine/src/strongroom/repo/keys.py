@@ -94,11 +94,6 @@ class RestoreKey:
 
     can_read: ClassVar[bool] = True
 
-    @cached_property
-    def page_list_key(self) -> bytes:
-        """Key of what a snapshot keeps from put keys."""
-        return derive_key(self.private, self.put_key.repository_id, b"strongroom page lists 1")
-
 
 Key = PutKey | RestoreKey
 

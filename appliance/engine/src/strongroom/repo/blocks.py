@@ -1,0 +1,245 @@
+"""Reading blocks and chunks back: decrypted, decompressed, and verified from end to end.
+
+The seal of a block proves that somebody with the public key wrote it, not that it is what its id
+says. So the list of chunks is verified against the block id, and each chunk that is handed out
+against its chunk id: a pack that claims a block id of another's content is found out.
+
+Caches: raw blocks up to a limit in bytes, and what is known of packs (cipher, footers). Safe from
+any thread: one lock guards the caches and is not held while reading or decoding, so two threads may
+decode the same block at the same time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from strongroom.content.ciphers import TAG_SIZE, BlockCipher
+from strongroom.content.codecs import decompress
+from strongroom.content.digests import CHUNK_ID_SIZE, block_id, chunk_id, ids_and_lengths
+from strongroom.errors import DamageError
+from strongroom.repo.packs import (
+    HEADER_SIZE,
+    BlockEntry,
+    block_aad,
+    open_block_cipher,
+    parse_header,
+    read_footer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from strongroom.repo.index import BlockLocation, Index
+    from strongroom.repo.keys import RestoreKey
+    from strongroom.stores.store import Store
+
+_PACKS_CACHED = 64
+_FOOTERS_CACHED_BYTES = 16 << 20
+# Blocks this far apart in a pack are still fetched by one read, of at most so much.
+_GREATEST_GAP = 128 << 10
+_GREATEST_READ = 8 << 20
+
+
+class _OpenPack(NamedTuple):
+    header: bytes
+    cipher: BlockCipher
+
+
+class _Block(NamedTuple):
+    raw: bytes
+    chunk_ids: bytes
+    # Where each chunk begins and ends in `raw`; (-1, -1) for one whose bytes were dropped.
+    extents: list[tuple[int, int]]
+
+
+class BlockReader:
+    """Blocks by id, chunks by block id and slot."""
+
+    def __init__(
+        self, store: Store, key: RestoreKey, index: Index, cache_bytes: int = 32 << 20
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._index = index
+        self._cache_bytes = cache_bytes
+        self._lock = threading.Lock()
+        self._blocks: OrderedDict[bytes, _Block] = OrderedDict()
+        self._blocks_bytes = 0
+        self._packs: OrderedDict[bytes, _OpenPack] = OrderedDict()
+        self._footers: OrderedDict[bytes, list[BlockEntry]] = OrderedDict()
+        self._footers_bytes = 0
+
+    def block(self, wanted: bytes) -> bytes:
+        """The raw bytes of a block, its chunk list verified; DamageError when it is not sound."""
+        return self._load(wanted).raw
+
+    def chunk(self, wanted: bytes, slot: int) -> memoryview:
+        """The raw bytes of one chunk, verified against its id."""
+        block = self._load(wanted)
+        if slot >= len(block.extents):
+            raise DamageError(
+                f"block {wanted.hex()} has {len(block.extents)} chunks, and slot {slot} is wanted; "
+                "run check"
+            )
+        start, end = block.extents[slot]
+        if start < 0:
+            raise DamageError(
+                f"chunk {slot} of block {wanted.hex()} was dropped as unused, but is used; "
+                "run check"
+            )
+        data = memoryview(block.raw)[start:end]
+        expected = block.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
+        # A block of one chunk was verified as a whole when it was loaded.
+        if len(block.extents) > 1 and chunk_id(self._key.put_key.chunk_key, data) != expected:
+            raise DamageError(
+                f"chunk {slot} of block {wanted.hex()} is not what its id says; run check"
+            )
+        return data
+
+    def blocks(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Many blocks as (id, raw bytes) in the order in which they are stored.
+
+        Neighbours in a pack are fetched by one read. Each block is given once.
+        """
+        for block_id_, block in self._load_many(wanted):
+            yield block_id_, block.raw
+
+    def prefetch(self, wanted: Iterable[bytes]) -> None:
+        """Bring blocks into the cache, neighbours by one read; no more than fit in it."""
+        for _ in self._load_many(wanted):
+            pass
+
+    def _load(self, wanted: bytes) -> _Block:
+        with self._lock:
+            block = self._blocks.get(wanted)
+            if block is not None:
+                self._blocks.move_to_end(wanted)
+                return block
+        location = self._index.locate(wanted)
+        sealed = self._store.get(
+            "packs", location.pack_id.hex(), location.offset, location.stored_length
+        )
+        return self._decode(wanted, location, memoryview(sealed))
+
+    def _load_many(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, _Block]]:
+        places: list[tuple[BlockLocation, bytes]] = []
+        for an_id in dict.fromkeys(wanted):
+            with self._lock:
+                block = self._blocks.get(an_id)
+            if block is None:
+                places.append((self._index.locate(an_id), an_id))
+            else:
+                yield an_id, block
+        places.sort(key=lambda place: (place[0].pack_id, place[0].offset))
+        for group in _neighbours(places):
+            first, last = group[0][0], group[-1][0]
+            size = last.offset + last.stored_length - first.offset
+            data = memoryview(self._store.get("packs", first.pack_id.hex(), first.offset, size))
+            for location, an_id in group:
+                at = location.offset - first.offset
+                sealed = data[at : at + location.stored_length]
+                yield an_id, self._decode(an_id, location, sealed)
+
+    def _decode(self, wanted: bytes, location: BlockLocation, sealed: memoryview) -> _Block:
+        if location.stored_length < TAG_SIZE:
+            raise DamageError(f"block {wanted.hex()} is shorter than its seal; run check")
+        pack = self._pack(location.pack_id)
+        aad = block_aad(pack.header, location.number, location.codec, location.raw_length, wanted)
+        compressed = pack.cipher.open(location.number, sealed, aad)
+        raw = decompress(location.codec, compressed, location.raw_length)
+        block = self._verified(wanted, location, raw)
+        with self._lock:
+            if wanted not in self._blocks:
+                self._blocks[wanted] = block
+                self._blocks_bytes += len(raw)
+            while self._blocks_bytes > self._cache_bytes and len(self._blocks) > 1:
+                _, oldest = self._blocks.popitem(last=False)
+                self._blocks_bytes -= len(oldest.raw)
+        return block
+
+    def _verified(self, wanted: bytes, location: BlockLocation, raw: bytes) -> _Block:
+        put_key = self._key.put_key
+        if location.chunk_count == 1:
+            # The only chunk is the block: its id follows from the bytes, no footer is needed.
+            ids = chunk_id(put_key.chunk_key, raw)
+            lengths = len(raw).to_bytes(4, "little")
+            extents = [(0, len(raw))]
+        else:
+            ids, lengths, extents = self._chunks(location)
+        if block_id(put_key.block_key, ids_and_lengths(ids, lengths)) != wanted:
+            raise DamageError(
+                f"pack {location.pack_id.hex()} claims to hold block {wanted.hex()} "
+                "but holds something else; run check"
+            )
+        return _Block(raw, ids, extents)
+
+    def _chunks(self, location: BlockLocation) -> tuple[bytes, bytes, list[tuple[int, int]]]:
+        entries = self._footer(location.pack_id)
+        if location.number >= len(entries):
+            raise DamageError(
+                f"pack {location.pack_id.hex()} has {len(entries)} blocks and number "
+                f"{location.number} is wanted; run repair"
+            )
+        entry = entries[location.number]
+        extents = []
+        at = 0
+        for slot, length in enumerate(entry.chunk_lengths):
+            if entry.dead and entry.dead[slot >> 3] >> (slot & 7) & 1:
+                extents.append((-1, -1))
+            else:
+                extents.append((at, at + length))
+                at += length
+        return entry.chunk_ids, entry.chunk_lengths.tobytes(), extents
+
+    def _pack(self, pack_id: bytes) -> _OpenPack:
+        with self._lock:
+            pack = self._packs.get(pack_id)
+            if pack is not None:
+                self._packs.move_to_end(pack_id)
+                return pack
+        header = parse_header(self._store.get("packs", pack_id.hex(), 0, HEADER_SIZE))
+        pack = _OpenPack(header.raw, open_block_cipher(header, self._key))
+        with self._lock:
+            self._packs[pack_id] = pack
+            if len(self._packs) > _PACKS_CACHED:
+                self._packs.popitem(last=False)
+        return pack
+
+    def _footer(self, pack_id: bytes) -> list[BlockEntry]:
+        with self._lock:
+            entries = self._footers.get(pack_id)
+            if entries is not None:
+                self._footers.move_to_end(pack_id)
+                return entries
+        entries = read_footer(self._store, self._key, pack_id).blocks
+        with self._lock:
+            if pack_id not in self._footers:
+                self._footers[pack_id] = entries
+                self._footers_bytes += _memory_bytes(entries)
+            while self._footers_bytes > _FOOTERS_CACHED_BYTES and len(self._footers) > 1:
+                _, oldest = self._footers.popitem(last=False)
+                self._footers_bytes -= _memory_bytes(oldest)
+        return entries
+
+
+def _memory_bytes(entries: list[BlockEntry]) -> int:
+    return sum(500 + len(entry.chunk_ids) + 4 * len(entry.chunk_lengths) for entry in entries)
+
+
+def _neighbours(
+    places: list[tuple[BlockLocation, bytes]],
+) -> Iterator[list[tuple[BlockLocation, bytes]]]:
+    group: list[tuple[BlockLocation, bytes]] = []
+    for place in places:
+        if group:
+            first, last, location = group[0][0], group[-1][0], place[0]
+            end = location.offset + location.stored_length
+            near = location.offset - (last.offset + last.stored_length) <= _GREATEST_GAP
+            if location.pack_id != first.pack_id or not near or end - first.offset > _GREATEST_READ:
+                yield group
+                group = []
+        group.append(place)
+    if group:
+        yield group

@@ -1,0 +1,198 @@
+"""Index objects: what many packs hold, in one object.
+
+    magic "SRIX" | version u8 | 0 u8 x 3 | size of the first part u32
+    first part, sealed: pack count u32 | superseded count u32 | zstd size u32
+        | names of superseded index objects (32 each) | pack ids (32 each)
+        | zstd of: kinds u8, block counts u32, pack sizes u64 | head of the block columns
+    second part, sealed, its label ending with the BLAKE3-256 of the first: tail of the columns
+
+The first part is enough to find blocks; the second, some thousand times larger where files are
+small, is read only to deduplicate. An index object replaces those it names as superseded.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+import zstandard
+from blake3 import blake3
+
+from strongroom.content.ciphers import open_object, seal_object
+from strongroom.content.digests import (
+    BLOCK_ID_SIZE,
+    CHUNK_ID_SIZE,
+    OBJECT_NAME_SIZE,
+    object_name,
+)
+from strongroom.errors import DamageError, UnknownFormatError
+from strongroom.repo.block_columns import (
+    BlockColumns,
+    Head,
+    chunk_starts,
+    dead_starts,
+    decode_head,
+    decode_tail,
+    encode_head,
+    encode_tail,
+    unpack,
+    without_chunks,
+)
+from strongroom.repo.packs import PackFooter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strongroom.repo.keys import Key
+    from strongroom.stores.store import Store
+
+_MAGIC = b"SRIX"
+_VERSION = 1
+_HEAD = struct.Struct("<4sB3xI")
+_COUNTS = struct.Struct("<III")
+_PACK_ROW_SIZE = 1 + 4 + 8
+_LABEL = b"strongroom index 1"
+_CHUNKS_LABEL = b"strongroom index chunks 1"
+
+
+class IndexObject(msgspec.Struct, frozen=True):
+    """A decoded index object; read without its second part, the footers lack their chunks."""
+
+    name: str
+    superseded: tuple[str, ...]
+    footers: tuple[PackFooter, ...]
+
+
+def write_index_object(
+    store: Store, key: Key, footers: Sequence[PackFooter], superseded: Sequence[str], cipher: int
+) -> str:
+    """Store the index of some packs; its name."""
+    columns = join_columns([footer.columns for footer in footers])
+    packed = zstandard.compress(
+        b"".join(
+            (
+                bytes(footer.kind for footer in footers),
+                np.array([footer.columns.block_count for footer in footers], "<u4").tobytes(),
+                np.array([footer.size_bytes for footer in footers], "<u8").tobytes(),
+            )
+        ),
+        1,
+    )
+    text = b"".join(
+        (
+            _COUNTS.pack(len(footers), len(superseded), len(packed)),
+            *(bytes.fromhex(name) for name in superseded),
+            *(footer.pack_id for footer in footers),
+            packed,
+            encode_head(columns),
+        )
+    )
+    index_key = key.put_key.index_key
+    first = seal_object(index_key, _LABEL, text, cipher)
+    second = seal_object(
+        index_key, _CHUNKS_LABEL + blake3(first).digest(), encode_tail(columns), cipher
+    )
+    data = b"".join((_HEAD.pack(_MAGIC, _VERSION, len(first)), first, second))
+    name = object_name(data)
+    store.put("index", name, data)
+    return name
+
+
+def read_index_object(store: Store, key: Key, name: str, *, chunks: bool) -> IndexObject:
+    """One index object, its second part only with `chunks`; DamageError when it is not sound."""
+    start = store.get("index", name, 0, _HEAD.size)
+    magic, version, first_size = _HEAD.unpack(start)
+    if magic != _MAGIC:
+        raise DamageError(f"index {name} does not begin as indexes do; run repair")
+    if version != _VERSION:
+        raise UnknownFormatError(f"index {name} has version {version}; update strongroom")
+    index_key = key.put_key.index_key
+    sealed = memoryview(store.get("index", name, _HEAD.size, None if chunks else first_size))
+    first = sealed[:first_size]
+    packs = _decode_packs(name, memoryview(open_object(index_key, _LABEL, first)))
+    columns = without_chunks(packs.head)
+    if chunks:
+        label = _CHUNKS_LABEL + blake3(first).digest()
+        tail = memoryview(open_object(index_key, label, sealed[first_size:]))
+        columns = decode_tail(packs.head, tail)
+    parts = split_columns(columns, packs.block_counts)
+    footers = map(PackFooter, packs.pack_ids, packs.kinds, packs.sizes, parts)
+    return IndexObject(name, packs.superseded, tuple(footers))
+
+
+def join_columns(parts: Sequence[BlockColumns]) -> BlockColumns:
+    """The columns of all parts, one after the other."""
+    return BlockColumns(
+        **{
+            field: b"".join([getattr(part, field) for part in parts])
+            for field in BlockColumns.__struct_fields__
+        }
+    )
+
+
+def split_columns(columns: BlockColumns, block_counts: Sequence[int]) -> list[BlockColumns]:
+    """The inverse of `join_columns`; of columns without chunks the parts have none either."""
+    first_chunks = chunk_starts(columns.chunk_counts).tolist()
+    first_dead = dead_starts(columns).tolist()
+    parts = []
+    first = 0
+    for count in block_counts:
+        last = first + count
+        chunks = slice(first_chunks[first], first_chunks[last])
+        parts.append(
+            BlockColumns(
+                block_ids=columns.block_ids[first * BLOCK_ID_SIZE : last * BLOCK_ID_SIZE],
+                codecs=columns.codecs[first:last],
+                stored_lengths=columns.stored_lengths[first * 4 : last * 4],
+                raw_lengths=columns.raw_lengths[first * 4 : last * 4],
+                chunk_counts=columns.chunk_counts[first * 2 : last * 2],
+                thinned=columns.thinned[first:last],
+                chunk_ids=columns.chunk_ids[
+                    chunks.start * CHUNK_ID_SIZE : chunks.stop * CHUNK_ID_SIZE
+                ],
+                chunk_lengths=columns.chunk_lengths[chunks.start * 4 : chunks.stop * 4],
+                dead=columns.dead[first_dead[first] : first_dead[last]],
+            )
+        )
+        first = last
+    return parts
+
+
+class _Packs(NamedTuple):
+    superseded: tuple[str, ...]
+    pack_ids: list[bytes]
+    kinds: bytes
+    block_counts: list[int]
+    sizes: list[int]
+    head: Head
+
+
+def _decode_packs(name: str, text: memoryview) -> _Packs:
+    if len(text) < _COUNTS.size:
+        raise DamageError(f"index {name} is cut off; run repair")
+    pack_count, superseded_count, packed_size = _COUNTS.unpack_from(text)
+    ids_at = _COUNTS.size + superseded_count * OBJECT_NAME_SIZE
+    packed_at = ids_at + pack_count * OBJECT_NAME_SIZE
+    head_at = packed_at + packed_size
+    if head_at > len(text):
+        raise DamageError(f"index {name} is cut off: {pack_count} packs claimed; run repair")
+    rows = unpack(text[packed_at:head_at], pack_count * _PACK_ROW_SIZE)
+    head = decode_head(text[head_at:])
+    block_counts = np.frombuffer(rows[pack_count : pack_count * 5], "<u4")
+    if int(block_counts.sum(dtype=np.int64)) != len(head.codecs):
+        raise DamageError(f"index {name} has packs with another number of blocks; run repair")
+    return _Packs(
+        superseded=tuple(item.hex() for item in _names(text[_COUNTS.size : ids_at])),
+        pack_ids=_names(text[ids_at:packed_at]),
+        kinds=rows[:pack_count],
+        block_counts=block_counts.tolist(),
+        sizes=np.frombuffer(rows[pack_count * 5 :], "<u8").tolist(),
+        head=head,
+    )
+
+
+def _names(joined: memoryview) -> list[bytes]:
+    size = OBJECT_NAME_SIZE
+    return [bytes(joined[at : at + size]) for at in range(0, len(joined), size)]

@@ -1,0 +1,213 @@
+"""Leases: how prune knows which writers are under way.
+
+A lease is an object that its holder writes anew every minute. One that was not renewed for half an
+hour, by the clock of the store, has ended: prune removes it, and its holder finds that out before
+it commits. A lease names the tombstones its holder knew when it began; packs of others may still
+be used by it, so prune sweeps a tombstone only when every lease there is names it.
+
+    magic "SRLS" | version u8 | 0 u8 x 3 | sealed under the snapshot key: msgpack of Holder
+
+`Lease` is used from two threads, its own that renews and the job's: one lock guards the state.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import msgspec
+
+from strongroom import clock
+from strongroom.content.ciphers import open_object, seal_object
+from strongroom.errors import (
+    DamageError,
+    LeaseError,
+    ObjectMissingError,
+    StoreError,
+    UnknownFormatError,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from strongroom.repo.keys import Key
+    from strongroom.stores.store import ObjectInfo, Store
+
+RENEWAL_SECONDS = 60.0
+EXPIRY_SECONDS = 1800.0
+
+_MAGIC = b"SRLS"
+_VERSION = 1
+_HEAD = struct.Struct("<4sB3x")
+_LABEL = b"strongroom lease 1"
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a lease, to show to people, and the tombstones known when it began."""
+
+    host: str
+    process_id: int
+    purpose: str
+    started_ns: int
+    tombstones: tuple[str, ...]
+
+
+class ListedLease(NamedTuple):
+    """A lease in the store; `holder` is None where it can't be read."""
+
+    name: str
+    renewed_ns: int
+    holder: Holder | None
+
+
+class Lease:
+    """A lease held by this process; a context manager that gives it back."""
+
+    def __init__(
+        self,
+        store: Store,
+        key: Key,
+        cipher: int,
+        holder: Holder,
+        *,
+        renewal_seconds: float = RENEWAL_SECONDS,
+        expiry_seconds: float = EXPIRY_SECONDS,
+    ) -> None:
+        """`holder`: its tombstones are filled in here."""
+        self._store = store
+        self._key = key
+        self._cipher = cipher
+        self._renewal_seconds = renewal_seconds
+        self._expiry_ns = int(expiry_seconds * 1e9)
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._lost = ""
+        self.name = clock.random_bytes(16).hex()
+        # The lease must be there before the tombstones are listed: a prune that marks packs after
+        # the listing sees a lease that does not name its tombstone, and waits.
+        self._holder = msgspec.structs.replace(holder, tombstones=())
+        store.put_new("leases", self.name, self._encoded())
+        known = tuple(sorted(info.name for info in store.list("tombstones")))
+        self._holder = msgspec.structs.replace(holder, tombstones=known)
+        store.replace("leases", self.name, self._encoded())
+        self._renewed_ns = _required_info(store, self.name).modified_ns
+        self._thread: threading.Thread | None = None
+
+    @property
+    def holder(self) -> Holder:
+        """What the lease says."""
+        return self._holder
+
+    @property
+    def store_time_ns(self) -> int:
+        """The store's clock at the latest renewal."""
+        with self._lock:
+            return self._renewed_ns
+
+    def start_renewing(self) -> None:
+        """Renew in the background until `end`; call it after any fork."""
+        self._thread = threading.Thread(target=self._renew_often, name="lease", daemon=True)
+        self._thread.start()
+
+    def require(self) -> None:
+        """Renew now; LeaseError when the lease had ended before: nothing may be committed then."""
+        with self._lock:
+            self._renew()
+
+    def end(self) -> None:
+        """Give the lease back; harmless when that has happened."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        with self._lock:
+            self._store.delete("leases", self.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def _renew_often(self) -> None:
+        while not self._ended.wait(self._renewal_seconds):
+            try:
+                self.require()
+            except LeaseError:
+                return
+            except StoreError:
+                # The store may come back before the lease ends; commit asks again.
+                continue
+
+    def _renew(self) -> None:
+        if not self._lost:
+            try:
+                self._store.size("leases", self.name)
+                self._store.replace("leases", self.name, self._encoded())
+                renewed_ns = _required_info(self._store, self.name).modified_ns
+            except ObjectMissingError:
+                self._lost = "it was removed as abandoned"
+            else:
+                # Both times are the store's: neither a wrong clock here nor a suspended machine
+                # makes an ended lease look alive.
+                if renewed_ns - self._renewed_ns > self._expiry_ns:
+                    self._lost = "it was not renewed in time"
+                self._renewed_ns = renewed_ns
+        if self._lost:
+            raise LeaseError(
+                f"the lease {self.name} of this job has ended ({self._lost}), so what it "
+                "refers to may be gone; nothing was committed: run the same command again"
+            )
+
+    def _encoded(self) -> bytes:
+        text = msgspec.msgpack.encode(self._holder)
+        sealed = seal_object(self._key.put_key.snapshot_key, _LABEL, text, self._cipher)
+        return _HEAD.pack(_MAGIC, _VERSION) + sealed
+
+
+def list_leases(store: Store, key: Key) -> list[ListedLease]:
+    """Every lease in the store, ended ones too."""
+    leases = []
+    for info in store.list("leases"):
+        try:
+            holder: Holder | None = _read_holder(store, key, info.name)
+        except ObjectMissingError:
+            continue
+        except DamageError:
+            # It still bars a sweep until it ends, whoever holds it.
+            holder = None
+        leases.append(ListedLease(info.name, info.modified_ns, holder))
+    return leases
+
+
+def has_ended(
+    lease: ListedLease, store_time_ns: int, expiry_seconds: float = EXPIRY_SECONDS
+) -> bool:
+    """Whether a lease was not renewed in time; `store_time_ns` is from a lease of one's own."""
+    return store_time_ns - lease.renewed_ns > int(expiry_seconds * 1e9)
+
+
+def _read_holder(store: Store, key: Key, name: str) -> Holder:
+    data = store.get("leases", name)
+    if data[:4] != _MAGIC or len(data) < _HEAD.size:
+        raise DamageError(f"lease {name} does not begin as leases do; run repair")
+    if data[4] != _VERSION:
+        raise UnknownFormatError(f"lease {name} has version {data[4]}; update strongroom")
+    text = open_object(key.put_key.snapshot_key, _LABEL, memoryview(data)[_HEAD.size :])
+    try:
+        return msgspec.msgpack.decode(text, type=Holder)
+    except msgspec.MsgspecError as error:
+        raise DamageError(f"lease {name} holds something else ({error}); run repair") from error
+
+
+def _required_info(store: Store, name: str) -> ObjectInfo:
+    for info in store.list("leases"):
+        if info.name == name:
+            return info
+    raise ObjectMissingError(f"lease {name} is missing")

@@ -1,0 +1,302 @@
+"""A repository: its store, its configuration and a key, and what one does with all three.
+
+The configuration is one JSON line and, on the second, its authenticator under a key derived from
+the pool secret: nobody without a key can change the encryption or the public key of a repository
+and go unnoticed.
+
+    {"strongroom": 1, "id": HEX, "restore_public": HEX, "encryption": NAME, "created_ns": N,
+     "secrets": null, or where the repository has no passphrase: HEX of private key, pool secret}
+    HEX of the keyed BLAKE3 of the first line
+
+Order of writes: packs, index, then (after `Store.sync`) the snapshot. A listed snapshot is whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from blake3 import blake3
+
+from strongroom import clock
+from strongroom.content.ciphers import CIPHER_NAMES, NONE, parse_encryption
+from strongroom.errors import (
+    DamageError,
+    ObjectMissingError,
+    RepositoryExistsError,
+    RepositoryNotFoundError,
+    UnknownFormatError,
+    UsageError,
+    WrongKeyError,
+)
+from strongroom.repo.keys import (
+    Argon2Cost,
+    Key,
+    PutKey,
+    RestoreKey,
+    WrapInfo,
+    new_restore_key,
+    required_restore_key,
+    restore_key,
+    unwrap_key,
+    wrap_info,
+    wrap_key,
+)
+from strongroom.repo.leases import Holder, Lease
+from strongroom.repo.snapshots import (
+    Snapshot,
+    list_snapshots,
+    read_snapshot,
+    write_snapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strongroom.repo.blocks import BlockReader
+    from strongroom.repo.index import Index
+    from strongroom.repo.packs import PackFooter, PackWriter
+    from strongroom.stores.store import Store
+
+VERSION = 1
+DEFAULT_CACHE_BYTES = 32 << 20
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration as it is stored."""
+
+    version: int = msgspec.field(name="strongroom")
+    id: str
+    restore_public: str
+    encryption: str
+    created_ns: int
+    secrets: str | None
+
+
+class Repository:
+    """An open repository; for one process, `reopen` after a fork."""
+
+    def __init__(self, store: Store, config: Config, key: Key) -> None:
+        """Use `create` or `open`."""
+        self.store = store
+        self.config = config
+        self.key = key
+        self.cipher = parse_encryption(config.encryption)
+
+    @classmethod
+    def create(
+        cls,
+        store: Store,
+        passphrase: bytes | None,
+        *,
+        encryption: str = "auto",
+        label: str = "",
+        cost: Argon2Cost | None = None,
+    ) -> Repository:
+        """Make a repository; RepositoryExistsError where there is one.
+
+        Without a passphrase (only with encryption "none") its keys lie open in the configuration.
+        """
+        cipher = parse_encryption(encryption)
+        if passphrase is None and cipher != NONE:
+            raise UsageError("an encrypted repository needs a passphrase")
+        store.prepare()
+        if any(True for _ in store.list("config")):
+            raise _exists(store)
+        key = new_restore_key()
+        config = Config(
+            version=VERSION,
+            id=key.put_key.repository_id.hex(),
+            restore_public=key.put_key.restore_public.hex(),
+            encryption=CIPHER_NAMES[cipher],
+            created_ns=clock.now_ns(),
+            secrets=(key.private + key.put_key.pool_secret).hex() if passphrase is None else None,
+        )
+        repository = cls(store, config, key)
+        if passphrase is not None:
+            repository.add_passphrase(passphrase, label, cost)
+        # The configuration makes it a repository, so it comes last and only once.
+        store.sync()
+        if not store.put_new("config", "config", _encode_config(config, key.put_key)):
+            raise _exists(store)
+        store.sync()
+        return repository
+
+    @classmethod
+    def open(cls, store: Store, secret: bytes | Key | None) -> Repository:
+        """Open with a passphrase, a key, or None where the repository has no passphrase.
+
+        RepositoryNotFoundError, WrongKeyError, UnknownFormatError, or DamageError when the
+        configuration is not what was written.
+        """
+        try:
+            data = store.get("config", "config")
+        except ObjectMissingError as error:
+            raise RepositoryNotFoundError(
+                f"there is no repository at {store.location}; make one with strongroom init"
+            ) from error
+        config, line, authenticator = _decode_config(data)
+        key = _find_key(store, config, secret)
+        if (
+            blake3(line, key=key.put_key.config_key).hexdigest().encode() != authenticator
+            or key.put_key.restore_public.hex() != config.restore_public
+        ):
+            raise DamageError(
+                f"the configuration of {store.location} is not what was written: restore the file "
+                "config from a copy, and find out who changed it"
+            )
+        return cls(store, config, key)
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the store can't read what it holds."""
+        return self.cipher != NONE
+
+    @property
+    def restore_key(self) -> RestoreKey:
+        """The key if it can read, else KeyRightError."""
+        return required_restore_key(self.key)
+
+    def reopen(self) -> Repository:
+        """The same repository for a forked process."""
+        return Repository(self.store.reopen(), self.config, self.key)
+
+    def close(self) -> None:
+        """Give back what the store holds open."""
+        self.store.close()
+
+    def lease(self, host: str, process_id: int, purpose: str) -> Lease:
+        """A lease for a job that is going to write; take it before loading the index."""
+        holder = Holder(host, process_id, purpose, clock.now_ns(), ())
+        return Lease(self.store, self.key, self.cipher, holder)
+
+    def load_index(self, *, chunks: bool = False) -> Index:
+        """The index of everything stored; with `chunks` ready for `ChunkTable.load`."""
+        from strongroom.repo.index import Index
+
+        return Index.load(self.store, self.key, chunks=chunks)
+
+    def new_pack(self, kind: int) -> PackWriter:
+        """Begin a pack of KIND_DATA or KIND_LISTING."""
+        from strongroom.repo.packs import PackWriter
+
+        return PackWriter(self.store, self.key, kind, self.cipher)
+
+    def block_reader(self, index: Index, cache_bytes: int = DEFAULT_CACHE_BYTES) -> BlockReader:
+        """Reads blocks back; KeyRightError with a put key."""
+        from strongroom.repo.blocks import BlockReader
+
+        return BlockReader(self.store, self.restore_key, index, cache_bytes)
+
+    def write_index(self, footers: Sequence[PackFooter], superseded: Sequence[str] = ()) -> str:
+        """Store the index of packs that were published; its name."""
+        from strongroom.repo.index_objects import write_index_object
+
+        return write_index_object(self.store, self.key, footers, superseded, self.cipher)
+
+    def commit(self, snapshot: Snapshot, lease: Lease) -> Snapshot:
+        """Make everything durable, then the snapshot; LeaseError when the lease has ended."""
+        self.store.sync()
+        # After the sync, which may take long, and at once before the snapshot becomes visible.
+        lease.require()
+        stamped = msgspec.structs.replace(snapshot, server_ns=lease.store_time_ns)
+        return write_snapshot(self.store, self.key, stamped, self.cipher)
+
+    def snapshots(self) -> list[Snapshot]:
+        """Every snapshot without its pages, the oldest first."""
+        return list_snapshots(self.store, self.key)
+
+    def snapshot(self, name: str) -> Snapshot:
+        """One snapshot by its whole id, with its pages; KeyRightError with a put key."""
+        return read_snapshot(self.store, self.restore_key, name, pages=True)
+
+    def passphrases(self) -> list[tuple[str, WrapInfo]]:
+        """Name and description of each wrapped key."""
+        infos = sorted(self.store.list("keys"), key=lambda info: info.name)
+        return [(info.name, wrap_info(self.store.get("keys", info.name))) for info in infos]
+
+    def add_passphrase(
+        self, passphrase: bytes, label: str = "", cost: Argon2Cost | None = None
+    ) -> str:
+        """Wrap the restore key under one more passphrase, durably; the wrap's name."""
+        wrapped = wrap_key(self.restore_key, passphrase, label, cost or Argon2Cost())
+        name = clock.random_bytes(16).hex()
+        self.store.put_durable("keys", name, wrapped)
+        return name
+
+    def remove_passphrase(self, name: str) -> None:
+        """Remove a wrapped key by its name or the beginning of it, but not the last one."""
+        names = [info.name for info in self.store.list("keys")]
+        fitting = [item for item in names if name and item.startswith(name)]
+        if len(fitting) != 1:
+            raise UsageError(f"{len(fitting)} keys begin with {name!r}; see strongroom key list")
+        if len(names) == 1:
+            raise UsageError("this is the last key; without it nothing can be restored")
+        self.store.delete("keys", fitting[0])
+        self.store.sync()
+
+
+def _exists(store: Store) -> RepositoryExistsError:
+    return RepositoryExistsError(f"there is a repository at {store.location} already")
+
+
+def _encode_config(config: Config, put_key: PutKey) -> bytes:
+    line = msgspec.json.encode(config)
+    authenticator = blake3(line, key=put_key.config_key).hexdigest().encode()
+    return line + b"\n" + authenticator + b"\n"
+
+
+def _decode_config(data: bytes) -> tuple[Config, bytes, bytes]:
+    line, _, rest = data.partition(b"\n")
+    try:
+        version = msgspec.json.decode(line, type=dict[str, object]).get("strongroom")
+        if isinstance(version, int) and version > VERSION:
+            raise UnknownFormatError(
+                f"the repository has format version {version}, this strongroom reads {VERSION}; "
+                "update strongroom"
+            )
+        config = msgspec.json.decode(line, type=Config)
+        if config.encryption not in CIPHER_NAMES.values():
+            raise UnknownFormatError(
+                f"the repository's encryption {config.encryption} is unknown; update strongroom"
+            )
+    except msgspec.MsgspecError as error:
+        raise DamageError(
+            f"the repository's configuration is damaged ({error}): restore the file config "
+            "from a copy"
+        ) from error
+    return config, line, rest.strip()
+
+
+def _find_key(store: Store, config: Config, secret: bytes | Key | None) -> Key:
+    if isinstance(secret, PutKey | RestoreKey):
+        if secret.put_key.repository_id.hex() != config.id:
+            raise WrongKeyError(f"this key is of another repository than {store.location}")
+        return secret
+    if config.secrets is not None:
+        # Whoever has a passphrase must not be led to keys that lie open: a hostile store could
+        # put such a configuration in the place of the right one.
+        if secret is not None:
+            raise WrongKeyError(
+                f"the repository at {store.location} has no passphrase; if it never had one, "
+                "run the command without a passphrase"
+            )
+        return _open_secrets(config)
+    if secret is None:
+        raise WrongKeyError(f"the repository at {store.location} needs a passphrase or a key")
+    for info in store.list("keys"):
+        key = unwrap_key(store.get("keys", info.name), secret)
+        if key is not None and key.put_key.repository_id.hex() == config.id:
+            return key
+    raise WrongKeyError(f"no key of the repository at {store.location} opens with this passphrase")
+
+
+def _open_secrets(config: Config) -> RestoreKey:
+    try:
+        repository_id = bytes.fromhex(config.id)
+        secrets = bytes.fromhex(config.secrets or "")
+    except ValueError as error:
+        raise DamageError("the repository's configuration is damaged: run check") from error
+    if len(repository_id) != 16 or len(secrets) != 64:
+        raise DamageError("the repository's configuration is damaged: run check")
+    return restore_key(repository_id, secrets[:32], secrets[32:])
