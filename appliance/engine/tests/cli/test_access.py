@@ -1,0 +1,95 @@
+"""A repository opens with whatever key the user has, and says what is missing when it does not."""
+
+import argparse
+import io
+
+import pytest
+
+from strongroom.cli.access import open_repository, open_store
+from strongroom.cli.settings import Settings
+from strongroom.cli.terminal import Terminal
+from strongroom.errors import (
+    KeyRightError,
+    RepositoryNotFoundError,
+    UsageError,
+    WrongKeyError,
+)
+from strongroom.repo.keys import Argon2Cost, export_key
+from strongroom.repo.repository import Repository
+
+CHEAP = Argon2Cost(memory_kib=8192, iterations=1, lanes=1)
+
+
+@pytest.fixture
+def place(tmp_path):
+    store = open_store(str(tmp_path / "repository"))
+    Repository.create(store, b"open sesame", cost=CHEAP).close()
+    return str(tmp_path / "repository")
+
+
+@pytest.fixture
+def put_key_file(place, tmp_path):
+    repository = Repository.open(open_store(place), b"open sesame")
+    path = tmp_path / "put.key"
+    path.write_text(export_key(repository.key.put_key))
+    return str(path)
+
+
+def opened(need="read", **said):
+    nothing = dict.fromkeys(Settings._fields)
+    settings = Settings(**{**nothing, "as_json": False, "quiet": False, "verbose": 0, **said})
+    terminal = Terminal(output=io.StringIO(), messages=io.StringIO())
+    return open_repository(argparse.Namespace(settings=settings), terminal, need)
+
+
+def test_the_passphrase_of_the_environment_opens(place):
+    assert opened(repository=place, password="open sesame").encrypted
+
+
+def test_a_command_may_give_the_passphrase(place):
+    assert opened(repository=place, password_command="echo open sesame").encrypted
+
+
+def test_a_wrong_passphrase_is_told(place):
+    with pytest.raises(WrongKeyError, match="opens with this passphrase"):
+        opened(repository=place, password="open sesam")
+
+
+def test_a_put_key_may_write_but_not_read(place, put_key_file):
+    repository = opened(need="write", repository=place, key_file=put_key_file)
+    assert repository.key.put_key.repository_id.hex() == repository.config.id
+    with pytest.raises(KeyRightError):
+        opened(need="read", repository=place, key_file=put_key_file)
+
+
+@pytest.mark.parametrize("content", ["", "nonsense", "-----BEGIN STRONGROOM PUT KEY-----\nAAA\n"])
+def test_a_file_that_holds_no_key_is_refused(place, tmp_path, content):
+    (tmp_path / "key").write_text(content)
+    with pytest.raises(UsageError, match="key file"):
+        opened(repository=place, key_file=str(tmp_path / "key"))
+
+
+def test_a_key_file_that_is_not_there_is_named(place):
+    with pytest.raises(UsageError, match="/absent: No such file"):
+        opened(repository=place, key_file="/absent")
+
+
+def test_a_repository_without_a_passphrase_opens_without_asking(tmp_path):
+    store = open_store(str(tmp_path))
+    Repository.create(store, None, encryption="none").close()
+    assert not opened(repository=str(tmp_path)).encrypted
+
+
+def test_no_passphrase_is_asked_for_where_there_is_no_repository(tmp_path):
+    with pytest.raises(RepositoryNotFoundError, match="strongroom init"):
+        opened(repository=str(tmp_path / "absent"))
+
+
+def test_a_repository_must_be_named():
+    with pytest.raises(UsageError, match="STRONGROOM_REPOSITORY"):
+        opened(password="x")
+
+
+def test_a_place_of_another_kind_is_refused():
+    with pytest.raises(UsageError, match="local folders"):
+        opened(repository="s3://bucket/name", password="x")
