@@ -1,0 +1,138 @@
+"""`python -m bench`: measure the rows asked for and write the document, the chart and the raw data.
+
+Rows measured earlier stay in the document with their own date; a run at another scale than 1 is
+for trying and only prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.chart import chart
+from bench.contenders import CONTENDERS, STEPS, Contender, ContenderError
+from bench.datasets import DATASETS, Dataset
+from bench.figures import OURS, summarise
+from bench.measurement import adopted_orphans
+from bench.report import figures_text, write_document
+from bench.results import RowResult, load_results, save_results
+from bench.runner import RowRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DOCUMENTS = Path(__file__).resolve().parents[3] / "docs"
+EPILOG = """examples:
+  make bench                                  all rows, into docs/performance.md
+  make bench ROWS=kernel,empty REPEATS=1
+  make bench ARGUMENTS="--scale 0.01"         small data sets, printed only
+  make bench ROWS=usr ARGUMENTS="--contenders restic,borg --steps first --print"
+"""
+
+
+def _choices(known: Sequence[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        wanted = text.split(",")
+        unknown = [name for name in wanted if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not among {', '.join(known)}")
+        return [name for name in known if name in wanted]
+
+    return parse
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench",
+        description="Measure Strongroom against its peers, in turns, on this machine.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rows", type=_choices(list(DATASETS)), default=list(DATASETS))
+    parser.add_argument(
+        "--contenders", type=_choices(list(CONTENDERS)), default=[OURS, "restic", "borg"]
+    )
+    parser.add_argument("--steps", type=_choices(STEPS), default=list(STEPS))
+    parser.add_argument("--repeats", type=int, help="rounds of every row (else 2 or 3 by its size)")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the data sets, to try")
+    parser.add_argument(
+        "--work-folder", type=Path, default=Path("/var/tmp/strongroom-bench"),
+        help="data sets, peers and repositories; data sets and peers stay there",
+    )  # fmt: skip
+    parser.add_argument("--no-floors", action="store_true", help="leave the bare loops out")
+    parser.add_argument("--print", action="store_true", help="write no document, only print")
+    parser.add_argument("--documents", type=Path, default=DOCUMENTS, help="where docs are")
+    arguments = parser.parse_args()
+    if not 0 < arguments.scale <= 1:
+        parser.error("--scale must be above 0 and at most 1")
+    if arguments.repeats is not None and arguments.repeats < 1:
+        parser.error("--repeats must be at least 1")
+    return arguments
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _contenders(names: Sequence[str], work_folder: Path) -> list[Contender]:
+    found = []
+    for name in names:
+        try:
+            found.append(CONTENDERS[name](work_folder))
+        except ContenderError as error:
+            _say(f"left out: {name}: {error}")
+    return found
+
+
+def _publish(rows: dict[str, RowResult], documents: Path) -> None:
+    kept = load_results(documents / "performance.json") | rows
+    ordered = {name: kept[name] for name in DATASETS if name in kept}
+    save_results(documents / "performance.json", ordered)
+    by_row = {name: summarise(result.runs) for name, result in ordered.items()}
+    titles = {name: result.title for name, result in ordered.items()}
+    (documents / "performance.svg").write_text(chart(by_row, titles))
+    write_document(documents / "performance.md", figures_text(ordered, "performance.svg"))
+
+
+def _measured(
+    dataset: Dataset,
+    contenders: Sequence[Contender],
+    work_folder: Path,
+    arguments: argparse.Namespace,
+) -> RowResult:
+    _say(f"{dataset.name}: preparing the data set")
+    runner = RowRunner(
+        dataset,
+        contenders,
+        work_folder,
+        arguments.scale,
+        frozenset(arguments.steps),
+        not arguments.no_floors,
+        _say,
+    )
+    return runner.run(arguments.repeats or dataset.repeats)
+
+
+def main() -> int:
+    """Measure and report; 1 when there is nothing to measure with."""
+    arguments = _arguments()
+    work_folder: Path = arguments.work_folder.resolve()
+    work_folder.mkdir(parents=True, exist_ok=True)
+    contenders = _contenders(arguments.contenders, work_folder)
+    if not contenders:
+        return 1
+    rows: dict[str, RowResult] = {}
+    for name in arguments.rows:
+        with adopted_orphans():
+            rows[name] = _measured(DATASETS[name], contenders, work_folder, arguments)
+        # After every row, so that an interrupted run keeps the rows it has finished.
+        if not arguments.print and arguments.scale == 1:
+            _publish({name: rows[name]}, arguments.documents)
+    print(figures_text(rows, None))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+"""The programs that are compared: where they come from and how each does a step.
+
+Every contender runs with its defaults and with encryption on, on a fresh repository, with its
+caches inside the benchmark's own folder. A contender that cannot be had is left out with a message.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+PASSWORD = "benchmark only"
+STEPS = ("first", "unchanged", "changed", "restore", "prune")
+
+
+class ContenderError(Exception):
+    """A contender could not be fetched; the message says what to install."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command line and the folder it runs in."""
+
+    arguments: list[str]
+    working_folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a command is about: the repository, the data, and where to restore to."""
+
+    repository: Path
+    data: Path
+    restored: Path
+    archive: str = "first"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A program under measurement; each step may take several commands, in order."""
+
+    name: str
+    version: str
+    program: str
+    environment: Mapping[str, str]
+    initialise: Callable[[Place], list[Command]]
+    backup: Callable[[Place], list[Command]]
+    restore: Callable[[Place], list[Command]]
+    prune: Callable[[Place], list[Command]]
+    start_up: Callable[[Place], dict[str, list[Command]]]
+
+    def commands(self, step: str, place: Place) -> list[Command]:
+        """The commands of `step`, one of STEPS."""
+        if step == "restore":
+            return self.restore(place)
+        return self.prune(place) if step == "prune" else self.backup(place)
+
+
+def _version(program: str, argument: str) -> str:
+    answer = subprocess.run([program, argument], capture_output=True, text=True, check=True)
+    words = answer.stdout.split()
+    return next((word for word in words if word[0].isdigit()), "unknown")
+
+
+def _environment(work_folder: Path, **own: str) -> dict[str, str]:
+    home = work_folder / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    kept = {key: os.environ[key] for key in ("PATH", "LANG", "TZ") if key in os.environ}
+    return kept | {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")} | own
+
+
+def _strongroom(work_folder: Path) -> Contender:
+    program = shutil.which("strongroom")
+    if not program:
+        raise ContenderError("strongroom is not in PATH; run through `make bench`")
+
+    def call(place: Place, command: str, *arguments: str) -> list[Command]:
+        options = ["--repo", str(place.repository)]
+        return [Command([program, command, *options, *arguments])]
+
+    def prune(place: Place) -> list[Command]:
+        return call(place, "forget", "--keep-last", "1") + call(place, "prune")
+
+    return Contender(
+        name="strongroom",
+        version=_version(program, "version"),
+        program=program,
+        environment=_environment(work_folder, STRONGROOM_PASSWORD=PASSWORD),
+        initialise=lambda place: call(place, "init"),
+        backup=lambda place: call(place, "backup", str(place.data)),
+        restore=lambda place: call(place, "restore", "latest", "--target", str(place.restored)),
+        prune=prune,
+        start_up=lambda place: {
+            "help": [Command([program, "--help"])],
+            "snapshots": call(place, "snapshots"),
+        },
+    )
+
+
+def _restic(work_folder: Path) -> Contender:
+    program = shutil.which("restic")
+    if not program:
+        raise ContenderError("restic is not installed; `apt-get install restic`")
+
+    def call(place: Place, *arguments: str) -> list[Command]:
+        return [Command([program, "--repo", str(place.repository), *arguments])]
+
+    return Contender(
+        name="restic",
+        version=_version(program, "version"),
+        program=program,
+        environment=_environment(work_folder, RESTIC_PASSWORD=PASSWORD),
+        initialise=lambda place: call(place, "init"),
+        backup=lambda place: call(place, "backup", str(place.data)),
+        restore=lambda place: call(place, "restore", "latest", "--target", str(place.restored)),
+        prune=lambda place: call(place, "forget", "--keep-last", "1", "--prune"),
+        start_up=lambda place: {
+            "help": [Command([program, "--help"])],
+            "snapshots": call(place, "snapshots"),
+        },
+    )
+
+
+def _fetched_borg(work_folder: Path) -> Path:
+    folder = work_folder / "peers/borg"
+    program = folder / "bin/borg"
+    if program.exists():
+        return program
+    try:
+        subprocess.run(["/usr/bin/python3", "-m", "venv", folder], check=True)
+        subprocess.run([folder / "bin/pip", "install", "--quiet", "borgbackup<2"], check=True)
+    except subprocess.CalledProcessError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise ContenderError(
+            "borg was not built; `apt-get install python3-venv python3-dev gcc pkg-config "
+            "libacl1-dev libssl-dev liblz4-dev libzstd-dev libxxhash-dev`"
+        ) from error
+    return program
+
+
+def _borg(work_folder: Path) -> Contender:
+    program = str(_fetched_borg(work_folder))
+
+    def create(place: Place) -> list[Command]:
+        archive = f"{place.repository}::{place.archive}"
+        return [Command([program, "create", archive, str(place.data)])]
+
+    def prune(place: Place) -> list[Command]:
+        return [
+            Command([program, "prune", "--keep-last", "1", str(place.repository)]),
+            Command([program, "compact", str(place.repository)]),
+        ]
+
+    def restore(place: Place) -> list[Command]:
+        return [
+            Command([program, "extract", f"{place.repository}::{place.archive}"], place.restored)
+        ]
+
+    return Contender(
+        name="borg",
+        version=_version(program, "--version"),
+        program=program,
+        environment=_environment(
+            work_folder,
+            BORG_PASSPHRASE=PASSWORD,
+            BORG_BASE_DIR=str(work_folder / "home/borg"),
+            BORG_RELOCATED_REPO_ACCESS_IS_OK="yes",
+        ),
+        initialise=lambda place: [
+            Command([program, "init", "--encryption", "repokey-blake2", str(place.repository)])
+        ],
+        backup=create,
+        restore=restore,
+        prune=prune,
+        start_up=lambda place: {
+            "help": [Command([program, "--help"])],
+            "snapshots": [Command([program, "list", str(place.repository)])],
+        },
+    )
+
+
+def _fetched_rustic(work_folder: Path) -> Path:
+    folder = work_folder / "peers/rustic"
+    program = folder / "bin/rustic"
+    if program.exists():
+        return program
+    cargo = shutil.which("cargo")
+    if not cargo:
+        raise ContenderError("rustic is built by cargo, which is not installed")
+    command = [cargo, "install", "rustic-rs", "--locked", "--root", str(folder)]
+    target = {"CARGO_TARGET_DIR": str(folder / "target")}
+    if subprocess.run(command, env=os.environ | target, check=False).returncode:
+        raise ContenderError("cargo could not build rustic-rs; its messages stand above")
+    shutil.rmtree(folder / "target", ignore_errors=True)
+    return program
+
+
+def _rustic(work_folder: Path) -> Contender:
+    program = str(_fetched_rustic(work_folder))
+
+    def call(place: Place, *arguments: str) -> list[Command]:
+        return [Command([program, "--repository", str(place.repository), *arguments])]
+
+    return Contender(
+        name="rustic",
+        version=_version(program, "--version"),
+        program=program,
+        environment=_environment(work_folder, RUSTIC_PASSWORD=PASSWORD),
+        initialise=lambda place: call(place, "init"),
+        backup=lambda place: call(place, "backup", str(place.data)),
+        restore=lambda place: call(place, "restore", "latest", str(place.restored)),
+        prune=lambda place: call(
+            place, "forget", "--keep-last", "1", "--prune", "--instant-delete"
+        ),
+        start_up=lambda place: {
+            "help": [Command([program, "--help"])],
+            "snapshots": call(place, "snapshots"),
+        },
+    )
+
+
+CONTENDERS: dict[str, Callable[[Path], Contender]] = {
+    "strongroom": _strongroom,
+    "restic": _restic,
+    "borg": _borg,
+    "rustic": _rustic,
+}

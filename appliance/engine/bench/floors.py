@@ -1,0 +1,63 @@
+"""The bare floors: what the kernel alone asks for, below which no backup program can get.
+
+Each floor is a command of its own, measured like the contenders: `python -m bench.floors NAME DIR`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+READ_BYTES = 1 << 20
+
+
+def scan(root: str) -> None:
+    """Scandir and lstat of everything, nothing kept: the floor of an unchanged backup."""
+    pending = [root]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+
+
+def read(root: str) -> None:
+    """The same, and every regular file opened, read and closed by a plain Python loop."""
+    buffer = bytearray(READ_BYTES)
+    pending = [root]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    descriptor = os.open(entry.path, os.O_RDONLY)
+                    while os.readv(descriptor, [buffer]):
+                        pass
+                    os.close(descriptor)
+
+
+LOOPS: dict[str, Callable[[str], None]] = {"scan": scan, "read": read}
+
+
+def floor_commands(data: Path, restored: Path) -> dict[str, list[str]]:
+    """Command lines of all floors: the loops above, cat to nothing, and cp -a for restore."""
+    loop = [sys.executable, "-I", str(Path(__file__)), "--"]
+    cat = 'find "$1" -type f -print0 | xargs -0 --no-run-if-empty cat >/dev/null'
+    return {
+        "scan": [*loop, "scan", str(data)],
+        "read": [*loop, "read", str(data)],
+        "cat": ["sh", "-c", cat, "sh", str(data)],
+        "copy": ["cp", "-a", str(data), str(restored)],
+    }
+
+
+if __name__ == "__main__":
+    LOOPS[sys.argv[2]](sys.argv[3])

@@ -1,0 +1,174 @@
+"""Run one command and measure it: wall clock, processor time, memory of its whole process tree.
+
+Memory is the sum of the proportional set sizes (PSS: a shared page counts once, in shares) of all
+processes below the runner, sampled about every 20 ms, because neither the parent's ru_maxrss nor
+the children's says what a tool with several processes takes. Beside it stands ru_maxrss of the
+largest process, which misses no short peak but counts shared pages whole. The sampler gives way
+when reading smaps_rollup gets slow, so that it takes at most a tenth of one core.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
+SAMPLE_SECONDS = 0.02
+SAMPLER_SHARE = 0.1
+PR_SET_CHILD_SUBREAPER = 36
+KIB = 1024
+MESSAGE_TAIL_BYTES = 4_000
+
+
+class CommandError(Exception):
+    """A measured command failed; the message holds the end of what it said."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one command took."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    peak_pss_bytes: int
+    largest_process_rss_bytes: int
+    memory_samples: int
+
+    def joined(self, following: Measurement) -> Measurement:
+        """Both commands as one step: times add up, peaks do not."""
+        return Measurement(
+            self.wall_seconds + following.wall_seconds,
+            self.cpu_seconds + following.cpu_seconds,
+            max(self.peak_pss_bytes, following.peak_pss_bytes),
+            max(self.largest_process_rss_bytes, following.largest_process_rss_bytes),
+            self.memory_samples + following.memory_samples,
+        )
+
+
+@contextmanager
+def adopted_orphans() -> Iterator[None]:
+    """Be the parent of orphaned descendants for the block, so that none escapes the count."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for adopting in (1, 0):
+        if libc.prctl(PR_SET_CHILD_SUBREAPER, adopting, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+        if adopting:
+            yield
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except (FileNotFoundError, ProcessLookupError):
+        return found
+    return found
+
+
+def tree_pss_bytes(root: int, left_out: AbstractSet[int] = frozenset()) -> int:
+    """Sum of the PSS of all descendants of the process `root`, itself and `left_out` not."""
+    total = 0
+    pending = [pid for pid in _children(root) if pid not in left_out]
+    while pending:
+        pid = pending.pop()
+        pending += _children(pid)
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+                for line in file:
+                    if line.startswith(b"Pss:"):
+                        total += int(line.split()[1]) * KIB
+                        break
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            # It ended between the two looks, or is a zombie; it holds no memory then.
+            continue
+    return total
+
+
+class MemorySampler:
+    """Watches the process tree from a thread until stopped; `peak_bytes` is the largest sum.
+
+    Children that were there before are none of the command's; `strangers` holds them.
+    """
+
+    def __init__(self) -> None:
+        self.strangers = frozenset(_children(os.getpid()))
+        self.peak_bytes = 0
+        self.samples = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        own_pid = os.getpid()
+        pause_seconds = 0.001
+        while not self._ended.wait(pause_seconds):
+            begin = time.perf_counter()
+            self.peak_bytes = max(self.peak_bytes, tree_pss_bytes(own_pid, self.strangers))
+            self.samples += 1
+            took_seconds = time.perf_counter() - begin
+            pause_seconds = max(SAMPLE_SECONDS, took_seconds / SAMPLER_SHARE) - took_seconds
+
+
+def _reap_orphans(strangers: AbstractSet[int]) -> tuple[float, int]:
+    """Processor time and largest RSS of descendants that outlived the command; waits for them."""
+    cpu_seconds, rss_bytes = 0.0, 0
+    while orphans := [pid for pid in _children(os.getpid()) if pid not in strangers]:
+        for pid in orphans:
+            _, _, usage = os.wait4(pid, 0)
+            cpu_seconds += usage.ru_utime + usage.ru_stime
+            rss_bytes = max(rss_bytes, usage.ru_maxrss * KIB)
+    return cpu_seconds, rss_bytes
+
+
+def measure(
+    command: Sequence[str], environment: Mapping[str, str], working_folder: Path, log: Path
+) -> Measurement:
+    """Run `command` to its end; its output goes to `log`.
+
+    Dirty pages of earlier commands are written back first, so that nobody pays for another.
+    Raises CommandError when it does not exit with 0.
+    """
+    os.sync()
+    with log.open("wb") as output, MemorySampler() as sampler:
+        begin = time.perf_counter()
+        process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            cwd=working_folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall_seconds = time.perf_counter() - begin
+        orphans_cpu_seconds, orphans_rss_bytes = _reap_orphans(sampler.strangers)
+    if process.returncode:
+        tail = log.read_bytes()[-MESSAGE_TAIL_BYTES:].decode(errors="replace")
+        raise CommandError(f"{' '.join(command)} exited with {process.returncode}:\n{tail}")
+    return Measurement(
+        wall_seconds,
+        usage.ru_utime + usage.ru_stime + orphans_cpu_seconds,
+        sampler.peak_bytes,
+        max(usage.ru_maxrss * KIB, orphans_rss_bytes),
+        sampler.samples,
+    )

@@ -1,0 +1,194 @@
+"""Measure one row: every contender in turns, round after round, on the same data.
+
+Within a round all contenders make a step before any makes the next, so that whatever else the
+machine does meets them alike; every second round goes through them in reverse.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.contenders import STEPS, Command, Contender, Place
+from bench.datasets import Dataset, change_one_percent, known_totals, prepare, tree_totals
+from bench.figures import Run
+from bench.floors import floor_commands, read
+from bench.machine import describe_machine
+from bench.measurement import Measurement, measure
+from bench.results import RowResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+START_UP_TURNS = 5
+FLOOR_STEPS = {"scan": "unchanged", "read": "first", "cat": "first", "copy": "restore"}
+
+
+class RestoreError(Exception):
+    """A contender restored something else than it was given; its figures would be worthless."""
+
+
+def remove(*folders: Path) -> None:
+    """Remove folders; rm is many times as fast as Python at a million files."""
+    subprocess.run(["rm", "-rf", "--", *folders], check=True)
+
+
+@dataclass
+class RowRunner:
+    """State of measuring one row; `say` gets one line of progress at a time."""
+
+    dataset: Dataset
+    contenders: Sequence[Contender]
+    work_folder: Path
+    scale: float
+    steps: frozenset[str]
+    with_floors: bool
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.runs: list[Run] = []
+        self.data = prepare(self.dataset, self.work_folder, self.scale)
+        self.totals = known_totals(self.data)
+        self.logs = self.work_folder / "logs"
+        self.logs.mkdir(exist_ok=True)
+
+    def run(self, repeats: int) -> RowResult:
+        """Measure `repeats` rounds.
+
+        One reading beforehand fills the page cache, and spares the first plain reader the access
+        times that a fresh tree has still to be given.
+        """
+        read(str(self.data))
+        for round_number in range(repeats):
+            turn = list(self.contenders)[:: -1 if round_number % 2 else 1]
+            places = {contender.name: self._fresh_place(contender) for contender in turn}
+            try:
+                if self.dataset.name == "startup":
+                    self._start_up_round(round_number, turn, places)
+                else:
+                    self._round(round_number, turn, places)
+            finally:
+                for place in places.values():
+                    remove(place.repository, place.restored)
+                remove(self.work_folder / "home")
+        return RowResult(
+            row=self.dataset.name,
+            title=self.dataset.title,
+            date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            scale=self.scale,
+            entries=self.totals.entries,
+            file_bytes=self.totals.file_bytes,
+            machine=describe_machine(self.work_folder),
+            versions={contender.name: contender.version for contender in self.contenders},
+            runs=self.runs,
+        )
+
+    def _fresh_place(self, contender: Contender) -> Place:
+        folder = self.work_folder / "run"
+        folder.mkdir(exist_ok=True)
+        place = Place(
+            folder / f"{contender.name}.repository",
+            self.data,
+            folder / f"{contender.name}.restored",
+        )
+        remove(place.repository, place.restored)
+        Path(contender.environment["HOME"]).mkdir(parents=True, exist_ok=True)
+        self._measured(contender, contender.initialise(place), "init")
+        return place
+
+    def _measured(
+        self, contender: Contender, commands: Sequence[Command], step: str
+    ) -> Measurement:
+        total: Measurement | None = None
+        for command in commands:
+            measurement = measure(
+                command.arguments,
+                contender.environment,
+                command.working_folder or self.work_folder,
+                self.logs / f"{self.dataset.name}-{contender.name}-{step}.log",
+            )
+            total = total.joined(measurement) if total else measurement
+        if total is None:
+            raise ValueError(f"{contender.name} has no command for {step}")
+        return total
+
+    def _note(self, run: Run) -> None:
+        self.runs.append(run)
+        stored = "" if run.stored_bytes is None else f", {run.stored_bytes / 1e6:,.1f} MB stored"
+        self.say(
+            f"{self.dataset.name} round {run.round_number + 1}: {run.contender} {run.step}: "
+            f"{run.measurement.wall_seconds:.2f} s, {run.measurement.cpu_seconds:.2f} s CPU, "
+            f"{run.measurement.peak_pss_bytes / 1e6:.0f} MB{stored}"
+        )
+
+    def _round(self, number: int, turn: list[Contender], places: dict[str, Place]) -> None:
+        archive = "first"
+        for step in STEPS:
+            if step == "changed" and self.steps & {"changed", "prune"}:
+                changed = change_one_percent(self.dataset, self.data)
+                self.say(f"{self.dataset.name}: changed {changed} files")
+            # prune needs the second snapshot, so `changed` is run for it even when not asked for.
+            wanted = self.steps | ({"changed"} if "prune" in self.steps else set()) | {"first"}
+            if step not in wanted:
+                continue
+            if step in ("first", "unchanged", "changed"):
+                archive = step
+            for contender in turn:
+                place = places[contender.name]
+                self._step(
+                    number,
+                    contender,
+                    step,
+                    Place(place.repository, place.data, place.restored, archive),
+                )
+            if self.with_floors:
+                self._floors(number, step)
+
+    def _step(self, number: int, contender: Contender, step: str, place: Place) -> None:
+        if step == "restore":
+            place.restored.mkdir()
+        measurement = self._measured(contender, contender.commands(step, place), step)
+        stored_bytes = None
+        if step == "restore":
+            self._check_restored(contender, place.restored)
+            remove(place.restored)
+        else:
+            stored_bytes = tree_totals(place.repository).file_bytes
+        self._note(Run(contender.name, step, number, measurement, stored_bytes))
+
+    def _check_restored(self, contender: Contender, restored: Path) -> None:
+        found = tree_totals(restored)
+        if found.file_bytes != self.totals.file_bytes or found.entries < self.totals.entries:
+            raise RestoreError(f"{contender.name} restored {found} of {self.totals}")
+
+    def _floors(self, number: int, step: str) -> None:
+        restored = self.work_folder / "run" / "floor.restored"
+        environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+        for name, command in floor_commands(self.data, restored).items():
+            if FLOOR_STEPS[name] != step:
+                continue
+            log = self.logs / f"{self.dataset.name}-floor-{name}.log"
+            measurement = measure(command, environment, self.work_folder, log)
+            self._note(Run(f"floor: {name}", step, number, measurement))
+        remove(restored)
+
+    def _start_up_round(self, number: int, turn: list[Contender], places: dict[str, Place]) -> None:
+        for contender in turn:
+            place = places[contender.name]
+            self._measured(contender, contender.backup(place), "first")
+        for turn_number in range(START_UP_TURNS):
+            for contender in turn:
+                place = places[contender.name]
+                archive = f"unchanged-{turn_number}"
+                again = Place(place.repository, place.data, place.restored, archive)
+                start_up = contender.start_up(again) | {"unchanged": contender.backup(again)}
+                for step, commands in start_up.items():
+                    measurement = self._measured(contender, commands, step)
+                    self._note(
+                        Run(
+                            contender.name, step, number * START_UP_TURNS + turn_number, measurement
+                        )
+                    )

@@ -1,0 +1,112 @@
+"""A row is run in turns, on fresh repositories, and a wrong restore voids it; tar stands in."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from bench.contenders import Command, Contender, Place
+from bench.datasets import DATASETS, known_totals
+from bench.runner import RestoreError, RowRunner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bench.results import RowResult
+
+ALL_STEPS = frozenset({"first", "unchanged", "changed", "restore", "prune"})
+
+
+def _tar(name: str, work_folder: Path, lost: str = "") -> Contender:
+    """A contender that keeps an archive a backup; `lost` is a name it forgets to restore."""
+
+    def shell(script: str, place: Place) -> list[Command]:
+        words = [place.repository, place.data, place.restored, place.archive]
+        return [Command(["sh", "-ec", script, *map(str, words)])]
+
+    home = work_folder / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    exclude = f"--exclude='{lost}'" if lost else ""
+    return Contender(
+        name=name,
+        version="1",
+        program="tar",
+        environment={"PATH": os.environ["PATH"], "HOME": str(home)},
+        initialise=lambda place: shell('mkdir "$0"', place),
+        backup=lambda place: shell('tar -C "$1" -cf "$0/$3.tar" .', place),
+        restore=lambda place: shell(f'tar -C "$2" {exclude} -xf "$0/$3.tar"', place),
+        prune=lambda place: shell('rm "$0/first.tar"', place) + shell("true", place),
+        start_up=lambda place: {"help": shell("true", place), "snapshots": shell('ls "$0"', place)},
+    )
+
+
+def _row(
+    work_folder: Path,
+    contenders: list[Contender],
+    *,
+    steps: frozenset[str] = ALL_STEPS,
+    row: str = "small",
+    repeats: int = 2,
+) -> tuple[RowResult, list[str]]:
+    said: list[str] = []
+    runner = RowRunner(DATASETS[row], contenders, work_folder, 0.001, steps, True, said.append)
+    return runner.run(repeats), said
+
+
+def _turns(result: RowResult, step: str) -> list[tuple[int, str]]:
+    return [
+        (run.round_number, run.contender)
+        for run in result.runs
+        if run.step == step and not run.contender.startswith("floor")
+    ]
+
+
+def test_contenders_take_turns_and_every_second_round_is_reversed(tmp_path: Path) -> None:
+    result, said = _row(tmp_path, [_tar("a", tmp_path), _tar("b", tmp_path)])
+    for step in ALL_STEPS:
+        assert _turns(result, step) == [(0, "a"), (0, "b"), (1, "b"), (1, "a")]
+    floors = {run.contender for run in result.runs} - {"a", "b"}
+    assert floors == {"floor: scan", "floor: read", "floor: cat", "floor: copy"}
+    assert len(said) >= len(result.runs)
+
+
+def test_stored_size_is_the_repository_s_after_each_step(tmp_path: Path) -> None:
+    result, _ = _row(tmp_path, [_tar("a", tmp_path)], repeats=1)
+    stored = {run.step: run.stored_bytes for run in result.runs if run.contender == "a"}
+    one = stored["first"]
+    assert one
+    assert one > 1_000_000
+    assert stored == {
+        "first": one, "unchanged": 2 * one, "changed": 3 * one, "restore": None, "prune": 2 * one,
+    }  # fmt: skip
+
+
+def test_nothing_but_data_and_logs_is_left_behind(tmp_path: Path) -> None:
+    result, _ = _row(tmp_path, [_tar("a", tmp_path)])
+    assert not any((tmp_path / "run").iterdir())
+    assert sorted(os.listdir(tmp_path)) == ["data", "logs", "run"]
+    totals = known_totals(tmp_path / "data" / "small-0.001")
+    assert (result.entries, result.file_bytes) == (totals.entries, totals.file_bytes)
+    assert {"processor", "cores", "memory", "kernel", "file system"} <= set(result.machine)
+
+
+def test_a_restore_that_lacks_a_file_voids_the_row(tmp_path: Path) -> None:
+    with pytest.raises(RestoreError, match="b restored"):
+        _row(tmp_path, [_tar("a", tmp_path), _tar("b", tmp_path, lost="note-0500.txt")])
+    assert not any((tmp_path / "run").iterdir())
+
+
+def test_only_the_steps_asked_for_are_measured_with_what_they_need(tmp_path: Path) -> None:
+    contenders = [_tar("a", tmp_path)]
+    first, _ = _row(tmp_path, contenders, steps=frozenset({"first"}), repeats=1)
+    assert {run.step for run in first.runs} == {"first"}
+    prune, _ = _row(tmp_path, contenders, steps=frozenset({"prune"}), repeats=1)
+    assert {run.step for run in prune.runs} == {"first", "changed", "prune"}
+
+
+def test_start_up_is_measured_in_turns_of_short_commands(tmp_path: Path) -> None:
+    contenders = [_tar("a", tmp_path), _tar("b", tmp_path)]
+    result, _ = _row(tmp_path, contenders, row="startup", repeats=1)
+    assert {run.step for run in result.runs} == {"help", "snapshots", "unchanged"}
+    assert _turns(result, "help") == [(turn, name) for turn in range(5) for name in "ab"]
