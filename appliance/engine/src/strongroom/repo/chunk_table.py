@@ -16,11 +16,17 @@ from strongroom.repo.block_columns import BlockColumns, chunk_starts, dead_flags
 from strongroom.repo.id_table import IdTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from strongroom.repo.index import Index
 
 Reference = tuple[bytes, int]
 
 _SLOT_BITS = 16
+_BLOCK_ID = np.dtype((np.void, BLOCK_ID_SIZE))
+_CHUNK_ID = np.dtype((np.void, CHUNK_ID_SIZE))
 
 
 class ChunkTable:
@@ -35,8 +41,7 @@ class ChunkTable:
     def load(cls, index: Index) -> ChunkTable:
         """All chunks of data packs of an index loaded with chunks, but for marked packs."""
         table = cls()
-        for columns in index.deduplicated_columns():
-            table.add_columns(columns)
+        table.add_columns(list(index.deduplicated_columns()))
         return table
 
     def __len__(self) -> int:
@@ -47,16 +52,12 @@ class ChunkTable:
         """For each of n * 24 bytes of ids the place of that chunk, or None where it is new."""
         with self._lock:
             found = self._table.find(ids)
-            if found.max(initial=-1) < 0:
-                return [None] * len(found)
-            block_ids = self._block_ids
-            references: list[Reference | None] = []
-            for value in found.tolist():
-                if value < 0:
-                    references.append(None)
-                else:
-                    at = (value >> _SLOT_BITS) * BLOCK_ID_SIZE
-                    references.append((bytes(block_ids[at : at + BLOCK_ID_SIZE]), value & 0xFFFF))
+            known = np.flatnonzero(found >= 0)
+            references: list[Reference | None] = [None] * len(found)
+            if len(known):
+                places = self._places(found[known])
+                for row, place in zip(known.tolist(), places, strict=True):
+                    references[row] = place
             return references
 
     def add(self, block_id: bytes, ids: bytes) -> None:
@@ -66,22 +67,43 @@ class ChunkTable:
             self._block_ids += block_id
             self._table.add(ids, range(base, base + len(ids) // CHUNK_ID_SIZE))
 
-    def add_columns(self, columns: BlockColumns) -> None:
-        """All live chunks of many blocks at once."""
+    def add_columns(self, parts: Sequence[BlockColumns]) -> None:
+        """All live chunks of many packs at once."""
+        with self._lock:
+            values = [self._take_blocks(columns) for columns in parts]
+            ids = [_live_ids(columns) for columns in parts]
+            if parts:
+                self._table.add_many(b"".join(ids), np.concatenate(values))
+
+    def _take_blocks(self, columns: BlockColumns) -> NDArray[np.int64]:
+        first = len(self._block_ids) // BLOCK_ID_SIZE
+        self._block_ids += columns.block_ids
         starts = chunk_starts(columns.chunk_counts)
         counts = np.diff(starts)
-        with self._lock:
-            first = len(self._block_ids) // BLOCK_ID_SIZE
-            blocks = np.repeat(np.arange(first, first + len(counts), dtype=np.int64), counts)
-            slots = np.arange(columns.chunk_count, dtype=np.int64) - np.repeat(starts[:-1], counts)
-            values = blocks << _SLOT_BITS | slots
-            self._block_ids += columns.block_ids
-            thinned = np.flatnonzero(np.frombuffer(columns.thinned, np.uint8))
-            if not len(thinned):
-                self._table.add_many(columns.chunk_ids, values)
-                return
-            live = np.ones(columns.chunk_count, np.bool_)
-            for block in thinned.tolist():
-                live[starts[block] : starts[block + 1]] = ~dead_flags(columns, block)
-            ids = np.frombuffer(columns.chunk_ids, np.uint64).reshape(-1, CHUNK_ID_SIZE // 8)
-            self._table.add_many(ids[live].tobytes(), values[live])
+        blocks = np.repeat(np.arange(first, first + len(counts), dtype=np.int64), counts)
+        slots = np.arange(columns.chunk_count, dtype=np.int64) - np.repeat(starts[:-1], counts)
+        values: NDArray[np.int64] = blocks << _SLOT_BITS | slots
+        live = _live_flags(columns)
+        return values if live is None else values[live]
+
+    def _places(self, values: NDArray[np.int64]) -> list[Reference]:
+        block_ids = np.frombuffer(self._block_ids, _BLOCK_ID)[values >> _SLOT_BITS].tolist()
+        return list(zip(block_ids, (values & 0xFFFF).tolist(), strict=True))
+
+
+def _live_flags(columns: BlockColumns) -> NDArray[np.bool_] | None:
+    thinned = np.flatnonzero(np.frombuffer(columns.thinned, np.uint8))
+    if not len(thinned):
+        return None
+    starts = chunk_starts(columns.chunk_counts)
+    live = np.ones(columns.chunk_count, np.bool_)
+    for block in thinned.tolist():
+        live[starts[block] : starts[block + 1]] = ~dead_flags(columns, block)
+    return live
+
+
+def _live_ids(columns: BlockColumns) -> bytes:
+    live = _live_flags(columns)
+    if live is None:
+        return columns.chunk_ids
+    return np.frombuffer(columns.chunk_ids, _CHUNK_ID)[live].tobytes()

@@ -1,8 +1,8 @@
 """A table from ids (24 or 16 bytes of digest) to numbers, compact and searched in batches.
 
-Sorted runs of numpy columns, newest last, merged geometrically, and a dictionary of the latest
-additions: 8 bytes over the id for each entry, and a few searches for each batch. Where an id was
-added twice, the entry added first within a run is found.
+Sorted runs of numpy columns, merged geometrically, each with a directory by the leading bits of its
+ids, and a dictionary of the latest additions. An entry takes the id, 8 bytes, and one or two for
+the directory; a batch takes a few steps over whole arrays for each run, of which there are few.
 """
 
 from __future__ import annotations
@@ -16,44 +16,72 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_RECENT_LIMIT = 8192
+_RECENT_LIMIT = 16384
 # A run is merged with the one before it unless that is this many times longer.
 _MERGE_FACTOR = 6
+# Entries compared at once, from the start of a directory slot (which has 2 to 4 on average).
+_WINDOW = np.arange(8)
 
 
 class _Run:
-    """Entries in the order of the first eight bytes of their ids."""
+    """Entries in the order of the first word of their ids."""
 
-    __slots__ = ("first", "rest", "values")
+    __slots__ = ("_directory", "_first", "_rest", "_shift", "values")
 
     def __init__(self, words: NDArray[np.uint64], values: NDArray[np.int64]) -> None:
-        """`words`: one row of 8-byte words for each id."""
+        """`words`: one row of 8-byte words for each id; equal ids stay in their order."""
         order = np.argsort(words[:, 0], kind="stable")
-        self.first = words[order, 0]
-        self.rest = [words[order, column] for column in range(1, words.shape[1])]
+        self._first = words[order, 0]
+        self._rest = [words[order, column] for column in range(1, words.shape[1])]
         self.values = values[order]
+        bits = max(1, len(values).bit_length() - 2)
+        self._shift = np.uint64(64 - bits)
+        counts = np.bincount((self._first >> self._shift).astype(np.intp), minlength=1 << bits)
+        self._directory = np.zeros((1 << bits) + 1, np.uint32)
+        np.cumsum(counts, out=self._directory[1:])
 
     def __len__(self) -> int:
         return len(self.values)
 
     def words(self) -> NDArray[np.uint64]:
-        return np.stack([self.first, *self.rest], axis=1)
+        """The ids as rows of words, sorted."""
+        return np.stack([self._first, *self._rest], axis=1)
 
     def find(self, words: NDArray[np.uint64], found: NDArray[np.int64]) -> None:
-        """Fill `found` where it is below 0 and the id is here."""
-        rows = np.flatnonzero(found < 0)
-        wanted = words[rows]
-        at = np.searchsorted(self.first, wanted[:, 0])
+        """Fill in what is here, over what `found` says so far."""
+        rows = np.arange(len(words))
+        first = words[:, 0]
+        slots = (first >> self._shift).astype(np.intp)
+        at = self._directory[slots].astype(np.intp)
+        ends = self._directory[slots + 1]
         while len(rows):
-            inside = at < len(self.first)
-            inside[inside] = self.first[at[inside]] == wanted[inside, 0]
-            rows, wanted, at = rows[inside], wanted[inside], at[inside]
+            window = at[:, None] + _WINDOW
+            # Past the end the last entry is seen again, which does no harm.
+            equal = self._first.take(window, mode="clip") == first[:, None]
+            hit = equal.any(axis=1)
+            if hit.any():
+                self._take(words, rows[hit], (at + equal.argmax(axis=1))[hit], found)
+            more = (at + len(_WINDOW) < ends) & (found[rows] < 0)
+            rows, first, at, ends = rows[more], first[more], at[more] + len(_WINDOW), ends[more]
+
+    def _take(
+        self,
+        words: NDArray[np.uint64],
+        rows: NDArray[np.intp],
+        at: NDArray[np.intp],
+        found: NDArray[np.int64],
+    ) -> None:
+        np.minimum(at, len(self.values) - 1, out=at)
+        while len(rows):
+            same = self._first[at] == words[rows, 0]
+            rows, at = rows[same], at[same]
             same = np.ones(len(rows), np.bool_)
-            for column, rest in enumerate(self.rest, 1):
-                same &= rest[at] == wanted[:, column]
+            for column, rest in enumerate(self._rest, 1):
+                same &= rest[at] == words[rows, column]
             found[rows[same]] = self.values[at[same]]
-            # Equal first words of different ids: look one further.
-            rows, wanted, at = rows[~same], wanted[~same], at[~same] + 1
+            # Other ids with the same first word come next to each other.
+            different = ~same & (at + 1 < len(self.values))
+            rows, at = rows[different], at[different] + 1
 
 
 class IdTable:
@@ -62,6 +90,7 @@ class IdTable:
     def __init__(self, id_size: int) -> None:
         """`id_size`: bytes of an id, a multiple of 8 and more than 8."""
         self._id_size = id_size
+        self._item = np.dtype((np.void, id_size))
         self._runs: list[_Run] = []
         self._recent: dict[bytes, int] = {}
 
@@ -70,16 +99,14 @@ class IdTable:
 
     def add(self, ids: bytes, values: Sequence[int]) -> None:
         """Add a few: n ids joined and n values."""
-        size = self._id_size
         recent = self._recent
-        for row, value in enumerate(values):
-            recent.setdefault(ids[row * size : row * size + size], value)
+        recent.update(zip(np.frombuffer(ids, self._item).tolist(), values, strict=True))
         if len(recent) >= _RECENT_LIMIT:
             self.add_many(b"".join(recent), np.fromiter(recent.values(), np.int64, len(recent)))
             recent.clear()
 
     def add_many(self, ids: bytes, values: NDArray[np.int64]) -> None:
-        """Add many at once: n ids joined and n values."""
+        """Add many at once: n ids joined and n values; of equal ids the first is found."""
         if not len(values):
             return
         words = self._words(ids)
@@ -91,27 +118,23 @@ class IdTable:
 
     def find(self, ids: bytes) -> NDArray[np.int64]:
         """The value of each id, -1 where it isn't in the table."""
-        size = self._id_size
-        count = len(ids) // size
-        recent = self._recent
-        if recent:
-            look_up = recent.get
-            found = np.fromiter(
-                (look_up(ids[at : at + size], -1) for at in range(0, len(ids), size)),
-                np.int64,
-                count,
-            )
-        else:
-            found = np.full(count, -1, np.int64)
+        count = len(ids) // self._id_size
+        found = np.full(count, -1, np.int64)
         words = self._words(ids)
         for run in self._runs:
             run.find(words, found)
+        recent = self._recent
+        if recent:
+            items = np.frombuffer(ids, self._item).tolist()
+            if not recent.keys().isdisjoint(items):
+                for row, item in enumerate(items):
+                    found[row] = recent.get(item, found[row])
         return found
 
     def find_one(self, an_id: bytes) -> int:
         """The value of one id, or -1."""
-        return int(self.find(an_id)[0])
+        value = self._recent.get(an_id)
+        return int(self.find(an_id)[0]) if value is None else value
 
     def _words(self, ids: bytes) -> NDArray[np.uint64]:
-        # Big endian would sort as bytes do, but any order will do: words are only compared here.
         return np.frombuffer(ids, np.uint64).reshape(-1, self._id_size // 8)
