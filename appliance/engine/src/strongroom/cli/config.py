@@ -1,0 +1,159 @@
+"""`strongroom config`: check, show, explain, print and convert configuration files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.errors import EXIT_DONE, ConfigurationError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.config.diagnostics import Diagnostic
+    from strongroom.config.loader import LoadOptions
+
+EPILOG = """examples:
+  strongroom config check /etc/strongroom
+  strongroom config check --strict --dialect bareos26 /etc/bareos
+  strongroom config parse --component director --json bareos-dir.conf
+"""
+EXIT_PARSE_FAILED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the sub-commands and their options."""
+    commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
+    check = _command(commands, "check", _check, "find what is wrong in a tree or a file")
+    check.add_argument("path", help="a folder such as /etc/strongroom or /etc/bareos, or a file")
+    _add_reading_options(check)
+    parse = _command(commands, "parse", _parse, "print what one file says, by the language alone")
+    parse.add_argument("path", metavar="FILE", help="a file, or a component's folder")
+    _add_reading_options(parse)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Run the sub-command; gives its exit code."""
+    command: Callable[[argparse.Namespace, Terminal], int] = arguments.config_run
+    return command(arguments, terminal)
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    work: Callable[[argparse.Namespace, Terminal], int],
+    summary: str,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
+    parser.set_defaults(config_run=work)
+    return parser
+
+
+def _add_reading_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--component",
+        choices=("director", "storage", "agent", "console", "monitor"),
+        help="whose configuration it is (else told by the names of files and folders)",
+    )
+    add(
+        "--dialect",
+        metavar="NAME",
+        help="strongroom (usual), bareos23 to bareos26, bacula9 to bacula15",
+    )
+    add(
+        "--strict",
+        action="store_true",
+        help="reject what the dialect's daemon rejects (Bareos 26 unless --dialect says otherwise)",
+    )
+    add("--werror", action="store_true", help="count warnings as errors")
+    add(
+        "--allow-commands",
+        action="store_true",
+        help="run the commands of `@|command` includes; only for files you trust",
+    )
+    add(
+        "--root",
+        default="",
+        metavar="FOLDER",
+        help="look for absolute includes below FOLDER (a tree copied from another machine)",
+    )
+
+
+def _load_options(arguments: argparse.Namespace) -> LoadOptions:
+    from strongroom.config.dialects import dialect_named
+    from strongroom.config.loader import LoadOptions
+
+    return LoadOptions(
+        dialect=dialect_named(arguments.dialect, strict=arguments.strict),
+        strict=arguments.strict,
+        werror=arguments.werror,
+        allow_commands=arguments.allow_commands,
+        root=arguments.root.rstrip("/"),
+    )
+
+
+def _show_findings(findings: list[Diagnostic], terminal: Terminal) -> None:
+    """Print findings, also with --quiet: they are what was asked for."""
+    if terminal.as_json:
+        return
+    colour = terminal.output.isatty()
+    for finding in findings:
+        terminal.raw(finding.render(colour=colour) + "\n")
+
+
+def _parse(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.config.loader import load_trees
+
+    loaded = load_trees(arguments.path, _load_options(arguments), arguments.component)
+    resources = [one for tree in loaded.trees.values() for one in tree.resources_json()]
+    errors = loaded.diagnostics.sorted("error")
+    warnings = loaded.diagnostics.sorted("warning")
+    terminal.emit(
+        {
+            "resources": resources,
+            "errors": [finding.as_json() for finding in errors],
+            "warnings": [finding.as_json() for finding in warnings],
+        }
+    )
+    if not terminal.as_json:
+        for resource in resources:
+            terminal.line(f"{resource['type']} {resource['name']}")
+            for name, value, place in resource["directives"]:
+                terminal.line(f"    {name} = {value}    # {place['file']}:{place['line']}")
+    _show_findings(sorted([*errors, *warnings], key=lambda finding: finding.place), terminal)
+    return EXIT_PARSE_FAILED if loaded.diagnostics.has_errors else EXIT_DONE
+
+
+def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.config.loader import load_trees
+
+    loaded = load_trees(arguments.path, _load_options(arguments), arguments.component)
+    findings = loaded.diagnostics.sorted()
+    for finding in findings:
+        terminal.emit({"type": "finding", **finding.as_json()})
+    _show_findings(findings, terminal)
+    counts = {
+        severity: len(loaded.diagnostics.sorted(severity))
+        for severity in ("error", "warning", "note")
+    }
+    resources = {name: len(tree.blocks) for name, tree in loaded.trees.items()}
+    terminal.emit(
+        {
+            "type": "summary",
+            "files": len(loaded.files),
+            "resources": resources,
+            "errors": counts["error"],
+            "warnings": counts["warning"],
+            "notes": counts["note"],
+        }
+    )
+    read = ", ".join(f"{count} in the {name}" for name, count in resources.items())
+    terminal.line(
+        f"{len(loaded.files)} files, resources: {read}; {counts['error']} errors, "
+        f"{counts['warning']} warnings, {counts['note']} notes"
+    )
+    if loaded.diagnostics.dropped:
+        terminal.warn(f"{loaded.diagnostics.dropped} more findings are not shown")
+    return ConfigurationError.exit_code if loaded.diagnostics.has_errors else EXIT_DONE

@@ -1,0 +1,96 @@
+"""`strongroom config` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def config() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `strongroom config WORDS...`."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "strongroom", "config", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+def test_parse_prints_the_documented_shape(config, tmp_path):
+    file = tmp_path / "pool.conf"
+    file.write_text("Pool {\n  Name = p\n  Recycle = true\n}\n")
+    done = config("parse", "--component", "director", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert sorted(answer) == ["errors", "resources", "warnings"]
+    assert answer["resources"] == [
+        {
+            "type": "Pool",
+            "name": "p",
+            "directives": [
+                ["Name", "p", {"file": str(file), "line": 2}],
+                ["Recycle", "true", {"file": str(file), "line": 3}],
+            ],
+        }
+    ]
+    assert answer["errors"] == []
+    assert [(one["file"], one["line"], one["column"]) for one in answer["warnings"]] == [
+        (str(file), 3, 13)
+    ]
+
+
+def test_parse_ends_with_1_when_there_is_an_error(config, tmp_path):
+    file = tmp_path / "pool.conf"
+    file.write_bytes(b"Pool {\n  Name = \xff\n}\n")
+    done = config("parse", "--component", "director", "--json", str(file))
+    assert done.returncode == 1
+    assert len(json.loads(done.stdout)["errors"]) == 1
+
+
+def test_check_shows_every_finding_with_its_line(config, tmp_path):
+    file = tmp_path / "bareos-fd.conf"
+    file.write_text("Client {\n  Name = c\n  Workng Directory = /x\n}\n")
+    done = config("check", str(file))
+    assert done.returncode == 0
+    assert done.stdout.startswith(
+        f"{file}:3:3: warning: Client has no directive Workng Directory; did you mean "
+        "Working Directory?\n      Workng Directory = /x\n      ^~~~~~~~~~~~~~~~\n"
+    )
+    assert "1 warnings" in done.stdout
+    assert config("check", "--werror", str(file)).returncode == 40
+    assert config("check", "--strict", str(file)).returncode == 40
+
+
+def test_check_json_is_a_finding_a_line_and_a_summary(config, tmp_path):
+    file = tmp_path / "bareos-fd.conf"
+    file.write_text("Client { Name = c; Foo = 1 }\n")
+    done = config("check", "--json", str(file))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["type"] for line in lines] == ["finding", "summary"]
+    assert lines[-1]["warnings"] == 1
+
+
+def test_quiet_says_only_what_is_wrong(config, tmp_path):
+    file = tmp_path / "bareos-fd.conf"
+    file.write_text("Client { Name = c }\n")
+    assert config("check", "--quiet", str(file)).stdout == ""
+
+
+def test_a_wrong_path_is_an_error_of_use(config):
+    done = config("check", "/none")
+    assert done.returncode == 2
+    assert "no such file" in done.stderr
