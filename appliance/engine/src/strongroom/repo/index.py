@@ -67,6 +67,7 @@ class Index:
         self._stored_lengths = array("I")
         self._raw_lengths = array("I")
         self._chunk_counts = array("H")
+        self._thinned = bytearray()
         self._offsets = array("Q")
         self._pack_of = array("I")
         self._chunk_columns: list[tuple[int, BlockColumns]] = []
@@ -103,15 +104,12 @@ class Index:
             sorted(item.name for item in objects if item.name not in superseded)
         )
         current = [item for item in objects if item.name not in superseded]
-        # Packs to be removed come last: of a block that is twice there, the other is found.
-        for wanted in (False, True):
-            for an_object in current:
-                for footer in an_object.footers:
-                    if (footer.pack_id in marked) == wanted:
-                        index._add_loaded(footer, marked=wanted, chunks=chunks)
-        index._table.add_many(
-            bytes(index._block_ids), np.arange(len(index._codecs), dtype=np.int64)
-        )
+        for an_object in current:
+            for footer in an_object.footers:
+                index._add_loaded(footer, marked=footer.pack_id in marked, chunks=chunks)
+        order = index._order_of_preference()
+        ids = np.frombuffer(index._block_ids, np.uint64).reshape(-1, 2)[order]
+        index._table.add_many(ids.tobytes(), order)
         return index
 
     def __len__(self) -> int:
@@ -167,6 +165,26 @@ class Index:
         last = len(self._codecs) if count is None else first_row + count
         return bytes(self._block_ids[first_row * BLOCK_ID_SIZE : last * BLOCK_ID_SIZE])
 
+    @property
+    def chunk_counts(self) -> NDArray[np.uint16]:
+        """Chunks of each block, by row; as the next three a copy."""
+        return np.array(self._chunk_counts, np.uint16)
+
+    @property
+    def raw_lengths(self) -> NDArray[np.uint32]:
+        """Raw bytes of each block without its dropped chunks."""
+        return np.array(self._raw_lengths, np.uint32)
+
+    @property
+    def thinned(self) -> NDArray[np.bool_]:
+        """Which blocks have lost chunks."""
+        return np.array(self._thinned, np.bool_)
+
+    @property
+    def pack_numbers(self) -> NDArray[np.uint32]:
+        """For each block the place of its pack in `packs`."""
+        return np.array(self._pack_of, np.uint32)
+
     def packs(self) -> list[IndexedPack]:
         """Every pack known."""
         return list(self._packs)
@@ -192,6 +210,16 @@ class Index:
         """Give back the memory of the chunk columns."""
         self._chunk_columns = []
 
+    def _order_of_preference(self) -> NDArray[np.int64]:
+        """Rows, of copies of a block the best first.
+
+        The one with the most bytes: of a thinned and a whole copy the whole one, even if it is
+        marked, since a snapshot that began before the marking may need what the other lacks.
+        """
+        marked = np.array([pack.marked for pack in self._packs], np.bool_)
+        raw_lengths = self.raw_lengths.astype(np.int64)
+        return np.lexsort((marked[self.pack_numbers], -raw_lengths))
+
     def _add_loaded(self, footer: PackFooter, *, marked: bool, chunks: bool) -> None:
         number = len(self._packs)
         if self._add_pack(footer, marked=marked) and chunks:
@@ -213,6 +241,7 @@ class Index:
         self._stored_lengths.frombytes(columns.stored_lengths)
         self._raw_lengths.frombytes(columns.raw_lengths)
         self._chunk_counts.frombytes(columns.chunk_counts)
+        self._thinned += columns.thinned
         ends = np.cumsum(np.frombuffer(columns.stored_lengths, "<u4"), dtype=np.uint64)
         starts = ends - np.frombuffer(columns.stored_lengths, "<u4") + np.uint64(HEADER_SIZE)
         self._offsets.frombytes(starts.tobytes())

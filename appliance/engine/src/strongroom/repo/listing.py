@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -73,8 +73,17 @@ def encode_page(groups: list[Rows]) -> bytes:
     return head + signature_name + writer.joined()
 
 
-def decode_page(data: bytes) -> list[Rows]:
-    """The rows of a page, one Rows a directory. Raises DamageError."""
+class PageHead(NamedTuple):
+    """What a page announces; counts are within bounds."""
+
+    row_count: int
+    group_count: int
+    signature_bytes: int
+    signature_name: str
+
+
+def open_page(data: bytes) -> tuple[PageHead, SectionReader]:
+    """The head of a page, and a reader at its first section. Raises DamageError."""
     if len(data) < _HEAD.size:
         raise DamageError("listing page is shorter than its head")
     magic, row_count, group_count, signature_bytes, name_length = _HEAD.unpack_from(data)
@@ -90,7 +99,14 @@ def decode_page(data: bytes) -> list[Rows]:
     signature_name = data[_HEAD.size : offset]
     if not signature_name.isascii():
         raise DamageError("listing page has a signature name that is not one")
-    reader = SectionReader(data, offset)
+    head = PageHead(row_count, group_count, signature_bytes, signature_name.decode("ascii"))
+    return head, SectionReader(data, offset)
+
+
+def decode_page(data: bytes) -> list[Rows]:
+    """The rows of a page, one Rows a directory. Raises DamageError."""
+    head, reader = open_page(data)
+    row_count, group_count, signature_bytes, signature_name = head
     directories = take_texts(reader, group_count, np.zeros(1, np.int64))
     counts = reader.take_counts(group_count, row_count)
     if int(counts.min()) < 1 or int(counts.sum()) != row_count:
@@ -98,7 +114,7 @@ def decode_page(data: bytes) -> list[Rows]:
     starts = np.cumsum(counts) - counts
     names = take_texts(reader, row_count, starts)
     stats = take_stats(reader, row_count)
-    groups = _assemble(directories, counts, names, stats, signature_name.decode("ascii"))
+    groups = _assemble(directories, counts, names, stats, signature_name)
     take_details(reader, groups, starts)
     _take_signatures(reader.take(), groups, signature_bytes)
     reader.end()
