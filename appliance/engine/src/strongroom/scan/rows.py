@@ -87,7 +87,7 @@ def comparison_digest(names: bytes, stats: Buffer) -> bytes:
     """
     digest = blake3(len(names).to_bytes(8, "little"))
     digest.update(names)
-    digest.update(stats)
+    digest.update(memoryview(stats).cast("B"))
     return digest.digest(length=16)
 
 
@@ -146,10 +146,14 @@ def _slice_sparse(values: dict[int, Any], start: int, stop: int) -> dict[int, An
 
 
 def join_rows(slices: Sequence[Rows]) -> Rows:
-    """Slices of one directory, in order, as one. At least one; all with one signature name."""
+    """Slices of one directory, in order, as one. At least one; all with one signature name.
+
+    Slices without signatures get zeros when others have them.
+    """
     if len(slices) == 1:
         return slices[0]
     filled = [piece for piece in slices if piece.row_count] or slices[:1]
+    zeros = bytes(max(piece.signature_bytes for piece in filled))
     joined = Rows(
         directory=filled[0].directory,
         names=b"\0".join([piece.names for piece in filled]),
@@ -157,7 +161,7 @@ def join_rows(slices: Sequence[Rows]) -> Rows:
         stats=b"".join([piece.stats for piece in filled]),
         part_counts=array("I"),
         part_blocks=b"".join([piece.part_blocks for piece in filled]),
-        signatures=b"".join([piece.signatures for piece in filled]),
+        signatures=b"".join([piece.signatures or zeros * piece.row_count for piece in filled]),
         signature_name=filled[0].signature_name,
     )
     offset = 0

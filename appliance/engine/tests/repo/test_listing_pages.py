@@ -1,0 +1,104 @@
+"""Pages end where the rows say so: slices do not matter, and an insertion changes little."""
+
+from __future__ import annotations
+
+from array import array
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strongroom.repo.listing import MAX_PAGE_ROWS, encode_page
+from strongroom.repo.page_builder import MAX_PAGE_WEIGHT_BYTES, MIN_PAGE_ROWS, PageBuilder
+from strongroom.scan.attributes import encode_xattrs
+from strongroom.scan.rows import Rows, new_rows, split_rows
+
+
+def directory_of(path: bytes, names: list[bytes]) -> Rows:
+    stats = array("q")
+    for number in range(len(names)):
+        stats.extend((0o100644, 0, 0, 0, 10**18, 10**18, number, 65, 1, 0))
+    return new_rows(path, names, stats)
+
+
+def pages_of(slices: list[Rows]) -> list[list[Rows]]:
+    builder = PageBuilder()
+    pages = [page for rows in slices for page in builder.add(rows)]
+    return pages + builder.finish()
+
+
+def sizes(pages: list[list[Rows]]) -> list[int]:
+    return [sum(rows.row_count for rows in page) for page in pages]
+
+
+NAMES = [b"file%07d" % number for number in range(60_000)]
+WIDE = directory_of(b"wide", NAMES)
+
+
+def test_pages_have_neither_too_few_nor_too_many_rows():
+    counts = sizes(pages_of([WIDE]))
+    assert sum(counts) == len(NAMES)
+    assert all(MIN_PAGE_ROWS <= count <= MAX_PAGE_ROWS for count in counts[:-1])
+    assert len(counts) > 60_000 // MAX_PAGE_ROWS
+
+
+@given(st.sets(st.integers(0, len(NAMES)), max_size=12))
+@settings(max_examples=15, deadline=None)
+def test_slices_do_not_move_the_cuts(cuts):
+    assert sizes(pages_of(split_rows(WIDE, sorted(cuts)))) == sizes(pages_of([WIDE]))
+
+
+def test_one_more_name_changes_two_pages_at_most():
+    names = sorted([*NAMES, b"file0030000-inserted"])
+    before = {encode_page(page) for page in pages_of([WIDE])}
+    after = [encode_page(page) for page in pages_of([rows_with_inserted_inode(names)])]
+    assert sum(page not in before for page in after) <= 2
+
+
+def rows_with_inserted_inode(names: list[bytes]) -> Rows:
+    rows = directory_of(b"wide", [name for name in names if b"-" not in name])
+    place = names.index(b"file0030000-inserted")
+    stats = array("q", rows.stats)
+    row_length = len(stats) // rows.row_count
+    stats[place * row_length : place * row_length] = array("q", [0] * row_length)
+    return new_rows(b"wide", names, stats)
+
+
+def test_pages_end_at_directories_too():
+    directories = [
+        directory_of(b"d%05d" % number, [b"f%d" % n for n in range(10)]) for number in range(6000)
+    ]
+    pages = pages_of(directories)
+    assert sizes(pages)[0] < MAX_PAGE_ROWS
+    assert all(MIN_PAGE_ROWS <= count <= MAX_PAGE_ROWS for count in sizes(pages)[:-1])
+    assert [rows for page in pages for rows in page] == directories
+
+
+def test_heavy_rows_end_pages_early_wherever_slices_are():
+    rows = directory_of(b"heavy", [b"f%04d" % number for number in range(600)])
+    value = encode_xattrs([(b"user.big", bytes(60_000))])
+    rows.xattrs = dict.fromkeys(range(600), value)
+    whole = pages_of([rows])
+    assert len(whole) > 3
+    assert all(len(encode_page(page)) < MAX_PAGE_WEIGHT_BYTES for page in whole)
+    for cuts in ([1], [139, 140], [300], list(range(0, 600, 7))):
+        assert sizes(pages_of(split_rows(rows, cuts))) == sizes(whole)
+
+
+def test_a_file_of_very_many_chunks_begins_a_page():
+    rows = directory_of(b"media", [b"a", b"huge", b"z"])
+    count = MAX_PAGE_WEIGHT_BYTES // 18 + 1
+    rows.part_counts = array("I", [0, count, 0])
+    rows.part_blocks = bytes(16 * count)
+    rows.part_slots = array("H", bytes(2 * count))
+    assert sizes(pages_of([rows])) == [1, 2]
+
+
+def test_deep_paths_end_pages_early():
+    deep = [directory_of(b"/".join([b"d" * 200] * depth), [b"d" * 200]) for depth in range(1, 600)]
+    pages = pages_of(deep)
+    assert len(pages) > 1
+    assert all(sum(len(rows.directory) for rows in page) <= MAX_PAGE_WEIGHT_BYTES for page in pages)
+
+
+def test_empty_directories_leave_no_rows():
+    assert pages_of([directory_of(b"empty", [])]) == []

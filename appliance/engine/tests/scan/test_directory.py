@@ -1,0 +1,131 @@
+"""Directories are read as they are, whatever their names, depth and numbers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from array import array
+
+import pytest
+
+from strongroom.scan.directory import (
+    STAT_COLUMNS,
+    open_beneath,
+    read_names,
+    stat_rows,
+    without_failures,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A descriptor of an empty directory; the working directory is put back."""
+    before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    yield fd
+    os.fchdir(before)
+    os.close(before)
+    os.close(fd)
+
+
+def make(fd: int, name: bytes, content: bytes = b"") -> None:
+    file = os.open(name, os.O_CREAT | os.O_WRONLY, 0o644, dir_fd=fd)
+    os.write(file, content)
+    os.close(file)
+
+
+def test_names_of_any_bytes_come_sorted(folder):
+    names = [b"\xff\xfe", b"b\nnewline", b"a", b"\x01", "é".encode(), b" ", b"-rf", b"n" * 255]
+    for name in names:
+        make(folder, name)
+    assert read_names(folder) == sorted(names)
+
+
+def test_columns_are_what_lstat_says(folder):
+    make(folder, b"file", b"hello")
+    os.symlink(b"nowhere", b"link", dir_fd=folder)
+    os.mkdir(b"sub", dir_fd=folder)
+    os.mkfifo(b"fifo", dir_fd=folder)
+    os.utime(b"link", ns=(5, -1_000_000_001), dir_fd=folder, follow_symlinks=False)
+    names = read_names(folder)
+    flat, failures = stat_rows(names)
+    assert failures == []
+    expected = array("q")
+    for name in names:
+        status = os.lstat(name)
+        expected.extend(getattr(status, column) for column in STAT_COLUMNS)
+    assert flat == expected
+    assert flat[names.index(b"link") * len(STAT_COLUMNS) + 4] == -1_000_000_001
+
+
+def test_names_that_vanished_are_failures_and_the_others_stay(folder):
+    for number in range(10):
+        make(folder, b"f%d" % number)
+    names = read_names(folder)
+    gone = [0, 3, 4, 9]
+    for row in gone:
+        os.unlink(names[row])
+    flat, failures = stat_rows(names)
+    assert [failure.row for failure in failures] == gone
+    assert [failure.name for failure in failures] == [names[row] for row in gone]
+    assert {failure.error.errno for failure in failures} == {errno.ENOENT}
+    kept = without_failures(names, failures)
+    assert kept == [name for row, name in enumerate(names) if row not in gone]
+    assert flat == stat_rows(kept)[0]
+
+
+def test_nothing_there_is_no_rows(folder):
+    assert stat_rows(read_names(folder)) == (array("q"), [])
+
+
+def test_times_beyond_64_bits_become_the_nearest_that_fit(folder):
+    make(folder, b"ancient")
+    make(folder, b"between")
+    make(folder, b"future")
+    os.utime(b"future", ns=(0, 9_300_000_000 * 10**9), dir_fd=folder)
+    names = read_names(folder)
+    kept_ns = os.lstat(b"future").st_mtime_ns
+    flat, failures = stat_rows(names)
+    assert failures == []
+    assert len(flat) == 3 * len(STAT_COLUMNS)
+    assert flat[2 * len(STAT_COLUMNS) + 4] == min(kept_ns, 2**63 - 1)
+    assert flat[len(STAT_COLUMNS)] == os.lstat(b"between").st_mode
+
+
+def test_a_path_longer_than_path_max_can_be_opened(folder):
+    name = b"d" * 200
+    current = os.dup(folder)
+    for _ in range(30):
+        os.mkdir(name, dir_fd=current)
+        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=current)
+        os.close(current)
+        current = below
+    make(current, b"bottom")
+    os.close(current)
+    fd = open_beneath(folder, b"/".join([name] * 30))
+    assert os.listdir(fd) == ["bottom"]
+    os.close(fd)
+
+
+def test_the_empty_path_is_the_root_itself(folder):
+    fd = open_beneath(folder, b"")
+    assert os.fstat(fd).st_ino == os.fstat(folder).st_ino
+    os.close(fd)
+
+
+def test_a_link_on_the_way_is_not_followed(folder):
+    os.mkdir(b"real", dir_fd=folder)
+    os.mkdir(b"real/sub", dir_fd=folder)
+    os.symlink(b"real", b"link", dir_fd=folder)
+    open_descriptors = len(os.listdir("/proc/self/fd"))
+    for path in (b"link", b"link/sub", b"real/missing", b"real/missing/sub"):
+        with pytest.raises(OSError, match=r"Not a directory|symbolic links|No such file"):
+            open_beneath(folder, path)
+    assert len(os.listdir("/proc/self/fd")) == open_descriptors
+
+
+def test_modes_tell_kinds_apart(folder):
+    os.mkfifo(b"fifo", dir_fd=folder)
+    flat, _ = stat_rows(read_names(folder))
+    assert stat.S_ISFIFO(flat[0])
