@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 
 import pytest
 
@@ -11,16 +10,9 @@ from strongroom.errors import DamageError
 from strongroom.repo.listing import encode_page
 from strongroom.repo.listing_reader import Listing
 from strongroom.repo.page_builder import PageBuilder
+from strongroom.repo.snapshots import PageReference
 from strongroom.scan.row_view import path_key, views
 from strongroom.scan.rows import new_rows
-
-
-@dataclass
-class Reference:
-    first_directory: bytes
-    first_name: bytes
-    block_id: bytes
-    row_count: int
 
 
 class Chunks:
@@ -64,7 +56,7 @@ def snapshot():
         block_id = number.to_bytes(16, "big")
         chunks.stored[block_id, 0] = encode_page(page)
         references.append(
-            Reference(
+            PageReference(
                 page[0].directory,
                 page[0].name_list()[0],
                 block_id,
@@ -145,6 +137,6 @@ def test_pages_that_do_not_fit_their_references_are_damage(snapshot):
     with pytest.raises(DamageError, match="order"):
         Listing(list(reversed(references)), chunks)
     first = references[0]
-    wrong = Reference(first.first_directory, first.first_name, references[1].block_id, 5)
+    wrong = PageReference(first.first_directory, first.first_name, references[1].block_id, 5)
     with pytest.raises(DamageError, match="listed with"):
         Listing([wrong], chunks).page(0)

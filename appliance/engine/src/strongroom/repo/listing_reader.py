@@ -20,25 +20,7 @@ from strongroom.scan.rows import Buffer, Rows, slice_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-
-class PageReference(Protocol):
-    """Where a page is stored and the row it begins with."""
-
-    @property
-    def first_directory(self) -> bytes:
-        """Directory of the page's first row."""
-
-    @property
-    def first_name(self) -> bytes:
-        """Name of the page's first row."""
-
-    @property
-    def block_id(self) -> bytes:
-        """The block whose first chunk the page is."""
-
-    @property
-    def row_count(self) -> int:
-        """Rows of the page."""
+    from strongroom.repo.snapshots import PageReference
 
 
 class ChunkReader(Protocol):
