@@ -37,9 +37,9 @@ lint: setup  ## check style, types and layers
 format: setup  ## lay the code out as lint wants it
 	cd $(ENGINE) && $(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [ARGUMENTS="--help"]
-	cd $(ENGINE) && PATH="$(BIN):$$PATH" $(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) \
-	    $(if $(REPEATS),--repeats $(REPEATS)) $(ARGUMENTS)
+bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPEATS=3]
+	cd $(ENGINE) && PATH="$(BIN):$$PATH" $(BIN)/python -m bench \
+	    $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS)) $(ARGUMENTS)
 
 fuzz: setup  ## fuzz the decoders: make fuzz [SECONDS_EACH=60]
 	cd $(ENGINE) && PATH="$(BIN):$$PATH" fuzz/run.sh $(or $(SECONDS_EACH),60)
