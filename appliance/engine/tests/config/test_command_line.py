@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+DIRECTOR = "Director { Name = d; Password = p }\n"
+
 
 @pytest.fixture
 def config() -> Callable[..., subprocess.CompletedProcess[str]]:
@@ -63,7 +65,7 @@ def test_parse_ends_with_1_when_there_is_an_error(config, tmp_path):
 
 def test_check_shows_every_finding_with_its_line(config, tmp_path):
     file = tmp_path / "bareos-fd.conf"
-    file.write_text("Client {\n  Name = c\n  Workng Directory = /x\n}\n")
+    file.write_text("Client {\n  Name = c\n  Workng Directory = /x\n}\n" + DIRECTOR)
     done = config("check", str(file))
     assert done.returncode == 0
     assert done.stdout.startswith(
@@ -77,7 +79,7 @@ def test_check_shows_every_finding_with_its_line(config, tmp_path):
 
 def test_check_json_is_a_finding_a_line_and_a_summary(config, tmp_path):
     file = tmp_path / "bareos-fd.conf"
-    file.write_text("Client { Name = c; Foo = 1 }\n")
+    file.write_text("Client { Name = c; Foo = 1 }\n" + DIRECTOR)
     done = config("check", "--json", str(file))
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["type"] for line in lines] == ["finding", "summary"]
@@ -86,7 +88,7 @@ def test_check_json_is_a_finding_a_line_and_a_summary(config, tmp_path):
 
 def test_quiet_says_only_what_is_wrong(config, tmp_path):
     file = tmp_path / "bareos-fd.conf"
-    file.write_text("Client { Name = c }\n")
+    file.write_text("Client { Name = c }\n" + DIRECTOR)
     assert config("check", "--quiet", str(file)).stdout == ""
 
 
@@ -94,3 +96,24 @@ def test_a_wrong_path_is_an_error_of_use(config):
     done = config("check", "/none")
     assert done.returncode == 2
     assert "no such file" in done.stderr
+
+
+def test_show_says_where_values_come_from(config, tmp_path):
+    file = tmp_path / "bareos-fd.conf"
+    file.write_text("Client { Name = c; Heartbeat Interval = 2 min }\n" + DIRECTOR)
+    done = config("show", "--config", str(file), "Client")
+    assert f"    Heartbeat Interval = 120 (2 minutes)    # {file}:1\n" in done.stdout
+    assert "    Port = 9102    # default\n" in done.stdout
+    assert "Password = ***" in config("show", "--config", str(file), "Director/d").stdout
+    assert "Password = p " in config("show", "--secrets", "--config", str(file), "d").stdout
+    assert "Port" not in config("show", "--set", "--config", str(file), "agent:c").stdout
+    values = json.loads(config("show", "--json", "--config", str(file), "c").stdout)["values"]
+    assert {
+        "name": "Heartbeat Interval",
+        "value": 120,
+        "origin": "set",
+        "file": str(file),
+        "line": 1,
+        "inherited_from": "",
+    } in values
+    assert config("show", "--config", str(file), "Nix").returncode == 2

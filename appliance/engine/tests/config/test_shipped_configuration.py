@@ -23,7 +23,7 @@ def test_a_tree_of_the_usual_kind_has_no_finding(strict):
     assert [one.head() for one in loaded.diagnostics.entries] == []
     assert {name: len(found.blocks) for name, found in loaded.trees.items()} == {
         "director": 14,
-        "storage": 2,
+        "storage": 3,
         "agent": 4,
         "console": 1,
         "monitor": 1,

@@ -18,8 +18,10 @@ EPILOG = """examples:
   strongroom config check /etc/strongroom
   strongroom config check --strict --dialect bareos26 /etc/bareos
   strongroom config parse --component director --json bareos-dir.conf
+  strongroom config show --config /etc/bareos Job/nightly
 """
 EXIT_PARSE_FAILED = 1
+DEFAULT_PATH = "/etc/strongroom"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parse = _command(commands, "parse", _parse, "print what one file says, by the language alone")
     parse.add_argument("path", metavar="FILE", help="a file, or a component's folder")
     _add_reading_options(parse)
+    show = _command(commands, "show", _show, "print effective values, and where each came from")
+    show.add_argument(
+        "resource",
+        nargs="?",
+        default="",
+        metavar="RESOURCE",
+        help="TYPE, NAME or TYPE/NAME, also after COMPONENT: (usually all)",
+    )
+    show.add_argument("--config", default=DEFAULT_PATH, metavar="PATH", help="the tree or file")
+    show.add_argument("--set", action="store_true", help="leave out what has its default")
+    show.add_argument("--secrets", action="store_true", help="print passwords")
+    _add_reading_options(show)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -127,9 +141,11 @@ def _parse(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.config.loader import load_trees
+    from strongroom.config.loader import is_whole, load_trees
+    from strongroom.config.resolve import resolve
 
     loaded = load_trees(arguments.path, _load_options(arguments), arguments.component)
+    resolve(loaded, whole=is_whole(arguments.path, arguments.component))
     findings = loaded.diagnostics.sorted()
     for finding in findings:
         terminal.emit({"type": "finding", **finding.as_json()})
@@ -157,3 +173,34 @@ def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if loaded.diagnostics.dropped:
         terminal.warn(f"{loaded.diagnostics.dropped} more findings are not shown")
     return ConfigurationError.exit_code if loaded.diagnostics.has_errors else EXIT_DONE
+
+
+def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.config.effective import effective_values, find_resources
+    from strongroom.config.resolve import load
+
+    configuration = load(arguments.config, _load_options(arguments), arguments.component)
+    for component, resource in find_resources(configuration, arguments.resource):
+        values = effective_values(resource, defaults=not arguments.set, secrets=arguments.secrets)
+        terminal.emit(
+            {
+                "component": component,
+                "type": resource.type,
+                "name": resource.name,
+                "values": [
+                    {
+                        "name": value.name,
+                        "value": value.data,
+                        "origin": value.origin.kind,
+                        "file": value.origin.file,
+                        "line": value.origin.line,
+                        "inherited_from": value.origin.inherited_from,
+                    }
+                    for value in values
+                ],
+            }
+        )
+        terminal.line(f"{component}: {resource.type} {resource.name}")
+        for value in values:
+            terminal.line(f"    {value.name} = {value.text}    # {value.origin}")
+    return EXIT_DONE

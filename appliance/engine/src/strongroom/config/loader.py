@@ -140,6 +140,15 @@ def component_files(path: str, component: str | None = None) -> dict[str, list[s
     return found
 
 
+def is_whole(path: str, component: str | None) -> bool:
+    """Whether `path` is all that a component reads: a folder, a main file, or declared to be.
+
+    One file out of a tree names resources that other files define.
+    """
+    stem = os.path.basename(os.path.normpath(path)).removesuffix(".conf")
+    return component is not None or os.path.isdir(path) or stem in COMPONENT_ALIASES
+
+
 def _folder_files(folder: str) -> list[str]:
     pattern = os.path.join(folder, "*", "*.conf")
     return [file for file in files_matching(pattern) if not os.path.isdir(file)]

@@ -1,0 +1,381 @@
+"""The configuration as a program uses it: frozen objects with references resolved.
+
+    configuration = load("/etc/strongroom")
+    job = configuration.director.jobs["nightly"]
+    job.fileset.include[0].options[0].compression      -> "zstd3"
+    job.max_run_time_seconds                           -> 7200
+    job.origin("max_run_time_seconds")                 -> where that was said, and by whom
+
+Attributes come from the directive table: the name in snake case, with its unit (`_seconds`,
+`_bytes`, `_bytes_per_second`). What was not set has its default; without one None, False for a
+switch, () for what may be repeated. A reference gives the Resource it names. A Job takes what it
+does not set from its JobDefs, those from theirs, whatever the order of the files; scripts add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from strongroom.config.destinations import Destination
+from strongroom.config.keywords import KEYWORDS
+from strongroom.config.measures import duration_seconds, size_bytes
+from strongroom.config.schema import DAEMON_RESOURCES, REFERENCE_TYPES, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from strongroom.config.run_schedule import ScheduleRun
+    from strongroom.config.schema import ComponentSpec, DirectiveSpec, ResourceSpec
+    from strongroom.config.tree import Block, ComponentTree, Directive
+
+_NOT_INHERITED = frozenset(("name", "description", "jobdefs"))
+_SCRIPT_TYPES = frozenset(("RUNSCRIPT", "SHRTRUNSCRIPT"))
+_TUPLE_TYPES = frozenset(("ACL", "ALIST_RES", "ALIST_STR", "AUDIT", "PLUGIN_NAMES", "STR_VECTOR"))
+_OPTION_DEFAULTS = {"aclsupport": True, "xattrsupport": True, "hardlinks": False}
+_RUN_REFERENCES = {
+    "pool": "Pool",
+    "full_pool": "Pool",
+    "incremental_pool": "Pool",
+    "differential_pool": "Pool",
+    "next_pool": "Pool",
+    "storage": "Storage",
+    "messages": "Messages",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from: set, inherited or default; the place and the JobDefs, if any."""
+
+    kind: str
+    file: str = ""
+    line: int = 0
+    inherited_from: str = ""
+
+    def __str__(self) -> str:
+        if self.kind == "default":
+            return "default"
+        place = f"{self.file}:{self.line}"
+        return f"{place} (from JobDefs {self.inherited_from})" if self.inherited_from else place
+
+
+@dataclass(frozen=True, slots=True)
+class RunScript:
+    """A command around a job, from a RunScript block or a short form."""
+
+    commands: tuple[str, ...]
+    console_commands: tuple[str, ...]
+    when: str  # Before, After, AfterVSS, Always or Never
+    on_client: bool
+    on_success: bool
+    on_failure: bool
+    fail_job_on_error: bool
+
+
+# Short form -> when, on the client, on success, on failure.
+_SHORT_FORMS = {
+    "RunBeforeJob": ("Before", False, True, False),
+    "RunAfterJob": ("After", False, True, False),
+    "RunAfterFailedJob": ("After", False, False, True),
+    "ClientRunBeforeJob": ("Before", True, True, False),
+    "ClientRunAfterJob": ("After", True, True, False),
+}
+
+
+class Resource:
+    """A resource, or a block within one; frozen."""
+
+    __slots__ = ("_block", "_cache", "_component")
+    _block: Block
+    _cache: dict[str, Any]
+    _component: ComponentConfiguration
+
+    def __init__(self, block: Block, component: ComponentConfiguration) -> None:
+        object.__setattr__(self, "_block", block)
+        object.__setattr__(self, "_component", component)
+        object.__setattr__(self, "_cache", {})
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        message = f"a configuration is frozen; {name} cannot be set"
+        raise AttributeError(message)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        message = f"a configuration is frozen; {name} cannot be deleted"
+        raise AttributeError(message)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._cache:
+            return self._cache[name]
+        spec = self._block.spec.by_attribute.get(name)
+        if spec is None:
+            message = f"{self.type} has no directive of this name: {name}"
+            raise AttributeError(message, name=name, obj=self)
+        value = self._value(spec)
+        self._cache[name] = value
+        return value
+
+    def __repr__(self) -> str:
+        return f"<{self.type} {self.name}>" if self.name else f"<{self.type}>"
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *self._block.spec.by_attribute})
+
+    @property
+    def type(self) -> str:
+        """The type as the table spells it; the `Type` of a Job is its `job_type`."""
+        return self._block.spec.name
+
+    @property
+    def job_type(self) -> str | None:
+        """The `Type` of a Job or JobDefs: Backup, Verify, Restore and so on."""
+        spec = self._block.spec.by_key.get("type")
+        return self._value(spec) if spec is not None else None
+
+    @property
+    def name(self) -> str:
+        """Its Name; "" for a block within a resource."""
+        return self._block.name
+
+    @property
+    def spec(self) -> ResourceSpec:
+        """Its entry in the table."""
+        return self._block.spec
+
+    @property
+    def block(self) -> Block:
+        """What was parsed."""
+        return self._block
+
+    def is_set(self, name: str) -> bool:
+        """Whether the attribute was set or inherited, not a default."""
+        return bool(self._found(self._spec(name)))
+
+    def origin(self, name: str) -> Origin:
+        """Where the value of an attribute came from; of a list, where its first entry did."""
+        found = self._found(self._spec(name))
+        if not found:
+            return Origin("default")
+        directive, owner = found[0]
+        kind = "set" if owner is self else "inherited"
+        inherited = "" if owner is self else owner.name
+        return Origin(kind, directive.source.path, directive.line, inherited)
+
+    @property
+    def destinations(self) -> tuple[Destination, ...]:
+        """Of Messages: all destinations in order, each with the command that stood before it."""
+        commands: dict[str, str] = {}
+        found = []
+        for directive in self._block.directives:
+            if isinstance(directive.value, Destination):
+                kind = directive.spec.code
+                which = "operatorcommand" if kind == "operator" else "mailcommand"
+                mails = kind.startswith("mail") or kind == "operator"
+                found.append(
+                    replace(
+                        directive.value,
+                        command=commands.get(which) if mails else None,
+                        timestamp_format=commands.get("timestampformat"),
+                    )
+                )
+            elif directive.spec.type == "STDSTR":
+                commands[directive.spec.key] = directive.value
+        return tuple(found)
+
+    @property
+    def run_scripts(self) -> tuple[RunScript, ...]:
+        """Of a Job: its scripts and those of its JobDefs, short forms among them, in order."""
+        found = []
+        for owner in self._lineage():
+            for directive in owner._block.directives:  # noqa: SLF001
+                if directive.spec.type == "SHRTRUNSCRIPT":
+                    when, on_client, success, failure = _SHORT_FORMS[directive.spec.name]
+                    found.append(
+                        RunScript((directive.value,), (), when, on_client, success, failure, True)
+                    )
+                elif directive.spec.type == "RUNSCRIPT":
+                    found.append(_script(Resource(directive.value, self._component)))
+        return tuple(found)
+
+    def _spec(self, name: str) -> DirectiveSpec:
+        spec = self._block.spec.by_attribute.get(name)
+        if spec is None:
+            message = f"{self.type} has no directive of this name: {name}"
+            raise AttributeError(message, name=name, obj=self)
+        return spec
+
+    def _lineage(self) -> Iterator[Resource]:
+        """The resource and what it inherits from, nearest first; a loop ends it."""
+        seen: set[str] = set()
+        current: Resource | None = self
+        while current is not None:
+            yield current
+            above = current._block.last("jobdefs")  # noqa: SLF001
+            if above is None or above.value in seen:
+                return
+            seen.add(above.value)
+            current = self._component.find("JobDefs", above.value)
+
+    def _found(self, spec: DirectiveSpec) -> list[tuple[Directive, Resource]]:
+        """The directives that make the value of `spec`, and whose they are."""
+        found: list[tuple[Directive, Resource]] = []
+        inherits = self.type in ("Job", "JobDefs") and spec.key not in _NOT_INHERITED
+        for owner in self._lineage() if inherits else (self,):
+            own = [one for one in owner._block.directives if one.spec is spec]  # noqa: SLF001
+            if not own and owner is not self:
+                # Job and JobDefs have tables of their own with the same keys.
+                own = [one for one in owner._block.directives if one.spec.key == spec.key]  # noqa: SLF001
+            found += [(one, owner) for one in own]
+            if found and spec.type not in _SCRIPT_TYPES:
+                break
+        return found
+
+    def _value(self, spec: DirectiveSpec) -> Any:
+        if spec.type == "MSGS":
+            return tuple(one for one in self.destinations if one.kind == spec.name)
+        found = [directive.value for directive, _ in self._found(spec)]
+        if not found:
+            return self._default(spec)
+        if spec.block:
+            return tuple(Resource(value, self._component) for value in found)
+        if spec.type == "RUN":
+            return tuple(self._run(run) for run in found)
+        if spec.type in _TUPLE_TYPES:
+            entries = tuple(entry for value in found for entry in value)
+            if spec.type != "ALIST_RES":
+                return entries
+            return tuple(self._component.find(REFERENCE_TYPES[spec.code], one) for one in entries)
+        if spec.repeatable:
+            return tuple(found)
+        if spec.type == "RES":
+            return self._component.find(REFERENCE_TYPES[spec.code], found[-1])
+        return found[-1]
+
+    def _default(self, spec: DirectiveSpec) -> Any:
+        if spec.repeatable:
+            return ()
+        if spec.type == "OPTION":
+            return _OPTION_DEFAULTS.get(spec.key)
+        if spec.key == "catalog" and self.type == "Client":
+            return self._component.first("Catalog")
+        return typed_default(spec)
+
+    def _run(self, run: ScheduleRun) -> ScheduleRun:
+        links: dict[str, Any] = {
+            field: self._component.find(kind, getattr(run, field))
+            for field, kind in _RUN_REFERENCES.items()
+            if getattr(run, field) is not None
+        }
+        return replace(run, **links) if links else run
+
+
+class ComponentConfiguration:
+    """All resources of one component: `jobs`, `clients` ... are mappings from names; frozen."""
+
+    __slots__ = ("_by_type", "_tree", "spec")
+    _by_type: dict[str, dict[str, Resource]]
+    _tree: ComponentTree
+    spec: ComponentSpec
+
+    def __init__(self, tree: ComponentTree) -> None:
+        spec = schema().components[tree.component]
+        by_type: dict[str, dict[str, Resource]] = {one.name: {} for one in spec.resources.values()}
+        object.__setattr__(self, "spec", spec)
+        object.__setattr__(self, "_tree", tree)
+        object.__setattr__(self, "_by_type", by_type)
+        for block in tree.blocks:
+            by_type[block.spec.name].setdefault(block.name, Resource(block, self))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        message = f"a configuration is frozen; {name} cannot be set"
+        raise AttributeError(message)
+
+    def __getattr__(self, name: str) -> Mapping[str, Resource]:
+        for spec in self.spec.resources.values():
+            if spec.attribute == name:
+                return self.of_type(spec.name)
+        message = f"the {self.spec.name} has no resources of this name: {name}"
+        raise AttributeError(message, name=name, obj=self)
+
+    def of_type(self, type_name: str) -> Mapping[str, Resource]:
+        """The resources of a type by name, in reading order."""
+        return self._by_type[type_name]
+
+    def find(self, type_name: str, name: str) -> Resource | None:
+        """The resource of this type and name."""
+        return self._by_type.get(type_name, {}).get(name)
+
+    def first(self, type_name: str) -> Resource | None:
+        """The first resource of a type."""
+        return next(iter(self._by_type[type_name].values()), None)
+
+    @property
+    def daemon(self) -> Resource | None:
+        """The resource that is the daemon itself (Director, Storage, Client, Monitor)."""
+        return self.first(DAEMON_RESOURCES[self.spec.name])
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """All resources by type, in reading order within one."""
+        return tuple(one for group in self._by_type.values() for one in group.values())
+
+    @property
+    def tree(self) -> ComponentTree:
+        """What was parsed."""
+        return self._tree
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What a path says; a component that is not there is None."""
+
+    director: ComponentConfiguration | None = None
+    storage: ComponentConfiguration | None = None
+    agent: ComponentConfiguration | None = None
+    console: ComponentConfiguration | None = None
+    monitor: ComponentConfiguration | None = None
+
+    @property
+    def components(self) -> dict[str, ComponentConfiguration]:
+        """Those that are there, by name."""
+        named = {
+            "director": self.director,
+            "storage": self.storage,
+            "agent": self.agent,
+            "console": self.console,
+            "monitor": self.monitor,
+        }
+        return {name: one for name, one in named.items() if one is not None}
+
+
+def typed_default(spec: DirectiveSpec) -> Any:
+    """The default of a directive, typed as its values are."""
+    text = spec.default
+    if spec.type in ("BOOL", "BIT", "RUNSCRIPT_BOOL"):
+        return text is not None and text.lower() in ("true", "yes", "on")
+    if text is None:
+        return None
+    if spec.type in ("PINT16", "PINT32", "INT32", "ADDRESSES_PORT"):
+        return int(text)
+    if spec.type == "TIME":
+        return duration_seconds(text)
+    if spec.type in ("SIZE32", "SIZE64", "MAXBLOCKSIZE"):
+        return size_bytes(text)
+    words = KEYWORDS.get(spec.type, ())
+    return next((word for word in words if word.lower() == text.lower()), text)
+
+
+def _script(block: Resource) -> RunScript:
+    def switch(name: str, usual: bool) -> bool:
+        return bool(getattr(block, name)) if block.is_set(name) else usual
+
+    fails = switch("fail_job_on_error", True)
+    return RunScript(
+        commands=block.command,
+        console_commands=block.console,
+        when=block.runs_when or "Never",
+        on_client=block.runs_on_client is not False,
+        on_success=switch("runs_on_success", True),
+        on_failure=switch("runs_on_failure", False),
+        fail_job_on_error=switch("abort_job_on_error", fails),
+    )

@@ -1,0 +1,184 @@
+"""What a parsed tree means as a whole, and what is wrong with it as a whole.
+
+Checks what no file shows by itself: references to resources that are not there, what is required
+and missing (of a Job after it has inherited), JobDefs that inherit in a circle, a director without
+a Director. `load` is the way a program gets its configuration.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.config.diagnostics import ERROR, Diagnostics
+from strongroom.config.loader import Loaded, LoadOptions, is_whole, load_trees
+from strongroom.config.model import ComponentConfiguration, Configuration, Resource
+from strongroom.config.run_schedule import ScheduleRun
+from strongroom.config.schema import DAEMON_RESOURCES, REFERENCE_TYPES
+from strongroom.config.sources import Source
+from strongroom.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from strongroom.config.tree import Block, Directive
+
+# Component -> types of which at least one must be there, beside the daemon itself.
+_NEEDED = {"director": ("Job",), "storage": ("Director", "Device"), "agent": ("Director",)}
+_JOB_NEEDS = ("type", "messages", "pool")
+_DATA_NEEDS = ("client", "fileset")
+_WITHOUT_DATA = frozenset(("Copy", "Migrate"))
+_SHOWN_ERRORS = 20
+
+
+def load(
+    path: str, options: LoadOptions | None = None, component: str | None = None
+) -> Configuration:
+    """The configuration at `path`.
+
+    Raises ConfigurationError with every error found, UsageError where nothing is there.
+    """
+    loaded = load_trees(path, options or LoadOptions(), component)
+    configuration = resolve(loaded, whole=is_whole(path, component))
+    if loaded.diagnostics.has_errors:
+        errors = loaded.diagnostics.sorted(ERROR)
+        shown = "\n".join(error.head() for error in errors[:_SHOWN_ERRORS])
+        more = len(errors) - _SHOWN_ERRORS
+        rest = f"\n... and {more} more; see `strongroom config check {path}`" if more > 0 else ""
+        raise ConfigurationError(f"{len(errors)} errors in {path}:\n{shown}{rest}")
+    return configuration
+
+
+def resolve(loaded: Loaded, *, whole: bool = True) -> Configuration:
+    """The configuration that the trees of `loaded` make; findings go to its diagnostics.
+
+    Without `whole` (one file of a tree) references and completeness are not judged.
+    """
+    components = {name: ComponentConfiguration(tree) for name, tree in loaded.trees.items()}
+    for component in components.values():
+        _Check(component, loaded.diagnostics, whole=whole).run()
+    return Configuration(**components)
+
+
+class _Check:
+    """Judges one component."""
+
+    def __init__(
+        self, component: ComponentConfiguration, diagnostics: Diagnostics, *, whole: bool
+    ) -> None:
+        self.component = component
+        self.diagnostics = diagnostics
+        self.whole = whole
+
+    def run(self) -> None:
+        """Judge everything."""
+        for block in self.component.tree.blocks:
+            if block.spec.name not in ("Job", "JobDefs"):
+                self._required(block)
+            if self.whole:
+                for directive in block.directives:
+                    self._references(directive)
+        if self.whole:
+            if self.component.spec.name == "director":
+                self._jobs()
+            self._completeness()
+
+    def _required(self, block: Block) -> None:
+        present = {one.spec.key for one in block.directives}
+        for spec in block.spec.directives:
+            if spec.required and spec.key not in present and spec.type != "NAME":
+                self._report(block, "required", f"{_titled(block)} needs {spec.shown_name}")
+
+    def _references(self, directive: Directive) -> None:
+        spec, value = directive.spec, directive.value
+        if spec.type == "RES":
+            self._reference(directive, REFERENCE_TYPES[spec.code], value)
+        elif spec.type == "ALIST_RES":
+            for name in value:
+                self._reference(directive, REFERENCE_TYPES[spec.code], name)
+        elif isinstance(value, ScheduleRun):
+            for field in (
+                "pool",
+                "full_pool",
+                "incremental_pool",
+                "differential_pool",
+                "next_pool",
+            ):
+                self._run_reference(directive, "Pool", getattr(value, field))
+            self._run_reference(directive, "Storage", value.storage)
+            self._run_reference(directive, "Messages", value.messages)
+
+    def _run_reference(self, directive: Directive, kind: str, name: str | None) -> None:
+        if name is not None:
+            self._reference(directive, kind, name)
+
+    def _reference(self, directive: Directive, kind: str, name: str) -> None:
+        if self.component.find(kind, name) is not None:
+            return
+        known = tuple(self.component.of_type(kind))
+        self.diagnostics.add(
+            ERROR,
+            "dangling",
+            f"{directive.spec.shown_name} names the {kind} {name}, which is not defined",
+            directive.source,
+            directive.offset,
+            len(directive.spec.name),
+            self.diagnostics.suggest(name, known[:2000], (self.component.spec.name, kind)),
+        )
+
+    def _jobs(self) -> None:
+        for jobdefs in self.component.of_type("JobDefs").values():
+            self._circle(jobdefs)
+        for job in self.component.of_type("Job").values():
+            missing = [name for name in _JOB_NEEDS if not job.is_set(name)]
+            kind = job.job_type
+            if kind not in _WITHOUT_DATA:
+                missing += [name for name in _DATA_NEEDS if not job.is_set(name)]
+                pool = job.pool
+                if not job.storage and not (isinstance(pool, Resource) and pool.storage):
+                    missing.append("storage")
+            for name in missing:
+                shown = job.spec.by_attribute[name].shown_name
+                hint = " (nor has its Pool one)" if name == "storage" else ""
+                message = f"{_titled(job.block)} needs {shown}, its own or from JobDefs{hint}"
+                self._report(job.block, "required", message)
+
+    def _circle(self, jobdefs: Resource) -> None:
+        seen = [jobdefs.name]
+        current: Resource | None = jobdefs
+        while current is not None:
+            above = current.block.last("jobdefs")
+            if above is None:
+                return
+            if above.value in seen:
+                if above.value == jobdefs.name:
+                    way = " -> ".join([*seen, above.value])
+                    message = f"JobDefs inherit in a circle: {way}"
+                    self.diagnostics.add(
+                        ERROR, "circle", message, above.source, above.offset, len("JobDefs")
+                    )
+                return
+            seen.append(above.value)
+            current = self.component.find("JobDefs", above.value)
+
+    def _completeness(self) -> None:
+        name = self.component.spec.name
+        daemon = DAEMON_RESOURCES[name]
+        found = self.component.of_type(daemon)
+        first = next(iter(self.component.tree.blocks), None)
+        place = first.source if first else Source(f"<{name}>", "")
+        if not found:
+            message = f"the {name} needs a {daemon} resource; there is none"
+            self.diagnostics.add(ERROR, "incomplete", message, place, 0)
+        elif len(found) > 1 and name not in ("console", "monitor"):
+            for extra in list(found.values())[1:]:
+                message = f"only one {daemon} may be there; {_titled(extra.block)} is another"
+                self._report(extra.block, "incomplete", message)
+        for kind in _NEEDED.get(name, ()):
+            if not self.component.of_type(kind):
+                message = f"the {name} needs a {kind} resource; there is none"
+                self.diagnostics.add(ERROR, "incomplete", message, place, 0)
+
+    def _report(self, block: Block, code: str, message: str) -> None:
+        self.diagnostics.add(ERROR, code, message, block.source, block.offset, len(block.spec.name))
+
+
+def _titled(block: Block) -> str:
+    return f"{block.spec.name} {block.name}".rstrip()
