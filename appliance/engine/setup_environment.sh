@@ -20,7 +20,7 @@ install_from_debian() {
         if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
             as_root=(sudo -n)
         else
-            fail "$* missing; run `apt-get install $*` as root, then try again"
+            fail "$* missing; run as root: apt-get install $*; then try again"
         fi
     fi
     command -v apt-get >/dev/null || fail "$* missing, and this is not Debian; install it, then try again"
