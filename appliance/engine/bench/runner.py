@@ -62,6 +62,8 @@ class RowRunner:
         times that a fresh tree has still to be given.
         """
         read(str(self.data))
+        # What an interrupted run left behind would stand in the way, or fill the disk.
+        remove(self.work_folder / "run", self.work_folder / "home")
         for round_number in range(repeats):
             turn = list(self.contenders)[:: -1 if round_number % 2 else 1]
             places = {contender.name: self._fresh_place(contender) for contender in turn}

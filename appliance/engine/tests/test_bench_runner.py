@@ -83,6 +83,7 @@ def test_stored_size_is_the_repository_s_after_each_step(tmp_path: Path) -> None
 
 
 def test_nothing_but_data_and_logs_is_left_behind(tmp_path: Path) -> None:
+    (tmp_path / "run" / "gone.repository").mkdir(parents=True)
     result, _ = _row(tmp_path, [_tar("a", tmp_path)])
     assert not any((tmp_path / "run").iterdir())
     assert sorted(os.listdir(tmp_path)) == ["data", "logs", "run"]
