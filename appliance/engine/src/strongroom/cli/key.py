@@ -1,0 +1,263 @@
+"""`strongroom key`: passphrases of a repository, and keys as files.
+
+The restore key never changes; each passphrase wraps it once. So adding, removing and changing a
+passphrase rewrites no data, and takes effect at once for whoever opens the repository next.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import (
+    open_repository,
+    open_store,
+    read_key_file,
+    repository_place,
+)
+from strongroom.cli.passphrase import (
+    ask_passphrase,
+    choose_passphrase,
+    given_passphrase,
+    passphrase_from_command,
+    passphrase_from_file,
+)
+from strongroom.cli.table import Column, write_table
+from strongroom.cli.terminal import shown
+from strongroom.cli.times import time_text, utc_text
+from strongroom.errors import EXIT_DONE, KeyRightError, UsageError, WrongKeyError
+from strongroom.repo.keys import RestoreKey, export_key, unwrap_key
+from strongroom.repo.repository import Repository
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom key list
+  strongroom key add --label "safe in the office"
+  strongroom key change --new-password-file /root/new-passphrase
+  strongroom key remove 3f2a
+  strongroom key export-put /etc/strongroom/put.key       for a machine that only adds
+  strongroom key export-restore restore.key               to keep on paper, in a safe
+  strongroom key import restore.key                       a new passphrase when all are lost
+  strongroom backup /home --repo /mnt/backup/repository --key-file /etc/strongroom/put.key
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions."""
+    actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list the passphrases")
+    listing.set_defaults(act=_list)
+    adding = actions.add_parser("add", help="add a passphrase")
+    adding.set_defaults(act=_add)
+    _add_new_passphrase_options(adding)
+    removing = actions.add_parser("remove", help="remove a passphrase, but never the last one")
+    removing.add_argument("id", metavar="ID", help="its id, or the beginning of it")
+    removing.set_defaults(act=_remove)
+    changing = actions.add_parser(
+        "change", help="put a new passphrase in the place of the one that opens the repository"
+    )
+    changing.set_defaults(act=_change)
+    _add_new_passphrase_options(changing)
+    putting = actions.add_parser(
+        "export-put", help="write a put key: it can add and deduplicate, it cannot read"
+    )
+    putting.add_argument("file", metavar="FILE", help="a new file; `-` prints the key")
+    putting.set_defaults(act=_export_put)
+    restoring = actions.add_parser(
+        "export-restore", help="write the restore key itself: WHOEVER HAS IT READS EVERYTHING"
+    )
+    restoring.add_argument("file", metavar="FILE", help="a new file; `-` prints the key")
+    restoring.set_defaults(act=_export_restore)
+    importing = actions.add_parser(
+        "import", help="add a passphrase with the help of an exported restore key"
+    )
+    importing.add_argument("file", metavar="FILE", help="what export-restore wrote")
+    importing.set_defaults(act=_import)
+    _add_new_passphrase_options(importing)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Do the action."""
+    exit_code: int = arguments.act(arguments, terminal)
+    return exit_code
+
+
+def _add_new_passphrase_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--new-password-file",
+        metavar="FILE",
+        help="read the new passphrase from the first line of FILE (else ask on a terminal)",
+    )
+    parser.add_argument(
+        "--new-password-command",
+        metavar="COMMAND",
+        help="read the new passphrase from the output of COMMAND",
+    )
+    parser.add_argument("--label", metavar="TEXT", default="", help="a note beside the passphrase")
+
+
+def _new_passphrase(arguments: argparse.Namespace, terminal: Terminal) -> bytes:
+    if arguments.new_password_file and arguments.new_password_command:
+        raise UsageError("--new-password-file and --new-password-command exclude each other")
+    if arguments.new_password_file:
+        return passphrase_from_file(arguments.new_password_file, terminal)
+    if arguments.new_password_command:
+        return passphrase_from_command(arguments.new_password_command)
+    return choose_passphrase("new passphrase")
+
+
+def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    repository = open_repository(arguments, terminal, "write")
+    try:
+        wraps = repository.passphrases()
+    finally:
+        repository.close()
+    for name, info in wraps:
+        terminal.emit(
+            {
+                "type": "key",
+                "id": name,
+                "created": utc_text(info.created_ns),
+                "label": info.label,
+                "memory_kib": info.cost.memory_kib,
+                "iterations": info.cost.iterations,
+                "lanes": info.cost.lanes,
+            }
+        )
+    columns = (Column("ID"), Column("CREATED"), Column("LABEL"))
+    rows = [[name[:8], time_text(info.created_ns), shown(info.label)] for name, info in wraps]
+    write_table(terminal, columns, rows)
+    if not wraps:
+        terminal.line("this repository has no passphrase: its keys lie open in the store")
+    return EXIT_DONE
+
+
+def _add(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    repository = open_repository(arguments, terminal)
+    try:
+        _require_passphrases(repository)
+        passphrase = _new_passphrase(arguments, terminal)
+        _report_added(repository.add_passphrase(passphrase, arguments.label), terminal)
+    finally:
+        repository.close()
+    return EXIT_DONE
+
+
+def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    repository = open_repository(arguments, terminal)
+    try:
+        _remove_wrap(repository, arguments.id, terminal)
+    finally:
+        repository.close()
+    return EXIT_DONE
+
+
+def _change(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Add the new one first: whatever happens in between, one of them opens the repository."""
+    settings = arguments.settings
+    if settings.key_file:
+        raise UsageError("change needs the passphrase that is to go; with a key file, use add")
+    repository, current = _open_with_passphrase(arguments, terminal)
+    try:
+        old = _wrap_of(repository, current)
+        passphrase = _new_passphrase(arguments, terminal)
+        if passphrase == current:
+            raise UsageError("the new passphrase is the old one")
+        label = arguments.label or dict(repository.passphrases())[old].label
+        _report_added(repository.add_passphrase(passphrase, label), terminal)
+        _remove_wrap(repository, old, terminal)
+    finally:
+        repository.close()
+    return EXIT_DONE
+
+
+def _export_put(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    repository = open_repository(arguments, terminal, "write")
+    repository.close()
+    _write_key(arguments.file, "put", export_key(repository.key.put_key), terminal)
+    return EXIT_DONE
+
+
+def _export_restore(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    repository = open_repository(arguments, terminal)
+    repository.close()
+    terminal.warn("whoever gets this key reads everything in the repository; it cannot be revoked")
+    _write_key(arguments.file, "restore", export_key(repository.restore_key), terminal)
+    return EXIT_DONE
+
+
+def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    key = read_key_file(arguments.file)
+    if not isinstance(key, RestoreKey):
+        raise KeyRightError(
+            f"{shown(arguments.file)} is a put key, which opens nothing; use it with --key-file"
+        )
+    repository = Repository.open(open_store(repository_place(arguments)), key)
+    try:
+        _require_passphrases(repository)
+        passphrase = _new_passphrase(arguments, terminal)
+        _report_added(repository.add_passphrase(passphrase, arguments.label), terminal)
+    finally:
+        repository.close()
+    return EXIT_DONE
+
+
+def _open_with_passphrase(
+    arguments: argparse.Namespace, terminal: Terminal
+) -> tuple[Repository, bytes]:
+    """The open repository and the passphrase that opened it."""
+    passphrase = given_passphrase(arguments.settings, terminal)
+    if passphrase is None:
+        passphrase = ask_passphrase("current passphrase")
+    return Repository.open(open_store(repository_place(arguments)), passphrase), passphrase
+
+
+def _wrap_of(repository: Repository, passphrase: bytes) -> str:
+    """The name of the wrapped key that `passphrase` opens."""
+    for name, _ in repository.passphrases():
+        if unwrap_key(repository.store.get("keys", name), passphrase) is not None:
+            return name
+    raise WrongKeyError("this passphrase was removed a moment ago")
+
+
+def _require_passphrases(repository: Repository) -> None:
+    if repository.config.secrets is not None:
+        raise UsageError(
+            "this repository was made without a passphrase and its keys lie open in the store; "
+            "make a new one with a passphrase and copy the snapshots (strongroom copy)"
+        )
+
+
+def _remove_wrap(repository: Repository, name: str, terminal: Terminal) -> None:
+    repository.remove_passphrase(name)
+    terminal.emit({"type": "key_removed", "id": name})
+    terminal.line(f"removed passphrase {name[:8]}")
+
+
+def _report_added(name: str, terminal: Terminal) -> None:
+    terminal.emit({"type": "key_added", "id": name})
+    terminal.line(f"added passphrase {name[:8]}")
+
+
+def _write_key(path: str, kind: str, text: str, terminal: Terminal) -> None:
+    """Write a key into a new file that only its owner may read; `-` is standard output."""
+    if path == "-":
+        terminal.raw(text)
+        return
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise UsageError(f"{shown(path)} is there already; name a new file") from error
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    terminal.emit({"type": "key_file", "kind": kind, "path": os.fsencode(path)})
+    terminal.line(f"wrote a {kind} key to {shown(path)}")
+    if kind == "put":
+        terminal.line("it adds and deduplicates, and reads nothing; use it with --key-file")

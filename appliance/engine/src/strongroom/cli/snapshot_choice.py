@@ -1,0 +1,102 @@
+"""Which snapshot the user means: the options that choose, and snapshots as JSON objects."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from strongroom.cli.times import parse_moment, utc_text
+from strongroom.repo.snapshots import find_snapshot, select_snapshots
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+
+ROOT = b""
+
+
+def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:
+    """Give `parser` the options that say which snapshots count."""
+    group = parser.add_argument_group("which snapshots")
+    group.add_argument("--host", metavar="NAME", help="only those of this host")
+    group.add_argument("--job", metavar="NAME", help="only those of this job")
+    group.add_argument(
+        "--path",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="only those made of this path (several: of all of them)",
+    )
+    group.add_argument(
+        "--tag",
+        metavar="TAG[,TAG]",
+        action="append",
+        default=[],
+        help="only those with this tag (several: with all of them)",
+    )
+    group.add_argument(
+        "--before",
+        metavar="TIME",
+        help="only those begun at or before TIME: a date, a date and time, or how long ago (7d)",
+    )
+
+
+def filtered_snapshots(arguments: argparse.Namespace, repository: Repository) -> list[Snapshot]:
+    """The snapshots that the options let through, without pages, the oldest first."""
+    return select_snapshots(
+        repository.snapshots(),
+        host=arguments.host,
+        job=arguments.job,
+        paths=tuple(normal_path(path) for path in arguments.path),
+        tags=tuple(tag for tags in arguments.tag for tag in tags.split(",") if tag),
+        before_ns=None if arguments.before is None else parse_moment(arguments.before),
+    )
+
+
+def chosen_snapshot(arguments: argparse.Namespace, repository: Repository, wanted: str) -> Snapshot:
+    """The one that `wanted` means (`latest` or the beginning of an id), with its pages.
+
+    Raises SnapshotNotFoundError, KeyRightError.
+    """
+    found = find_snapshot(filtered_snapshots(arguments, repository), wanted)
+    return repository.snapshot(found.id)
+
+
+def normal_path(path: str) -> bytes:
+    """An absolute path as listings have it: without the slashes around it, b"" for the root."""
+    return os.path.normpath(b"/" + os.fsencode(path)).strip(b"/")
+
+
+def shown_path(path: bytes) -> bytes:
+    """A path of a listing as people write it."""
+    return b"/" + path
+
+
+def snapshot_object(snapshot: Snapshot) -> dict[str, object]:
+    """A snapshot for `Terminal.emit`; docs/json-output.md says what the fields mean."""
+    totals = snapshot.totals
+    return {
+        "type": "snapshot",
+        "id": snapshot.id,
+        "time": utc_text(snapshot.start_ns),
+        "end_time": utc_text(snapshot.end_ns),
+        "server_time": utc_text(snapshot.server_ns) if snapshot.server_ns else None,
+        "host": snapshot.host,
+        "job": snapshot.job,
+        "fileset": snapshot.fileset,
+        "level": snapshot.level,
+        "parent": snapshot.parent or None,
+        "original": snapshot.original or None,
+        "tags": list(snapshot.tags),
+        "paths": [shown_path(path) for path in snapshot.paths],
+        "files": totals.files,
+        "directories": totals.directories,
+        "others": totals.others,
+        "size_bytes": totals.content_bytes,
+        "stored_bytes": totals.stored_bytes,
+        "errors": snapshot.error_count,
+        "protected": snapshot.protected,
+        "engine_version": snapshot.engine_version,
+    }

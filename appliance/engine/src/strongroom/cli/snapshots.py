@@ -1,0 +1,127 @@
+"""`strongroom snapshots`: the snapshots of a repository, as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.snapshot_choice import (
+    add_snapshot_filters,
+    filtered_snapshots,
+    shown_path,
+    snapshot_object,
+)
+from strongroom.cli.table import Column, write_table
+from strongroom.cli.terminal import shown, size_text
+from strongroom.cli.times import time_text
+from strongroom.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.repo.snapshots import Snapshot
+
+EPILOG = """\
+examples:
+  strongroom snapshots
+  strongroom snapshots --host web1 --tag daily --latest 3
+  strongroom snapshots --group-by host,paths --latest 1     the newest of each host and paths
+  strongroom snapshots --json | jq -r .id
+
+A put key is enough to list snapshots, not to list their files.
+"""
+
+_COLUMNS = (
+    Column("ID"),
+    Column("TIME"),
+    Column("HOST"),
+    Column("JOB"),
+    Column("LEVEL"),
+    Column("FILES", to_the_right=True),
+    Column("SIZE", to_the_right=True),
+    Column("ERRORS", to_the_right=True),
+    Column("TAGS"),
+    Column("PATHS"),
+)
+_GROUP_PARTS: dict[str, Callable[[Snapshot], tuple[str | bytes, ...]]] = {
+    "host": lambda snapshot: (snapshot.host,),
+    "job": lambda snapshot: (snapshot.job,),
+    "tags": lambda snapshot: snapshot.tags,
+    "paths": lambda snapshot: tuple(shown_path(path) for path in snapshot.paths),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the filters, `--latest` and `--group-by`."""
+    add_snapshot_filters(parser)
+    parser.add_argument(
+        "--latest", metavar="N", type=int, help="only the newest N (of each group, if grouped)"
+    )
+    parser.add_argument(
+        "--group-by",
+        metavar="WHAT[,WHAT]",
+        default="",
+        help=f"group by {', '.join(_GROUP_PARTS)}, or several of them",
+    )
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Write the table, one for each group."""
+    parts = _group_parts(arguments.group_by)
+    if arguments.latest is not None and arguments.latest < 1:
+        raise UsageError("--latest needs a number from 1 on")
+    repository = open_repository(arguments, terminal, "write")
+    try:
+        snapshots = filtered_snapshots(arguments, repository)
+    finally:
+        repository.close()
+    groups: dict[tuple[tuple[str | bytes, ...], ...], list[Snapshot]] = {}
+    for snapshot in snapshots:
+        key = tuple(_GROUP_PARTS[part](snapshot) for part in parts)
+        groups.setdefault(key, []).append(snapshot)
+    count = 0
+    for key in sorted(groups, key=repr):
+        chosen = groups[key][-arguments.latest :] if arguments.latest else groups[key]
+        if count:
+            terminal.line()
+        count += len(chosen)
+        if parts:
+            terminal.line(_group_title(parts, key))
+        for snapshot in chosen:
+            terminal.emit(snapshot_object(snapshot))
+        write_table(terminal, _COLUMNS, map(_row, chosen))
+    of = f" in {len(groups)} groups" if parts else ""
+    terminal.line(f"{count} snapshot{'' if count == 1 else 's'}{of}")
+    return EXIT_DONE
+
+
+def _group_parts(text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    for part in parts:
+        if part not in _GROUP_PARTS:
+            raise UsageError(f"cannot group by {shown(part)}; use {', '.join(_GROUP_PARTS)}")
+    return parts
+
+
+def _group_title(parts: list[str], key: tuple[tuple[str | bytes, ...], ...]) -> str:
+    return ", ".join(
+        f"{part} {' '.join(map(shown, values)) or '(none)'}"
+        for part, values in zip(parts, key, strict=True)
+    )
+
+
+def _row(snapshot: Snapshot) -> list[str]:
+    return [
+        snapshot.short_id,
+        time_text(snapshot.start_ns),
+        shown(snapshot.host),
+        shown(snapshot.job),
+        snapshot.level,
+        str(snapshot.totals.files),
+        size_text(snapshot.totals.content_bytes),
+        str(snapshot.error_count or ""),
+        shown(",".join(snapshot.tags)),
+        " ".join(shown(shown_path(path)) for path in snapshot.paths),
+    ]

@@ -1,0 +1,63 @@
+"""Moments as people write and read them: local time on the terminal, UTC in JSON."""
+
+from __future__ import annotations
+
+import time
+
+from strongroom import clock
+from strongroom.errors import UsageError
+
+_SECOND_NS = 1_000_000_000
+
+
+def time_text(time_ns: int) -> str:
+    """`2026-11-21 13:10:38`, local time; `@seconds` where the calendar ends."""
+    seconds = time_ns // _SECOND_NS
+    try:
+        local = time.localtime(seconds)
+    except (OverflowError, ValueError, OSError):
+        return f"@{seconds}"
+    return (
+        f"{local.tm_year:04}-{local.tm_mon:02}-{local.tm_mday:02} "
+        f"{local.tm_hour:02}:{local.tm_min:02}:{local.tm_sec:02}"
+    )
+
+
+def utc_text(time_ns: int) -> str:
+    """`2026-11-21T13:10:38.123456789Z`; `@seconds` where the calendar ends."""
+    seconds, fraction = divmod(time_ns, _SECOND_NS)
+    try:
+        utc = time.gmtime(seconds)
+    except (OverflowError, ValueError, OSError):
+        return f"@{seconds}"
+    return (
+        f"{utc.tm_year:04}-{utc.tm_mon:02}-{utc.tm_mday:02}"
+        f"T{utc.tm_hour:02}:{utc.tm_min:02}:{utc.tm_sec:02}.{fraction:09}Z"
+    )
+
+
+def parse_moment(text: str) -> int:
+    """A moment in ns since 1970: a date and time, `@seconds`, or how long ago (`36h`, `7d`).
+
+    Local time where no offset is stated; a date alone is its first moment. Raises UsageError.
+    """
+    from datetime import datetime
+
+    from strongroom.jobs.retention import parse_duration
+
+    stripped = text.strip()
+    if stripped.startswith("@") and stripped[1:].removeprefix("-").isdecimal():
+        return int(stripped[1:]) * _SECOND_NS
+    try:
+        moment = datetime.fromisoformat(stripped)
+        seconds = int(moment.replace(microsecond=0).timestamp())
+        return seconds * _SECOND_NS + moment.microsecond * 1000
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return parse_duration(stripped).before(clock.now_ns())
+    except UsageError as error:
+        raise UsageError(
+            f"{text!r} is no moment; write for example 2026-11-21, '2026-11-21 13:10', "
+            "2026-11-21T13:10Z, @1700000000, or how long ago: 36h, 7d, 6m (months)"
+        ) from error
