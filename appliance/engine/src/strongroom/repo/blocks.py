@@ -4,14 +4,15 @@ The seal of a block proves that somebody with the public key wrote it, not that 
 says. So the list of chunks is verified against the block id, and each chunk that is handed out
 against its chunk id: a pack that claims a block id of another's content is found out.
 
-Caches: raw blocks up to a limit in bytes, and what is known of packs (cipher, footers). Safe from
-any thread: one lock guards the caches and is not held while reading or decoding, so two threads may
-decode the same block at the same time.
+Caches: raw blocks up to a limit in bytes, and what is known of packs (cipher, footers) and of
+blocks (chunk lists). Safe from any thread: one lock guards the caches and is not held while reading
+or decoding, so two threads may decode the same block at the same time.
 """
 
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from strongroom.stores.store import Store
 
 _PACKS_CACHED = 64
+_LISTS_CACHED = 64
 _FOOTERS_CACHED_BYTES = 16 << 20
 # Blocks this far apart in a pack are still fetched by one read, of at most so much.
 _GREATEST_GAP = 128 << 10
@@ -70,6 +72,7 @@ class BlockReader:
         self._packs: OrderedDict[bytes, _OpenPack] = OrderedDict()
         self._footers: OrderedDict[bytes, list[BlockEntry]] = OrderedDict()
         self._footers_bytes = 0
+        self._lists: OrderedDict[bytes, tuple[bytes, array[int]]] = OrderedDict()
 
     def block(self, wanted: bytes) -> bytes:
         """The raw bytes of a block, its chunk list verified; DamageError when it is not sound."""
@@ -97,6 +100,22 @@ class BlockReader:
                 f"chunk {slot} of block {wanted.hex()} is not what its id says; run check"
             )
         return data
+
+    def chunk_length(self, wanted: bytes, slot: int) -> int:
+        """The length of a chunk, without reading it; DamageError when it is nowhere."""
+        location = self._index.locate(wanted)
+        if location.chunk_count == 1 and slot == 0:
+            return location.raw_length
+        return self._listed(wanted, slot)[1]
+
+    def is_chunk(self, wanted: bytes, slot: int, data: bytes | memoryview) -> bool:
+        """Whether `data` is what a chunk's id says, without reading the chunk itself."""
+        put_key = self._key.put_key
+        an_id = chunk_id(put_key.chunk_key, data)
+        if self._index.locate(wanted).chunk_count == 1 and slot == 0:
+            length = len(data).to_bytes(4, "little")
+            return block_id(put_key.block_key, ids_and_lengths(an_id, length)) == wanted
+        return an_id == self._listed(wanted, slot)[0]
 
     def blocks(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Many blocks as (id, raw bytes) in the order in which they are stored.
@@ -174,6 +193,29 @@ class BlockReader:
                 "but holds something else; run check"
             )
         return _Block(raw, ids, extents)
+
+    def _listed(self, wanted: bytes, slot: int) -> tuple[bytes, int]:
+        """Id and length of a chunk as its block lists it, the list verified."""
+        with self._lock:
+            listed = self._lists.get(wanted)
+            if listed is not None:
+                self._lists.move_to_end(wanted)
+        if listed is None:
+            ids, lengths, _ = self._chunks(self._index.locate(wanted))
+            if block_id(self._key.put_key.block_key, ids_and_lengths(ids, lengths)) != wanted:
+                raise DamageError(f"block {wanted.hex()} lists other chunks than it has; run check")
+            listed = ids, array("I", lengths)
+            with self._lock:
+                self._lists[wanted] = listed
+                if len(self._lists) > _LISTS_CACHED:
+                    self._lists.popitem(last=False)
+        ids, numbers = listed
+        if slot >= len(numbers):
+            raise DamageError(
+                f"block {wanted.hex()} has {len(numbers)} chunks, and slot {slot} is wanted; "
+                "run check"
+            )
+        return ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE], numbers[slot]
 
     def _chunks(self, location: BlockLocation) -> tuple[bytes, bytes, list[tuple[int, int]]]:
         entries = self._footer(location.pack_id)
