@@ -1,8 +1,8 @@
 """The references of a page are those of its rows."""
 
 from hypothesis import given
-from scan.rows_strategy import page_groups
 
+from scan.rows_strategy import page_groups
 from strongroom.repo.listing import encode_page
 from strongroom.repo.listing_parts import decode_parts
 

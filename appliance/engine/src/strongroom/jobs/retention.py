@@ -1,7 +1,6 @@
 """Which snapshots rules of retention keep, and why.
 
-Snapshots are judged by the time the store gave them, newest first, in the calendar of the local
-time zone: an hour, a day, an ISO week (Monday to Sunday), a month or a year is kept by its newest
+Snapshots are judged newest first, in the calendar of the local time zone: an hour, a day, an ISO week (Monday to Sunday), a month or a year is kept by its newest
 snapshot, and only periods that have a snapshot count. An hour that a change to winter time repeats
 counts twice. `within` counts back from the newest snapshot, not from now: when backups stop,
 nothing more is forgotten.
@@ -122,7 +121,7 @@ class RetentionRules:
 
 
 class Candidate(NamedTuple):
-    """A snapshot as rules see it; `time_ns` is by the store's clock."""
+    """A snapshot as rules see it; `time_ns`: when it began, but no later than the store got it."""
 
     snapshot_id: str
     time_ns: int

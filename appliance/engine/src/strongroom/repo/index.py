@@ -165,14 +165,14 @@ class Index:
         last = len(self._codecs) if count is None else first_row + count
         return bytes(self._block_ids[first_row * BLOCK_ID_SIZE : last * BLOCK_ID_SIZE])
 
-    @property
-    def chunk_counts(self) -> NDArray[np.uint16]:
-        """Chunks of each block, by row; as the next three a copy."""
-        return np.array(self._chunk_counts, np.uint16)
+    def chunk_counts_of(self, rows: NDArray[np.int64]) -> NDArray[np.uint16]:
+        """Chunks of the blocks of some rows."""
+        counts: NDArray[np.uint16] = np.frombuffer(self._chunk_counts, np.uint16)[rows]
+        return counts
 
     @property
     def raw_lengths(self) -> NDArray[np.uint32]:
-        """Raw bytes of each block without its dropped chunks."""
+        """Raw bytes of each block without its dropped chunks; as the next two a copy."""
         return np.array(self._raw_lengths, np.uint32)
 
     @property
