@@ -210,10 +210,7 @@ def _check_head(head: Head) -> None:
 
 def _check_tail(columns: BlockColumns) -> None:
     lengths = np.frombuffer(columns.chunk_lengths, "<u4").astype(np.int64)
-    for block in np.flatnonzero(np.frombuffer(columns.thinned, np.uint8)):
-        start, stop = chunk_starts(columns.chunk_counts)[block : block + 2]
-        dead = dead_flags(columns, int(block))
-        lengths[start:stop][dead] = 0
+    lengths[dead_flags(columns)] = 0
     sums = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=sums[1:])
     live = np.diff(sums[chunk_starts(columns.chunk_counts)])
@@ -221,12 +218,19 @@ def _check_tail(columns: BlockColumns) -> None:
         _fail("has a block whose chunks do not add up to its raw length")
 
 
-def dead_flags(columns: BlockColumns, block: int) -> NDArray[np.bool_]:
-    """One flag for each chunk of a thinned block: True where its bytes were dropped."""
-    starts = dead_starts(columns)
-    count = int(np.frombuffer(columns.chunk_counts, "<u2")[block])
-    bitmap = np.frombuffer(columns.dead[starts[block] : starts[block + 1]], np.uint8)
-    return np.unpackbits(bitmap, count=count, bitorder="little").astype(np.bool_)
+def dead_flags(columns: BlockColumns) -> NDArray[np.bool_]:
+    """One flag for each chunk: True where its bytes were dropped."""
+    flags = np.zeros(columns.chunk_count, np.bool_)
+    thinned = np.flatnonzero(np.frombuffer(columns.thinned, np.uint8))
+    if not len(thinned):
+        return flags
+    counts = np.frombuffer(columns.chunk_counts, "<u2").astype(np.int64)[thinned]
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    bits = np.repeat(dead_starts(columns)[thinned] * 8, counts) + within
+    chunks = np.repeat(chunk_starts(columns.chunk_counts)[thinned], counts) + within
+    bitmaps = np.frombuffer(columns.dead, np.uint8)
+    flags[chunks] = np.unpackbits(bitmaps, bitorder="little")[bits]
+    return flags
 
 
 def _fail(what: str) -> NoReturn:

@@ -92,14 +92,7 @@ class ChunkTable:
 
 
 def _live_flags(columns: BlockColumns) -> NDArray[np.bool_] | None:
-    thinned = np.flatnonzero(np.frombuffer(columns.thinned, np.uint8))
-    if not len(thinned):
-        return None
-    starts = chunk_starts(columns.chunk_counts)
-    live = np.ones(columns.chunk_count, np.bool_)
-    for block in thinned.tolist():
-        live[starts[block] : starts[block + 1]] = ~dead_flags(columns, block)
-    return live
+    return ~dead_flags(columns) if columns.dead else None
 
 
 def _live_ids(columns: BlockColumns) -> bytes:
