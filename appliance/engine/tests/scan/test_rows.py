@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scan.rows_strategy import page_groups, rows
 from strongroom.errors import DamageError
-from strongroom.scan.row_view import join_path, path_key, split_path, views
+from strongroom.scan.row_view import RowReader, join_path, path_key, split_path, views
 from strongroom.scan.rows import (
     comparison_digest,
     decode_rows,
@@ -109,3 +109,11 @@ def test_only_names_that_share_an_inode_have_a_hard_link_key(mode, links, key):
     stats = array("q", [mode | 0o644, 0, 0, 0, 0, 0, 7, 65, links, 0])
     (view,) = views(new_rows(b"d", [b"x"], stats))
     assert view.hard_link_key == key
+
+
+@given(SIGNED, st.binary(max_size=4))
+def test_a_row_is_found_by_its_name_and_no_other(some, other):
+    reader = RowReader(some)
+    for view in views(some):
+        assert reader.find(view.name) == view
+    assert (reader.find(other) is None) == (other not in some.name_list())

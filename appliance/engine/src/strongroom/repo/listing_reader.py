@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from strongroom.errors import DamageError
 from strongroom.repo.listing import decode_page, page_key
-from strongroom.scan.row_view import RowView, path_key, split_path, views
+from strongroom.scan.row_view import RowReader, RowView, path_key, split_path
 from strongroom.scan.rows import Buffer, Rows, slice_rows
 
 if TYPE_CHECKING:
@@ -30,6 +30,24 @@ class ChunkReader(Protocol):
         """Raw bytes of a chunk. Raises DamageError."""
 
 
+class _Page:
+    """A decoded page; what looking up needs is made once and goes with it."""
+
+    __slots__ = ("_readers", "directory_keys", "groups")
+
+    def __init__(self, groups: list[Rows]) -> None:
+        self.groups = groups
+        self.directory_keys = [path_key(rows.directory) for rows in groups]
+        self._readers: dict[int, RowReader] = {}
+
+    def reader(self, group: int) -> RowReader:
+        # Two threads may make the same one; either is right.
+        reader = self._readers.get(group)
+        if reader is None:
+            reader = self._readers[group] = RowReader(self.groups[group])
+        return reader
+
+
 class Listing:
     """The rows of one snapshot, read page by page. Every method may raise DamageError."""
 
@@ -42,7 +60,7 @@ class Listing:
         self._keys = [page_key(page.first_directory, page.first_name) for page in pages]
         if any(key >= after for key, after in zip(self._keys, self._keys[1:], strict=False)):
             raise DamageError("pages of a snapshot are out of order")
-        self._decoded: OrderedDict[int, list[Rows]] = OrderedDict()
+        self._decoded: OrderedDict[int, _Page] = OrderedDict()
         self._lock = Lock()
 
     @property
@@ -52,23 +70,7 @@ class Listing:
 
     def page(self, number: int) -> list[Rows]:
         """The rows of page `number` (from 0), one Rows a directory; not to be changed."""
-        with self._lock:
-            if number in self._decoded:
-                self._decoded.move_to_end(number)
-                return self._decoded[number]
-        reference = self._pages[number]
-        groups = decode_page(bytes(self._chunks.chunk(reference.block_id, 0)))
-        first = groups[0]
-        if (
-            page_key(first.directory, first.names.partition(b"\0")[0]) != self._keys[number]
-            or sum(rows.row_count for rows in groups) != reference.row_count
-        ):
-            raise DamageError(f"listing page {number} does not hold the rows it is listed with")
-        with self._lock:
-            self._decoded[number] = groups
-            while len(self._decoded) > self._lru_size_pages:
-                self._decoded.popitem(last=False)
-        return groups
+        return self._page(number).groups
 
     def pages(self) -> Iterator[list[Rows]]:
         """All pages, in order."""
@@ -93,34 +95,60 @@ class Listing:
         low = path_key(path)
         number = max(0, bisect_right(self._keys, (low, name)) - 1)
         for rows in self._between(low, low + b"\0", number):
-            names = rows.name_list()
-            start = bisect_left(names, name)
+            start = bisect_left(rows.name_list(), name)
             if start < rows.row_count:
                 yield slice_rows(rows, start, rows.row_count)
 
     def lookup(self, path: bytes) -> RowView | None:
         """The row of `path`, if the snapshot has one; b"" is the root's own row."""
         directory, name = split_path(path)
-        for rows in self.directory_from(directory, name):
-            found = next(views(rows, 0, 1))
-            return found if found.name == name else None
-        return None
+        key = path_key(directory)
+        number = bisect_right(self._keys, (key, name)) - 1
+        if number < 0:
+            return None
+        page = self._page(number)
+        group = bisect_left(page.directory_keys, key)
+        if group == len(page.groups) or page.directory_keys[group] != key:
+            return None
+        return page.reader(group).find(name)
 
     def _between(self, low: bytes, high: bytes | None, number: int | None = None) -> Iterator[Rows]:
         """Rows of directories whose key is at least `low` and less than `high`."""
         if number is None:
             number = max(0, bisect_left(self._keys, (low, b"")) - 1)
-        while number < len(self._pages):
-            if high is not None and self._keys[number][0] >= high:
+        for place in range(number, len(self._pages)):
+            if high is not None and self._keys[place][0] >= high:
                 return
-            groups = self.page(number)
-            start = bisect_left(groups, low, key=_directory_key)
-            for rows in groups[start:]:
-                if high is not None and path_key(rows.directory) >= high:
-                    return
-                yield rows
-            number += 1
+            page = self._page(place)
+            start = bisect_left(page.directory_keys, low)
+            end = len(page.groups)
+            if high is not None:
+                end = bisect_left(page.directory_keys, high)
+            yield from page.groups[start:end]
 
+    def _page(self, number: int) -> _Page:
+        with self._lock:
+            if number in self._decoded:
+                self._decoded.move_to_end(number)
+                return self._decoded[number]
+        page = _Page(self._read(number))
+        with self._lock:
+            self._decoded[number] = page
+            while len(self._decoded) > self._lru_size_pages:
+                self._decoded.popitem(last=False)
+        return page
 
-def _directory_key(rows: Rows) -> bytes:
-    return path_key(rows.directory)
+    def _read(self, number: int) -> list[Rows]:
+        reference = self._pages[number]
+        where = f"page {number + 1} of {len(self._pages)} of a snapshot's listing"
+        try:
+            groups = decode_page(bytes(self._chunks.chunk(reference.block_id, 0)))
+        except DamageError as error:
+            raise DamageError(f"{where}: {error}; run check") from error
+        first = groups[0]
+        if (
+            page_key(first.directory, first.names.partition(b"\0")[0]) != self._keys[number]
+            or sum(rows.row_count for rows in groups) != reference.row_count
+        ):
+            raise DamageError(f"{where} does not hold the rows it is listed with; run check")
+        return groups

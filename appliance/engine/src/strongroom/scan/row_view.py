@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import stat
 import struct
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.scan.rows import BLOCK_ID_BYTES, COLUMN_COUNT, ROW_BYTES, WHOLE, Rows, part_starts
@@ -53,46 +54,57 @@ class RowView(NamedTuple):
         return self.device, self.inode
 
 
+class RowReader:
+    """Rows prepared for looking at many of them one by one; the Rows must not change."""
+
+    __slots__ = ("_rows", "_signature_bytes", "_starts", "names")
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._starts = part_starts(rows)
+        self._signature_bytes = rows.signature_bytes
+        self.names = rows.name_list()
+
+    def view(self, row: int) -> RowView:
+        """Row number `row`, from 0."""
+        rows = self._rows
+        first, end = self._starts[row], self._starts[row + 1]
+        size = self._signature_bytes
+        return RowView(
+            rows.directory,
+            self.names[row],
+            *_ROW.unpack_from(rows.stats, row * ROW_BYTES),  # type: ignore[call-arg]
+            rows.targets.get(row, b""),
+            rows.xattrs.get(row, b""),
+            rows.flags.get(row, 0),
+            rows.states.get(row, WHOLE),
+            rows.extents.get(row),
+            _parts(rows, first, end) if end > first else (),
+            rows.signatures[row * size : (row + 1) * size],
+        )
+
+    def find(self, name: bytes) -> RowView | None:
+        """The row called `name`, if there is one."""
+        row = bisect_left(self.names, name)
+        if row < len(self.names) and self.names[row] == name:
+            return self.view(row)
+        return None
+
+
 def views(rows: Rows, start: int = 0, stop: int | None = None) -> Iterator[RowView]:
     """The rows from `start` to `stop` (default: all), in order."""
     end = rows.row_count if stop is None else min(stop, rows.row_count)
-    names = rows.name_list()
-    starts = part_starts(rows)
-    slots, blocks = rows.part_slots, rows.part_blocks
-    targets, xattrs, flags = rows.targets.get, rows.xattrs.get, rows.flags.get
-    states, extents = rows.states.get, rows.extents.get
-    size = rows.signature_bytes
-    columns = memoryview(rows.stats)[start * ROW_BYTES : max(start, end) * ROW_BYTES]
-    for row, numbers in enumerate(_ROW.iter_unpack(columns), start):
-        mode, uid, gid, length, mtime_ns, ctime_ns, inode, device, link_count, rdev = numbers
-        first, last = starts[row], starts[row + 1]
-        parts = tuple(
-            [
-                (blocks[part * BLOCK_ID_BYTES : (part + 1) * BLOCK_ID_BYTES], slots[part])
-                for part in range(first, last)
-            ]
-        )
-        yield RowView(
-            rows.directory,
-            names[row],
-            mode,
-            uid,
-            gid,
-            length,
-            mtime_ns,
-            ctime_ns,
-            inode,
-            device,
-            link_count,
-            rdev,
-            targets(row, b""),
-            xattrs(row, b""),
-            flags(row, 0),
-            states(row, WHOLE),
-            extents(row),
-            parts,
-            rows.signatures[row * size : (row + 1) * size],
-        )
+    return map(RowReader(rows).view, range(start, end))
+
+
+def _parts(rows: Rows, first: int, end: int) -> tuple[tuple[bytes, int], ...]:
+    blocks, slots = rows.part_blocks, rows.part_slots
+    return tuple(
+        [
+            (blocks[part * BLOCK_ID_BYTES : (part + 1) * BLOCK_ID_BYTES], slots[part])
+            for part in range(first, end)
+        ]
+    )
 
 
 def join_path(directory: bytes, name: bytes) -> bytes:
