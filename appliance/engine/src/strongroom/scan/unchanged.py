@@ -52,7 +52,7 @@ def merge_unchanged(names: bytes, stats: Buffer, parent: Rows, recent_limit_ns: 
 
     Equal means name, mode, uid, gid, size, mtime, ctime, inode and rdev. A row whose ctime is
     not before `recent_limit_ns`, or whose parent row is not WHOLE, never equals.
-    `stats` must not be empty text for one row or more; no rows give [].
+    No rows give [].
     """
     live = memoryview(stats).cast("B").tobytes()
     row_count = len(live) // ROW_BYTES
