@@ -1,0 +1,214 @@
+"""Restore a snapshot, or a part of it, into a directory.
+
+Promises
+- Nothing is written outside the target, whatever the snapshot claims and whoever plants links in
+  the target meanwhile (`restore_places`).
+- What a file holds in the end is what the snapshot holds, checked chunk by chunk before it is
+  written. A file whose content is damaged or missing is named, and not there afterwards: a new
+  one is removed; one that was to be replaced is as it was; one that was being changed in place
+  gets the suffix `restore_existing.INCOMPLETE`. Everything else is restored.
+- What is killed can be run again and goes on: until a file is whole its mtime is the present, so
+  `if-changed` takes it up again; names like `.strongroom-0123456789abcdef` are left-overs.
+- Memory does not grow with the number of files (see `restore_stream` for what little does).
+
+Processes: this one streams the listing, makes directories and links, and reports; workers
+(`restore_worker`) are forked from it and write files.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import gc
+import os
+import resource
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol
+
+from strongroom.clock import elapsed_seconds
+from strongroom.errors import OperatingSystemError
+from strongroom.jobs.restore_choice import Choice
+from strongroom.jobs.restore_options import Action, Kind, Problem, RestoreReport, Step
+from strongroom.jobs.restore_pool import WorkerPool
+from strongroom.jobs.restore_preview import Preview
+from strongroom.jobs.restore_source import StoredContent
+from strongroom.jobs.restore_stream import RestoreStream
+from strongroom.jobs.restore_worker import RowRestorer, serve
+from strongroom.repo.listing_reader import Listing
+
+if TYPE_CHECKING:
+    from strongroom.jobs.channel import ShardChannel
+    from strongroom.jobs.restore_options import RestoreOptions
+    from strongroom.jobs.restore_tally import Tally
+    from strongroom.progress import Progress
+    from strongroom.repo.index import Index
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+
+WORKER_CACHE_BYTES = 16 << 20
+_LISTING_CACHE_BYTES = 8 << 20
+_LISTING_PAGES = 4
+_NEEDED_FILES = 4096
+
+
+class Observer(Protocol):
+    """Is told what happens to single entries, in the process that restores."""
+
+    def problem(self, problem: Problem) -> None:
+        """Something could not be restored or set."""
+
+    def step(self, step: Step) -> None:
+        """An entry is done; only if the options ask for steps."""
+
+
+def restore(
+    repository: Repository,
+    snapshot: Snapshot,
+    options: RestoreOptions,
+    progress: Progress,
+    observer: Observer,
+) -> RestoreReport:
+    """Restore `snapshot` (read with its pages) as `options` say.
+
+    Raises SnapshotNotFoundError when it has no such sub-path, OperatingSystemError when the
+    target cannot be made or can take nothing more, DamageError when the listing is not sound,
+    StoreError.
+    """
+    return _Restore(repository, snapshot, options, progress, observer).run()
+
+
+class _Restore:
+    def __init__(
+        self,
+        repository: Repository,
+        snapshot: Snapshot,
+        options: RestoreOptions,
+        progress: Progress,
+        observer: Observer,
+    ) -> None:
+        self._repository = repository
+        self._snapshot = snapshot
+        self._options = options
+        self._progress = progress
+        self._observer = observer
+        self._actions: Counter[Action] = Counter()
+        self._problems: Counter[Kind] = Counter()
+        self._written_bytes = 0
+        self._tally: Tally | None = None
+
+    def run(self) -> RestoreReport:
+        started = elapsed_seconds()
+        if not self._options.subpath:
+            totals = self._snapshot.totals
+            files = totals.files + totals.directories + totals.others
+            self._progress.total(files=files, bytes=totals.content_bytes)
+        index = self._repository.load_index()
+        _allow_open_files()
+        target_is_new = self._make_target()
+        umask = os.umask(0)
+        here = os.open(b".", os.O_PATH | os.O_CLOEXEC)
+        root_fd = -1
+        try:
+            if not (target_is_new and self._options.dry_run):
+                root_fd = os.open(self._options.target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._restore(index, root_fd, target_is_new)
+        finally:
+            if root_fd >= 0:
+                os.close(root_fd)
+            os.fchdir(here)
+            os.close(here)
+            os.umask(umask)
+        return RestoreReport(
+            dict(self._actions),
+            dict(self._problems),
+            self._written_bytes,
+            elapsed_seconds() - started,
+        )
+
+    def _restore(self, index: Index, root_fd: int, target_is_new: bool) -> None:
+        options, repository = self._options, self._repository
+        pool = None
+        if not options.dry_run:
+            pool = self._pool(index, root_fd)
+        try:
+            reader = repository.block_reader(index, _LISTING_CACHE_BYTES)
+            make = Preview if options.dry_run else RowRestorer
+            restorer = make(root_fd, StoredContent(reader), options)
+            self._tally = restorer.tally
+            stream = RestoreStream(
+                Listing(self._snapshot.pages, reader, _LISTING_PAGES),
+                Choice(options.includes, options.excludes),
+                options,
+                restorer,
+                pool,
+                root_fd,
+                tuple(path.strip(b"/") for path in self._snapshot.paths),
+                self._report,
+            )
+            stream.run(target_is_new=target_is_new)
+            if pool is not None:
+                pool.close()
+        except BaseException:
+            if pool is not None:
+                pool.close(kill=True)
+            raise
+        if root_fd >= 0 and not options.dry_run:
+            self._progress.message("making the files durable")
+            _sync(root_fd)
+
+    def _pool(self, index: Index, root_fd: int) -> WorkerPool:
+        def work(channel: ShardChannel) -> None:
+            repository = self._repository.reopen()
+            source = StoredContent(repository.block_reader(index, WORKER_CACHE_BYTES))
+            serve(channel, RowRestorer(root_fd, source, self._options))
+
+        gc.freeze()  # so that workers go on sharing what is loaded
+        return WorkerPool(self._options.worker_count(), work)
+
+    def _make_target(self) -> bool:
+        """Whether the target had (or, in a dry run, would have) to be made."""
+        target = self._options.target
+        try:
+            if os.path.isdir(target):
+                return False
+            if not self._options.dry_run:
+                os.makedirs(os.path.dirname(target.rstrip(b"/")) or b"/", exist_ok=True)
+                os.mkdir(target, 0o700)
+        except OSError as error:
+            shown = target.decode("utf-8", "backslashreplace")
+            raise OperatingSystemError(
+                f"{shown}: {error.strerror}; name a directory to restore into"
+            ) from error
+        return True
+
+    def _report(self, row_count: int, content_bytes: int) -> None:
+        tally = self._tally
+        assert tally is not None
+        for problem in tally.problems:
+            self._problems[problem.kind] += 1
+            self._observer.problem(problem)
+        for step in tally.steps:
+            self._observer.step(step)
+        self._actions.update(tally.actions)
+        self._written_bytes += tally.written_bytes
+        self._progress.add(files=row_count, bytes=content_bytes, errors=len(tally.problems))
+        tally.clear()
+
+
+def _allow_open_files() -> None:
+    """Removing a deep tree holds a descriptor for each of its levels."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _NEEDED_FILES and soft != resource.RLIM_INFINITY:
+        limit = _NEEDED_FILES if hard == resource.RLIM_INFINITY else min(hard, _NEEDED_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def _sync(root_fd: int) -> None:
+    """Flush the target's file system; an error means that files may not be what was written."""
+    fd = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root_fd)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(fd):
+            reason = os.strerror(ctypes.get_errno() or errno.EIO)
+            raise OperatingSystemError(f"the target could not be flushed to disk: {reason}")
+    finally:
+        os.close(fd)

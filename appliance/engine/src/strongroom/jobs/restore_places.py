@@ -1,0 +1,200 @@
+"""Directories of the target, reached step by step, so that nothing outside is ever touched.
+
+A path is walked from the target's descriptor, one name at a time, with O_NOFOLLOW: a symbolic
+link that stands (or is planted while we work) where a directory should be is an error, never a
+way out, and paths may be longer than PATH_MAX. Names are checked before they get here
+(`check_names`): no "/", no NUL, no ".", no "..", none empty. Everything else then works on names
+relative to the working directory, which a restoring process owns.
+
+A directory is *private* when we made it for this restore and nobody else can have been in it:
+it belongs to us and has mode 0700, which it keeps until everything in it is done. Only there may
+a name we made be addressed by name again. Anywhere else `pinned` holds on to the inode itself and
+makes sure that it is the one we made: of the right type and, so that it cannot be some outside
+file that was linked in meanwhile, with a single name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from strongroom.clock import random_bytes
+from strongroom.errors import DamageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MOST_OPEN_STEPS: Final = 128
+PRIVATE_MODE: Final = stat.S_IFDIR | 0o700
+_STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIN: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_FORBIDDEN: Final = frozenset((b"", b".", b".."))
+
+
+def check_names(names: Sequence[bytes], joined: bytes) -> None:
+    """Refuse names that could lead out of their directory. Raises DamageError."""
+    if b"/" in joined or not _FORBIDDEN.isdisjoint(names):
+        raise DamageError("a directory of the snapshot holds names that no directory can hold")
+
+
+def check_path(path: bytes) -> None:
+    """Refuse a path that could lead out of the target. Raises DamageError."""
+    if path and (b"\0" in path or not _FORBIDDEN.isdisjoint(path.split(b"/"))):
+        raise DamageError("the snapshot holds a path that no file system can hold")
+
+
+def temporary_name() -> bytes:
+    """A name for what will replace something else by rename."""
+    return b".strongroom-" + random_bytes(8).hex().encode()
+
+
+class TargetDirectories:
+    """Opens directories below the target; keeps those on the way to the last one open.
+
+    For one thread. `enter` makes a directory the working directory.
+    """
+
+    def __init__(self, root_fd: int) -> None:
+        self._root_fd = root_fd
+        self._names: list[bytes] = []
+        self._fds: list[int] = []
+        self._leaf_path: bytes | None = None
+        self._leaf_fd = -1
+
+    def descriptor(self, path: bytes) -> int:
+        """An O_PATH descriptor of `path`, ours, good until the next call. Raises OSError."""
+        if not path:
+            return self._root_fd
+        if path == self._leaf_path:
+            return self._leaf_fd
+        names = path.split(b"/")
+        if len(names) > MOST_OPEN_STEPS:
+            return self._deep_descriptor(path, names)
+        shared = 0
+        for mine, wanted in zip(self._names, names, strict=False):
+            if mine != wanted:
+                break
+            shared += 1
+        self._forget(shared)
+        current = self._fds[-1] if self._fds else self._root_fd
+        for name in names[shared:]:
+            current = os.open(name, _STEP, dir_fd=current)
+            self._names.append(name)
+            self._fds.append(current)
+        return current
+
+    def enter(self, path: bytes) -> os.stat_result:
+        """Make `path` the working directory; returns its status. Raises OSError."""
+        fd = self.descriptor(path)
+        os.fchdir(fd)
+        return os.fstat(fd)
+
+    def forget(self) -> None:
+        """Close everything: what is on the way may have been replaced."""
+        self._forget(0)
+        self._forget_leaf()
+
+    def _forget(self, keep: int) -> None:
+        for fd in self._fds[keep:]:
+            os.close(fd)
+        del self._fds[keep:], self._names[keep:]
+
+    def _forget_leaf(self) -> None:
+        if self._leaf_fd >= 0:
+            os.close(self._leaf_fd)
+        self._leaf_fd, self._leaf_path = -1, None
+
+    def _deep_descriptor(self, path: bytes, names: list[bytes]) -> int:
+        """The path is too deep to keep every step open: only its last directory is kept."""
+        parent, _, name = path.rpartition(b"/")
+        if parent == self._leaf_path:
+            fd = os.open(name, _STEP, dir_fd=self._leaf_fd)
+        else:
+            fd = os.dup(self.descriptor(b"/".join(names[:MOST_OPEN_STEPS])))
+            try:
+                for step in names[MOST_OPEN_STEPS:]:
+                    following = os.open(step, _STEP, dir_fd=fd)
+                    os.close(fd)
+                    fd = following
+            except OSError:
+                os.close(fd)
+                raise
+        self._forget_leaf()
+        self._leaf_path, self._leaf_fd = path, fd
+        return fd
+
+
+@contextmanager
+def pinned(name: bytes, file_type: int) -> Iterator[tuple[bytes, os.stat_result]]:
+    """Hold on to the inode that `name` in the working directory is.
+
+    Gives a path that stands for the very inode (a symbolic link's own included) and its status.
+    Raises OSError; also when it has another type than `file_type` or, unless it is a directory,
+    more than one name, for then it may be a file from outside the target.
+    """
+    fd = os.open(name, _PIN)
+    try:
+        status = os.fstat(fd)
+        if stat.S_IFMT(status.st_mode) != file_type or (
+            status.st_nlink > 1 and file_type != stat.S_IFDIR
+        ):
+            raise OSError(errno.ESTALE, "it was exchanged while it was restored", name)
+        yield b"/proc/self/fd/%d" % fd, status
+    finally:
+        os.close(fd)
+
+
+def status_of(name: bytes) -> os.stat_result | None:
+    """Status of `name` in the working directory; None when nothing is there. Raises OSError."""
+    try:
+        return os.lstat(name)
+    except FileNotFoundError:
+        return None
+
+
+def remove_tree(name: bytes, parent_fd: int) -> None:
+    """Remove the directory `name` in `parent_fd` with everything in it, following no link.
+
+    Depth costs no recursion. Raises OSError; what could be removed until then is gone.
+    """
+    levels: list[tuple[int, bytes, list[bytes]]] = []
+    fd = _open_to_empty(name, parent_fd)
+    levels.append((fd, name, []))
+    try:
+        levels[-1][2].extend(_without_files(fd))
+        while levels:
+            fd, own_name, subdirectories = levels[-1]
+            if subdirectories:
+                child = subdirectories.pop()
+                child_fd = _open_to_empty(child, fd)
+                levels.append((child_fd, child, []))
+                levels[-1][2].extend(_without_files(child_fd))
+            else:
+                above = levels[-2][0] if len(levels) > 1 else parent_fd
+                os.rmdir(own_name, dir_fd=above)
+                levels.pop()
+                os.close(fd)
+    finally:
+        for fd, _, _ in levels:
+            with suppress(OSError):
+                os.close(fd)
+
+
+def _open_to_empty(name: bytes, parent_fd: int) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(name, flags, dir_fd=parent_fd)
+
+
+def _without_files(fd: int) -> list[bytes]:
+    """Unlink what is no directory in `fd`; returns the names of the directories."""
+    subdirectories = []
+    for text in os.listdir(fd):
+        name = os.fsencode(text)
+        if stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode):
+            subdirectories.append(name)
+        else:
+            os.unlink(name, dir_fd=fd)
+    return subdirectories
