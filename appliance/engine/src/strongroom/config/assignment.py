@@ -36,6 +36,7 @@ class Assignments:
         self._rejected = ERROR if strict else WARNING
         self._add = reader.diagnostics.add
         self._forms: dict[tuple[str, str], tuple[str, bool]] = {}
+        self._words = Words(dialect, strict, reader.diagnostics)
 
     def lexer(self, source: Source) -> Lexer:
         """A lexer for `source` as the dialect has it."""
@@ -78,8 +79,7 @@ class Assignments:
         shape: Shape,
         source: Source,
     ) -> None:
-        texts, kinds, offsets = value.texts, value.kinds, value.offsets
-        spans = [span for group in shape.groups for span in group]
+        texts, kinds = value.texts, value.kinds
         if len(texts) == 1:
             groups = [texts]
             group_kinds = [[kinds]]
@@ -87,38 +87,22 @@ class Assignments:
             groups = [["".join(texts[a:b]) for a, b in group] for group in shape.groups]
             group_kinds = [[kinds[a] for a, _ in group] for group in shape.groups]
             self._explain_reading(value, form, shape, source)
-
-        def place(part: int) -> tuple[int, int]:
-            first, end = spans[min(part, len(spans) - 1)]
-            return offsets[first], offsets[end - 1] + len(texts[end - 1]) - offsets[first]
-
-        def report(severity: str, code: str, message: str, part: int) -> None:
-            self._add(severity, code, message, source, *place(part))
-
-        words = Words(
-            groups,
-            group_kinds,
-            self.dialect,
-            self.strict,
-            report,
-            lambda word, known: self.diagnostics.suggest(word, known, spec.type + spec.name),
-            spec.type == "AUTOPASSWORD" and self._speaks_ndmp(block),
-        )
+        words = self._words
+        words.groups, words.kinds = groups, group_kinds
+        words.value, words.shape, words.source = value, shape, source
+        words.needs_clear_password = spec.type == "AUTOPASSWORD" and self._speaks_ndmp(block)
         try:
             raw, typed = convert(spec, words)
         except UnfitValueError as problem:
             severity = self._rejected if problem.code == "own" else ERROR
-            offset, length = place(problem.part)
-            self._add(
-                severity, problem.code, str(problem), source, offset, length, problem.suggestion
-            )
+            words.report(severity, problem.code, str(problem), problem.part, problem.suggestion)
             return
         self._store(block, Directive(spec, raw, typed, source, head.offset), head)
 
     def _store(self, block: Block, directive: Directive, head: Head) -> None:
         spec = directive.spec
         if not spec.repeatable and spec.type != "OPTION":
-            earlier = next((one for one in block.directives if one.spec is spec), None)
+            earlier = block.by_key.get(spec.key)
             if earlier is not None:
                 severity, word = (
                     (ERROR, "may") if spec.type in ("NAME", "RES") else (NOTE, "should")
@@ -131,7 +115,7 @@ class Assignments:
                     head.offset,
                     len(head.text),
                 )
-        block.items.append(directive)
+        block.add(directive)
 
     def _explain_reading(self, value: Value, form: str, shape: Shape, source: Source) -> None:
         if shape.junk is not None:
@@ -204,7 +188,7 @@ class Assignments:
                 ERROR, "run", str(problem), source, value.offsets[index], len(value.texts[index])
             )
             return
-        block.items.append(Directive(spec, raw, run, source, head.offset))
+        block.add(Directive(spec, raw, run, source, head.offset))
 
     def _addresses(
         self, lexer: Lexer, block: Block, head: Head, spec: DirectiveSpec, position: int
@@ -219,7 +203,7 @@ class Assignments:
         if problem is not None:
             self._add(ERROR, "addresses", problem[0], source, position + problem[1])
         else:
-            block.items.append(Directive(spec, raw, addresses, source, head.offset))
+            block.add(Directive(spec, raw, addresses, source, head.offset))
         return end
 
     def _included_value(self, lexer: Lexer, value: Value) -> Value:

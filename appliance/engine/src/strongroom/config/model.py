@@ -221,10 +221,13 @@ class Resource:
         found: list[tuple[Directive, Resource]] = []
         inherits = self.type in ("Job", "JobDefs") and spec.key not in _NOT_INHERITED
         for owner in self._lineage() if inherits else (self,):
-            own = [one for one in owner._block.directives if one.spec is spec]  # noqa: SLF001
-            if not own and owner is not self:
-                # Job and JobDefs have tables of their own with the same keys.
-                own = [one for one in owner._block.directives if one.spec.key == spec.key]  # noqa: SLF001
+            last = owner._block.by_key.get(spec.key)  # noqa: SLF001
+            if last is None:
+                continue
+            if not spec.repeatable:
+                return [(last, owner)]
+            # Job and JobDefs have tables of their own with the same keys.
+            own = [one for one in owner._block.directives if one.spec.key == spec.key]  # noqa: SLF001
             found += [(one, owner) for one in own]
             if found and spec.type not in _SCRIPT_TYPES:
                 break

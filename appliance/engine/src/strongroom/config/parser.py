@@ -8,7 +8,7 @@ inside a resource means that a `}` was forgotten, and begins the next resource.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from strongroom.config import lexer as lex
 from strongroom.config.assignment import Assignments
@@ -56,6 +56,8 @@ class Parser:
         self.reader.enter(source)
         self._statements(self._assignments.lexer(source), None, 0)
         self.reader.leave()
+        if self.layout:
+            _note_blank_lines(self.tree.items, source.text)
 
     def _statements(
         self, lexer: Lexer, block: Block | None, position: int, *, nested: bool = False
@@ -67,9 +69,9 @@ class Parser:
         source = lexer.source
         while True:
             head = lexer.head(position)
+            kind = head.kind
             if self.layout:
                 self._keep_comments(lexer, block, position, head.offset)
-            kind = head.kind
             if kind in (lex.ASSIGN, lex.OPEN):
                 if block is None:
                     position = self._resource(lexer, head)
@@ -125,6 +127,7 @@ class Parser:
             end = lexer.skip_block(head.end)
             self._keep_verbatim(None, source, head.offset, end)
             return end
+        self._keep_inner_comments(lexer, None, head)
         block = Block(spec, source, head.offset, layout=self.layout)
         if spec.deprecated and not self.dialect.is_bacula:
             self._add(
@@ -233,11 +236,16 @@ class Parser:
             message = f"{spec.shown_name} needs an `=` before its value"
             self._add(ERROR, "equals", message, source, head.end - 1)
             return self._skip_value(lexer, head, block)
-        return self._assignments.read(lexer, block, head, spec)
+        self._keep_inner_comments(lexer, block, head)
+        end = self._assignments.read(lexer, block, head, spec)
+        if self.layout and spec.type == "ADDRESSES":
+            self._keep_comments(lexer, block, lexer.skip_trivia(head.end), end, own_line=True)
+        return end
 
     def _inner_block(self, lexer: Lexer, block: Block, head: Head, spec: DirectiveSpec) -> int:
         source = lexer.source
         position = head.end
+        self._keep_inner_comments(lexer, block, head)
         if head.kind == lex.ASSIGN:
             self._add(
                 ERROR, "equals", f"{spec.name} takes a `{{` without an `=`", source, head.end - 1
@@ -248,7 +256,7 @@ class Parser:
             position += 1
         inner = Block(schema().blocks[spec.block], source, head.offset, layout=self.layout)
         end = self._statements(lexer, inner, position, nested=True)
-        block.items.append(Directive(spec, None, inner, source, head.offset))
+        block.add(Directive(spec, None, inner, source, head.offset))
         return end
 
     def _include(self, head: Head, block: Block | None, source: Source) -> None:
@@ -315,14 +323,23 @@ class Parser:
         takes_block = known is not None and known.block
         return at_line_start and key in self.component.resources and not takes_block
 
-    def _keep_comments(self, lexer: Lexer, block: Block | None, start: int, end: int) -> None:
+    def _keep_inner_comments(self, lexer: Lexer, block: Block | None, head: Head) -> None:
+        """Keep what stands between a name and its value; it moves before the statement."""
+        if self.layout:
+            end = head.end if head.kind == lex.OPEN else lexer.skip_trivia(head.end)
+            start = head.offset + len(head.text)
+            self._keep_comments(lexer, block, start, end, own_line=True)
+
+    def _keep_comments(
+        self, lexer: Lexer, block: Block | None, start: int, end: int, *, own_line: bool = False
+    ) -> None:
         items = self.tree.items if block is None else block.items
         for offset, text in lexer.comments(start, end):
             line_start = (
                 max(lexer.text.rfind("\n", 0, offset), lexer.text.rfind("\r", 0, offset)) + 1
             )
             alone = not lexer.text[line_start:offset].strip(" \t\f\v")
-            items.append(Comment(text, offset, trailing=not alone))
+            items.append(Comment(text, offset, trailing=not alone and not own_line))
 
     def _keep_verbatim(self, block: Block | None, source: Source, start: int, end: int) -> None:
         if self.layout:
@@ -340,3 +357,15 @@ class Parser:
         suggestion: str = "",
     ) -> None:
         self.diagnostics.add(severity, code, message, source, offset, length, suggestion)
+
+
+def _note_blank_lines(items: list[Any], text: str) -> None:
+    """Set `blank_before` of every item that is first on its line and follows an empty line."""
+    for item in items:
+        line_start = text.rfind("\n", 0, item.offset) + 1
+        if line_start > 0 and not text[line_start : item.offset].strip():
+            previous = text.rfind("\n", 0, line_start - 1) + 1
+            item.blank_before = not text[previous : line_start - 1].strip()
+        inner = item.value if isinstance(item, Directive) else item
+        if isinstance(inner, Block):
+            _note_blank_lines(inner.items, text)

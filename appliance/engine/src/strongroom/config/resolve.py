@@ -81,9 +81,8 @@ class _Check:
             self._completeness()
 
     def _required(self, block: Block) -> None:
-        present = {one.spec.key for one in block.directives}
-        for spec in block.spec.directives:
-            if spec.required and spec.key not in present and spec.type != "NAME":
+        for spec in block.spec.required:
+            if spec.key not in block.by_key:
                 self._report(block, "required", f"{_titled(block)} needs {spec.shown_name}")
 
     def _references(self, directive: Directive) -> None:

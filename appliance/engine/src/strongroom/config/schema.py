@@ -136,34 +136,27 @@ class DirectiveSpec:
     bacula: bool = False
     retired: Retired | None = None
     description: str = ""
+    key: str = field(init=False)  # the name as lookup spells it
+    attribute: str = field(init=False)  # the name in a program: `volume_retention_seconds`
+    repeatable: bool = field(init=False)  # may stand several times, each adding to the last
+    block: str = field(init=False)  # what its braces hold (Include, Options, RunScript), or ""
 
-    @property
-    def key(self) -> str:
-        """The name as lookup spells it."""
-        return self.name.lower()
-
-    @property
-    def attribute(self) -> str:
-        """The name in a program, with the unit of the number: `volume_retention_seconds`."""
+    def __post_init__(self) -> None:
         words = "_".join(word.lower() for word in name_words(self.name))
         unit = _UNITS.get(self.type, "")
-        return words if not unit or words.endswith("_" + unit) else f"{words}_{unit}"
+        with_unit = words if not unit or words.endswith("_" + unit) else f"{words}_{unit}"
+        exclude = self.name == "Exclude" and self.type == "INCEXC"
+        object.__setattr__(self, "key", self.name.lower())
+        object.__setattr__(self, "attribute", with_unit)
+        object.__setattr__(self, "repeatable", self.type in REPEATABLE_TYPES)
+        object.__setattr__(
+            self, "block", "Exclude" if exclude else BLOCK_OF_TYPE.get(self.type, "")
+        )
 
     @property
     def shown_name(self) -> str:
         """The name as the printer writes it: `Volume Retention`."""
         return " ".join(_SHOWN.get(word, word) for word in name_words(self.name))
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether it may stand several times, each adding to the last."""
-        return self.type in REPEATABLE_TYPES
-
-    @property
-    def block(self) -> str:
-        """The block its braces hold (Include, Options, RunScript), or ""."""
-        exclude = self.name == "Exclude" and self.type == "INCEXC"
-        return "Exclude" if exclude else BLOCK_OF_TYPE.get(self.type, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +169,7 @@ class ResourceSpec:
     by_key: dict[str, DirectiveSpec] = field(repr=False, compare=False)
     by_attribute: dict[str, DirectiveSpec] = field(repr=False, compare=False)
     deprecated: bool = False
+    required: tuple[DirectiveSpec, ...] = ()  # the Name apart
 
     @property
     def attribute(self) -> str:
@@ -221,7 +215,8 @@ def _resource(
             by_key.setdefault(alias.lower(), spec)
     listed = tuple(dict.fromkeys(by_key[spec.key] for spec in specs))
     by_attribute = {spec.attribute: spec for spec in reversed(listed)}
-    return ResourceSpec(name, component, listed, by_key, by_attribute, deprecated)
+    required = tuple(spec for spec in listed if spec.required and spec.type != "NAME")
+    return ResourceSpec(name, component, listed, by_key, by_attribute, deprecated, required)
 
 
 def _read(name: str) -> Any:

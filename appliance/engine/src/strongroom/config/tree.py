@@ -2,7 +2,8 @@
 
 A tree says what is written, not what it means: references are names, nothing is inherited, no
 default is filled in; that is `resolve`. In layout mode (for the printer) a tree also holds
-comments, includes as such, and statements that mean nothing, so that a file can be written back.
+comments, includes as such, and statements that mean nothing, so that a file can be written back;
+`blank_before` says that an empty line stood before an item.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Directive:
     `raw` is the value as plain data as it was written; `value` the typed one.
     """
 
-    __slots__ = ("offset", "raw", "source", "spec", "value")
+    __slots__ = ("blank_before", "offset", "raw", "source", "spec", "value")
 
     def __init__(
         self, spec: DirectiveSpec, raw: Any, value: Any, source: Source, offset: int
@@ -32,6 +33,7 @@ class Directive:
         self.value = value
         self.source = source
         self.offset = offset
+        self.blank_before = False
 
     @property
     def line(self) -> int:
@@ -55,22 +57,24 @@ class Directive:
 class Comment:
     """A comment; `trailing` when it stands behind a statement on its line."""
 
-    __slots__ = ("offset", "text", "trailing")
+    __slots__ = ("blank_before", "offset", "text", "trailing")
 
     def __init__(self, text: str, offset: int, *, trailing: bool) -> None:
         self.text = text
         self.offset = offset
         self.trailing = trailing
+        self.blank_before = False
 
 
 class Verbatim:
     """An include, or a statement the table does not know: kept as it is written."""
 
-    __slots__ = ("offset", "text")
+    __slots__ = ("blank_before", "offset", "text")
 
     def __init__(self, text: str, offset: int) -> None:
         self.text = text
         self.offset = offset
+        self.blank_before = False
 
 
 Item = Directive | Comment | Verbatim
@@ -79,7 +83,16 @@ Item = Directive | Comment | Verbatim
 class Block:
     """A resource, or a block within one. `items` holds Directives, in layout mode more."""
 
-    __slots__ = ("has_name", "items", "layout", "offset", "source", "spec")
+    __slots__ = (
+        "blank_before",
+        "by_key",
+        "has_name",
+        "items",
+        "layout",
+        "offset",
+        "source",
+        "spec",
+    )
 
     def __init__(
         self, spec: ResourceSpec, source: Source, offset: int, *, layout: bool = False
@@ -88,8 +101,15 @@ class Block:
         self.source = source
         self.offset = offset
         self.layout = layout
+        self.blank_before = False
         self.has_name = False  # whether a Name was written, a wrong one included
         self.items: list[Any] = []
+        self.by_key: dict[str, Directive] = {}  # the last directive of each key
+
+    def add(self, directive: Directive) -> None:
+        """Append a directive."""
+        self.items.append(directive)
+        self.by_key[directive.spec.key] = directive
 
     @property
     def directives(self) -> list[Directive]:
@@ -101,10 +121,8 @@ class Block:
     @property
     def name(self) -> str:
         """The value of the block's Name, or ""."""
-        for directive in self.directives:
-            if directive.spec.type == "NAME":
-                return str(directive.value)
-        return ""
+        directive = self.by_key.get("name")
+        return "" if directive is None else str(directive.value)
 
     @property
     def line(self) -> int:
@@ -113,7 +131,7 @@ class Block:
 
     def last(self, key: str) -> Directive | None:
         """The last directive with this key: where a single value is given twice the last counts."""
-        return next((one for one in reversed(self.directives) if one.spec.key == key), None)
+        return self.by_key.get(key)
 
     def walk(self) -> Iterator[Directive]:
         """Its directives and those of the blocks in them."""

@@ -12,10 +12,12 @@ from strongroom.config import grammar
 from strongroom.config.keywords import KEYWORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from strongroom.config.diagnostics import Diagnostics
     from strongroom.config.dialects import Dialect
+    from strongroom.config.grammar import Shape
+    from strongroom.config.lexer import Value
     from strongroom.config.schema import DirectiveSpec
+    from strongroom.config.sources import Source
 
 _NEWLINE_TYPES = frozenset(
     (
@@ -104,20 +106,50 @@ class UnfitValueError(Exception):
         self.code = code
 
 
-@dataclass(slots=True)
 class Words:
     """A value that the grammar took apart, and where to report what is odd about it.
 
-    `groups` holds the strings, `kinds` the kind of each one's first token.
+    `groups` holds the strings, `kinds` the kind of each one's first token. One Words serves all
+    values of a component, one after the other.
     """
+
+    __slots__ = (
+        "diagnostics",
+        "dialect",
+        "groups",
+        "kinds",
+        "needs_clear_password",
+        "shape",
+        "source",
+        "strict",
+        "value",
+    )
 
     groups: list[list[str]]
     kinds: list[list[str]]
-    dialect: Dialect
-    strict: bool
-    report: Callable[[str, str, str, int], None]  # severity, code, message, part
-    suggest: Callable[[str, tuple[str, ...]], str]
-    needs_clear_password: bool = False
+    value: Value
+    shape: Shape
+    source: Source
+    needs_clear_password: bool
+
+    def __init__(self, dialect: Dialect, strict: bool, diagnostics: Diagnostics) -> None:
+        self.dialect = dialect
+        self.strict = strict
+        self.diagnostics = diagnostics
+
+    def report(
+        self, severity: str, code: str, message: str, part: int = 0, suggestion: str = ""
+    ) -> None:
+        """Report at string number `part`, counted over all groups."""
+        spans = [span for group in self.shape.groups for span in group]
+        first, end = spans[min(part, len(spans) - 1)]
+        offset = self.value.offsets[first]
+        length = self.value.offsets[end - 1] + len(self.value.texts[end - 1]) - offset
+        self.diagnostics.add(severity, code, message, self.source, offset, length, suggestion)
+
+    def suggest(self, word: str, known: tuple[str, ...]) -> str:
+        """The one of `known` that was probably meant, or ""."""
+        return self.diagnostics.suggest(word, known, known)
 
 
 def form_of(spec: DirectiveSpec) -> str:

@@ -84,7 +84,6 @@ def _bool(spec: DirectiveSpec, words: Words) -> tuple[str, bool]:
             WARNING,
             "bool true/false",
             f"bool true/false: {text} is deprecated; write {'yes' if value else 'no'}",
-            0,
         )
     return text, value
 
@@ -97,10 +96,10 @@ def _integer(spec: DirectiveSpec, words: Words) -> tuple[str, int]:
     value = int(digits[0][:20]) if digits else 0
     if digits and digits[0] != text:
         words.report(
-            NOTE, "number-cut", f"{text} is read as {value}: only the digits in front count", 0
+            NOTE, "number-cut", f"{text} is read as {value}: only the digits in front count"
         )
     if value > _LARGEST.get(spec.type, 2**63 - 1):
-        words.report(WARNING, "number-too-large", f"{text} is too large for {spec.shown_name}", 0)
+        words.report(WARNING, "number-too-large", f"{text} is too large for {spec.shown_name}")
         value = _LARGEST[spec.type]
     return text, value
 
@@ -128,7 +127,7 @@ def _size(spec: DirectiveSpec, words: Words) -> tuple[str, int]:
             suggestion=meant if meant != text and size_bytes(meant) is not None else "",
         )
     if size > _LARGEST.get(spec.type, size):
-        words.report(WARNING, "number-too-large", f"{text} is too large for {spec.shown_name}", 0)
+        words.report(WARNING, "number-too-large", f"{text} is too large for {spec.shown_name}")
     return text, size
 
 
@@ -150,7 +149,7 @@ def _password(spec: DirectiveSpec, words: Words) -> tuple[str, Password]:
         return text, Password(None, text)
     if text.startswith("[md5]"):
         if not _MD5.match(text[5:]):
-            words.report(WARNING, "md5-form", "after [md5] stand 32 hexadecimal digits", 0)
+            words.report(WARNING, "md5-form", "after [md5] stand 32 hexadecimal digits")
         return text, Password(text[5:].lower(), None)
     # MD5 is what the protocol of Bareos prescribes; nothing of ours relies on it.
     digest = hashlib.md5(text.encode("utf-8", "surrogateescape"), usedforsecurity=False)
@@ -262,7 +261,7 @@ def _regex(spec: DirectiveSpec, words: Words) -> tuple[str, str]:
 def _label_format(spec: DirectiveSpec, words: Words) -> tuple[str, str]:
     text = words.groups[0][0]
     if spec.code and ("$" in text or "[" in text) and not words.dialect.is_bacula:
-        words.report(WARNING, "deprecated", "variables ($ and [) in Label Format are deprecated", 0)
+        words.report(WARNING, "deprecated", "variables ($ and [) in Label Format are deprecated")
     return text, text
 
 

@@ -1,0 +1,60 @@
+"""Two configurations compared by what they mean: order, layout, spelling and files do not count.
+
+A directive that says what is the default anyway is no difference, nor is one that moved between a
+Job and its JobDefs without changing the Job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strongroom.config.effective import EffectiveValue, effective_values
+
+if TYPE_CHECKING:
+    from strongroom.config.model import Configuration, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`kind` is added, removed or changed; a changed one names the directive and both values."""
+
+    kind: str
+    component: str
+    type: str
+    name: str
+    directive: str = ""
+    before: EffectiveValue | None = None
+    after: EffectiveValue | None = None
+
+
+def differences(before: Configuration, after: Configuration) -> list[Difference]:
+    """What is different, by component, type and name."""
+    found: list[Difference] = []
+    left, right = _resources(before), _resources(after)
+    for key in sorted(left.keys() | right.keys()):
+        if key not in right:
+            found.append(Difference("removed", *key))
+        elif key not in left:
+            found.append(Difference("added", *key))
+        else:
+            found += _changes(key, left[key], right[key])
+    return found
+
+
+def _resources(configuration: Configuration) -> dict[tuple[str, str, str], Resource]:
+    return {
+        (component, resource.type, resource.name): resource
+        for component, tree in configuration.components.items()
+        for resource in tree.resources
+    }
+
+
+def _changes(key: tuple[str, str, str], left: Resource, right: Resource) -> list[Difference]:
+    old = {value.name: value for value in effective_values(left, secrets=True)}
+    new = {value.name: value for value in effective_values(right, secrets=True)}
+    return [
+        Difference("changed", *key, name, old.get(name), new.get(name))
+        for name in dict.fromkeys((*old, *new))
+        if (old[name].data if name in old else None) != (new[name].data if name in new else None)
+    ]
