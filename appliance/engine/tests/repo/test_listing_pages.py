@@ -42,7 +42,7 @@ def test_pages_have_neither_too_few_nor_too_many_rows():
 
 
 @given(st.sets(st.integers(0, len(NAMES)), max_size=12))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_slices_do_not_move_the_cuts(cuts):
     assert sizes(pages_of(split_rows(WIDE, sorted(cuts)))) == sizes(pages_of([WIDE]))
 
