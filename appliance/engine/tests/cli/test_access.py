@@ -11,6 +11,7 @@ from strongroom.cli.terminal import Terminal
 from strongroom.errors import (
     KeyRightError,
     RepositoryNotFoundError,
+    StoreError,
     UsageError,
     WrongKeyError,
 )
@@ -83,6 +84,14 @@ def test_a_repository_without_a_passphrase_opens_without_asking(tmp_path):
 def test_no_passphrase_is_asked_for_where_there_is_no_repository(tmp_path):
     with pytest.raises(RepositoryNotFoundError, match="strongroom init"):
         opened(repository=str(tmp_path / "absent"))
+
+
+def test_a_store_can_be_made_to_fail_by_the_environment(strongroom, place):
+    words = ("snapshots", "--repo", place)
+    given = {"STRONGROOM_PASSWORD": "open sesame", "STRONGROOM_STORE_FAULTS": "list:keys:1:EIO"}
+    answer = strongroom(*words, **given)
+    assert answer.returncode == StoreError.exit_code
+    assert "Input/output error (a declared fault)" in answer.stderr
 
 
 def test_a_repository_must_be_named():

@@ -35,11 +35,19 @@ def repository_place(arguments: argparse.Namespace) -> str:
     return settings.repository
 
 
-def open_store(place: str) -> Store:
-    """Give the store at `place`, a folder; it need not exist yet. Raises UsageError."""
+def open_store(place: str, faults: str | None = None) -> Store:
+    """Give the store at `place`, a folder that need not exist yet. Raises UsageError.
+
+    `faults` states how it is to fail, in tests (strongroom.stores.faults).
+    """
     if "://" in place:
         raise UsageError(f"{shown(place)} is no folder; repositories are local folders")
-    return LocalStore(place)
+    store = LocalStore(place)
+    if faults is None:
+        return store
+    from strongroom.stores.faults import parse_faults
+
+    return parse_faults(store, faults)
 
 
 def open_repository(
@@ -56,7 +64,7 @@ def open_repository(
 
 def open_place(place: str, settings: Settings, terminal: Terminal, need: Need) -> Repository:
     """Open the repository at `place` as `open_repository` does, with the keys of `settings`."""
-    store = open_store(place)
+    store = open_store(place, settings.store_faults)
     try:
         repository = _open(store, settings, terminal)
         if need == "read":

@@ -1,8 +1,9 @@
 """What holds for every command: which repository, whose key, how to talk; read once, at the edge.
 
 Command-line options win over the environment, of which only STRONGROOM_REPOSITORY,
-STRONGROOM_PASSWORD and the cache folder's usual place (XDG_CACHE_HOME, HOME) are read. Nothing
-deeper in the engine reads either.
+STRONGROOM_PASSWORD and the cache folder's usual place (XDG_CACHE_HOME, HOME) are read, and, for the
+tests of what happens when a store fails, STRONGROOM_STORE_FAULTS (strongroom.stores.faults says
+what may stand there). Nothing deeper in the engine reads either.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Settings(NamedTuple):
     as_json: bool
     quiet: bool
     verbose: int
+    store_faults: str | None = None
 
 
 def add_global_options(parser: argparse.ArgumentParser, default: object = None) -> None:
@@ -111,6 +113,7 @@ def read_settings(arguments: argparse.Namespace, environment: MutableMapping[str
         as_json=arguments.json,
         quiet=arguments.quiet,
         verbose=arguments.verbose,
+        store_faults=environment.get("STRONGROOM_STORE_FAULTS"),
     )
 
 
