@@ -27,7 +27,9 @@ from strongroom.errors import DamageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MOST_OPEN_STEPS: Final = 128
+ALL_OPEN_STEPS: Final = 64
+OPEN_STEP: Final = 32
+CLOSED: Final = -1
 PRIVATE_MODE: Final = stat.S_IFDIR | 0o700
 _STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIN: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -54,37 +56,32 @@ def temporary_name() -> bytes:
 class TargetDirectories:
     """Opens directories below the target; keeps those on the way to the last one open.
 
+    Of a deep path only the first ALL_OPEN_STEPS, then every OPEN_STEP-th and the last stay open.
     For one thread. `enter` makes a directory the working directory.
     """
 
     def __init__(self, root_fd: int) -> None:
         self._root_fd = root_fd
         self._names: list[bytes] = []
+        # As many as names; CLOSED where a step was closed again.
         self._fds: list[int] = []
-        self._leaf_path: bytes | None = None
-        self._leaf_fd = -1
 
     def descriptor(self, path: bytes) -> int:
         """An O_PATH descriptor of `path`, ours, good until the next call. Raises OSError."""
-        if not path:
-            return self._root_fd
-        if path == self._leaf_path:
-            return self._leaf_fd
-        names = path.split(b"/")
-        if len(names) > MOST_OPEN_STEPS:
-            return self._deep_descriptor(path, names)
+        names = path.split(b"/") if path else []
         shared = 0
         for mine, wanted in zip(self._names, names, strict=False):
             if mine != wanted:
                 break
             shared += 1
         self._forget(shared)
-        current = self._fds[-1] if self._fds else self._root_fd
+        fd = self._reopened_end()
         for name in names[shared:]:
-            current = os.open(name, _STEP, dir_fd=current)
+            fd = os.open(name, _STEP, dir_fd=fd)
+            self._close_deep(len(self._fds) - 1)
             self._names.append(name)
-            self._fds.append(current)
-        return current
+            self._fds.append(fd)
+        return fd
 
     def enter(self, path: bytes) -> os.stat_result:
         """Make `path` the working directory; returns its status. Raises OSError."""
@@ -92,39 +89,30 @@ class TargetDirectories:
         os.fchdir(fd)
         return os.fstat(fd)
 
-    def forget(self) -> None:
-        """Close everything: what is on the way may have been replaced."""
-        self._forget(0)
-        self._forget_leaf()
-
     def _forget(self, keep: int) -> None:
         for fd in self._fds[keep:]:
-            os.close(fd)
+            if fd != CLOSED:
+                os.close(fd)
         del self._fds[keep:], self._names[keep:]
 
-    def _forget_leaf(self) -> None:
-        if self._leaf_fd >= 0:
-            os.close(self._leaf_fd)
-        self._leaf_fd, self._leaf_path = -1, None
-
-    def _deep_descriptor(self, path: bytes, names: list[bytes]) -> int:
-        """The path is too deep to keep every step open: only its last directory is kept."""
-        parent, _, name = path.rpartition(b"/")
-        if parent == self._leaf_path:
-            fd = os.open(name, _STEP, dir_fd=self._leaf_fd)
-        else:
-            fd = os.dup(self.descriptor(b"/".join(names[:MOST_OPEN_STEPS])))
-            try:
-                for step in names[MOST_OPEN_STEPS:]:
-                    following = os.open(step, _STEP, dir_fd=fd)
-                    os.close(fd)
-                    fd = following
-            except OSError:
-                os.close(fd)
-                raise
-        self._forget_leaf()
-        self._leaf_path, self._leaf_fd = path, fd
+    def _reopened_end(self) -> int:
+        """The descriptor of the last step, opened again from the nearest one that is open."""
+        if not self._fds:
+            return self._root_fd
+        number = len(self._fds) - 1
+        while self._fds[number] == CLOSED:
+            number -= 1
+        fd = self._fds[number]
+        for step in range(number + 1, len(self._fds)):
+            fd = os.open(self._names[step], _STEP, dir_fd=fd)
+            self._close_deep(step - 1)
+            self._fds[step] = fd
         return fd
+
+    def _close_deep(self, number: int) -> None:
+        if number >= ALL_OPEN_STEPS and number % OPEN_STEP:
+            os.close(self._fds[number])
+            self._fds[number] = CLOSED
 
 
 @contextmanager
