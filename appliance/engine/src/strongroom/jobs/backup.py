@@ -1,0 +1,335 @@
+"""Backup: from a source to a committed snapshot.
+
+Order of writes: packs (by the shards, while they work), indexes (at checkpoints and at the end),
+then, after everything is durable, the snapshot. A backup that ends before leaves packs that the
+next one finds and uses. It needs no lock, only a lease, which prune respects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+import strongroom
+from strongroom import clock
+from strongroom.content.digests import block_id, ids_and_lengths
+from strongroom.errors import DamageError, SourceError
+from strongroom.jobs.backup_options import BackupOptions
+from strongroom.jobs.backup_parent import choose_parent, open_parent
+from strongroom.jobs.channel import CoordinatorChannel, ShardChannel, channel_pair
+from strongroom.jobs.coordinator import Coordinator, Problem
+from strongroom.jobs.dry_pack import DryPack
+from strongroom.jobs.listing_writer import ListingWriter
+from strongroom.jobs.pack_lanes import BlockLane, LaneSettings, OpenPack
+from strongroom.jobs.shard import Shard
+from strongroom.jobs.shard_process import fork_shard
+from strongroom.progress import Progress
+from strongroom.repo.chunk_table import ChunkTable
+from strongroom.repo.packs import KIND_DATA, KIND_LISTING, PackFooter, read_footer
+from strongroom.repo.snapshots import Snapshot, Totals
+from strongroom.repo.tombstones import read_tombstones
+from strongroom.scan.selection import compile_selection
+
+if TYPE_CHECKING:
+    from strongroom.jobs.parent_listing import ParentListing
+    from strongroom.repo.index import Index
+    from strongroom.repo.leases import Lease
+    from strongroom.repo.repository import Repository
+    from strongroom.scan.sources import Source
+
+# An index is written whenever so much was stored since the last, so that an interrupted backup
+# need not read many footers when it goes on.
+CHECKPOINT_BYTES: Final = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """Totals of one backup. Sizes in bytes, durations in seconds.
+
+    `files`, `directories`, `others`, `size_bytes`: what the snapshot holds. `files_read`,
+    `bytes_read`: what was new or changed and therefore read. `new_chunks`, `new_bytes`: chunks
+    the repository did not hold, before compression; `stored_bytes`: the packs added for them and
+    for the listing. `snapshot` is None after a dry run.
+    """
+
+    snapshot: Snapshot | None
+    parent_id: str
+    files: int
+    directories: int
+    others: int
+    size_bytes: int
+    files_read: int
+    bytes_read: int
+    new_chunks: int
+    new_bytes: int
+    stored_bytes: int
+    elapsed_seconds: float
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything could be read and kept still meanwhile."""
+        return all(problem.is_harmless for problem in self.problems)
+
+
+def back_up(
+    repository: Repository,
+    source: Source,
+    options: BackupOptions,
+    show: Callable[[], AbstractContextManager[Progress]],
+) -> BackupReport:
+    """Make a snapshot of `source`.
+
+    `show` gives the progress; it is entered after the shards were started, so it may start
+    threads. Raises SourceError, StoreError, LeaseError, DamageError; then nothing is listed.
+    """
+    started = clock.elapsed_seconds()
+    with repository.lease(options.host, os.getpid(), "backup") as lease:
+        return _Backup(repository, source, options, lease, started).run(show)
+
+
+class _Backup:
+    """One run; see `back_up`."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        source: Source,
+        options: BackupOptions,
+        lease: Lease,
+        started: float,
+    ) -> None:
+        self._repository = repository
+        self._source = source
+        self._options = options
+        self._lease = lease
+        self._started = started
+        self._start_ns = clock.now_ns()
+        self._footers: list[PackFooter] = []
+        self._unindexed_bytes = 0
+        self._stored_bytes = 0
+        self._index: Index = repository.load_index(chunks=True)
+
+    def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> BackupReport:
+        """Scan, store, commit."""
+        options = self._options
+        paths = self._source.paths()
+        table = self._load_table()
+        snapshots = self._repository.snapshots()
+        base = choose_parent(snapshots, paths, options)
+        parent = None
+        if base is not None:
+            parent = open_parent(self._repository, self._index, base, options.tuning)
+        channels, pids = self._start_shards(paths, parent)
+        try:
+            with show() as progress:
+                self._lease.start_renewing()
+                listing = ListingWriter(
+                    self._repository.key.put_key,
+                    self._index,
+                    lambda: self._new_pack(self._repository, KIND_LISTING),
+                    self._take_footer,
+                    options.tuning.pack_size_bytes,
+                    progress,
+                )
+                put_key = self._repository.key.put_key
+                coordinator = Coordinator(
+                    [CoordinatorChannel(end) for end in channels],
+                    paths,
+                    table,
+                    lambda ids, lengths: block_id(
+                        put_key.block_key, ids_and_lengths(ids, lengths)
+                    ),
+                    lambda data: self._take_footer(_decode_footer(data)),
+                    parent,
+                    listing,
+                    progress,
+                )
+                try:
+                    coordinator.run()
+                    listing.finish()
+                except BaseException:
+                    listing.abort()
+                    raise
+                if not listing.pages:
+                    raise SourceError("there is nothing to back up")
+                progress.message("committing")
+                snapshot = None
+                if not options.dry_run:
+                    snapshot = self._commit(paths, base, coordinator, listing)
+        finally:
+            for end in channels:
+                end.close()
+            for pid in pids:
+                os.waitpid(pid, 0)
+        counts = coordinator.counts
+        return BackupReport(
+            snapshot=snapshot,
+            parent_id="" if base is None else base.id,
+            files=listing.files,
+            directories=listing.directories,
+            others=listing.others,
+            size_bytes=listing.size_bytes,
+            files_read=counts.files_read,
+            bytes_read=counts.bytes_read,
+            new_chunks=counts.new_chunks,
+            new_bytes=counts.new_bytes,
+            stored_bytes=self._stored_bytes,
+            elapsed_seconds=clock.elapsed_seconds() - self._started,
+            problems=tuple(counts.problems),
+        )
+
+    def _find_orphans(self) -> list[PackFooter]:
+        """Packs that a backup stored but never indexed, because it was interrupted or still runs.
+
+        Packs that a prune is about to remove are none, and damaged ones are left to `check`.
+        """
+        repository = self._repository
+        store, key = repository.store, repository.key
+        doomed = {
+            pack_id for tombstone in read_tombstones(store, key) for pack_id in tombstone.pack_ids
+        }
+        footers = []
+        for info in store.list("packs"):
+            pack_id = bytes.fromhex(info.name)
+            if self._index.pack(pack_id) is None and pack_id not in doomed:
+                with contextlib.suppress(DamageError):
+                    footers.append(read_footer(store, key, pack_id))
+        return footers
+
+    def _load_table(self) -> ChunkTable:
+        table = ChunkTable.load(self._index)
+        self._index.release_chunks()
+        if not self._options.dry_run:
+            for footer in self._find_orphans():
+                self._index.add(footer)
+                self._footers.append(footer)
+                if footer.kind == KIND_DATA:
+                    table.add_columns(footer.columns)
+        return table
+
+    def _start_shards(
+        self, paths: tuple[bytes, ...], parent: ParentListing | None
+    ) -> tuple[list[Any], list[int]]:
+        options = self._options
+        tuning = options.tuning
+        selection = compile_selection(options.selection)
+        devices = None
+        if options.selection.one_file_system:
+            devices = frozenset(os.lstat(b"/" + path).st_dev for path in paths)
+        put_key = self._repository.key.put_key
+        chunk_key, chunker_seed = put_key.chunk_key, put_key.chunker_seed
+        shard_count = tuning.shard_count()
+        lane_settings = LaneSettings(
+            tuning.compression,
+            -(-tuning.workers // shard_count),
+            -(-tuning.upload_queue_size // shard_count),
+            tuning.pack_size_bytes,
+        )
+        streams = self._source.streams()
+
+        def run_shard(channel: ShardChannel) -> None:
+            repository = self._repository.reopen()
+            lane = BlockLane(
+                lane_settings,
+                lambda: self._new_pack(repository, KIND_DATA),
+                lambda footer: channel.send(["footer", _encode_footer(footer)]),
+            )
+            shard = Shard(
+                channel,
+                tuning,
+                selection,
+                devices,
+                0 if parent is None else parent.recent_limit_ns,
+                chunk_key,
+                chunker_seed,
+                lane,
+                streams,
+            )
+            try:
+                shard.run()
+            except BaseException:
+                lane.abort()
+                raise
+
+        pairs = [channel_pair() for _ in range(shard_count)]
+        ours = [end for end, _ in pairs]
+        pids = [fork_shard(theirs, run_shard, ours) for _, theirs in pairs]
+        return ours, pids
+
+    def _new_pack(self, repository: Repository, kind: int) -> OpenPack:
+        if self._options.dry_run:
+            return DryPack(kind)
+        return repository.new_pack(kind)
+
+    def _take_footer(self, footer: PackFooter) -> None:
+        self._stored_bytes += footer.size_bytes
+        if self._options.dry_run:
+            return
+        self._footers.append(footer)
+        self._unindexed_bytes += footer.size_bytes
+        if self._unindexed_bytes >= CHECKPOINT_BYTES:
+            # An index must not outlive, after a power failure, the packs it names.
+            self._repository.store.sync()
+            self._write_index()
+
+    def _write_index(self) -> None:
+        if self._footers:
+            self._repository.write_index(self._footers)
+        self._footers = []
+        self._unindexed_bytes = 0
+
+    def _commit(
+        self,
+        paths: tuple[bytes, ...],
+        base: Snapshot | None,
+        coordinator: Coordinator,
+        listing: ListingWriter,
+    ) -> Snapshot:
+        options = self._options
+        counts = coordinator.counts
+        self._write_index()
+        totals = Totals(
+            files=listing.files,
+            directories=listing.directories,
+            others=listing.others,
+            content_bytes=listing.size_bytes,
+            files_new=counts.files_read - counts.files_changed,
+            files_changed=counts.files_changed,
+            files_unchanged=max(0, listing.files - counts.files_read),
+            read_bytes=counts.bytes_read,
+            new_bytes=counts.new_bytes,
+            stored_bytes=self._stored_bytes,
+        )
+        tuning = options.tuning
+        snapshot = Snapshot(
+            host=options.host,
+            job=options.job,
+            fileset=options.fileset,
+            level=options.level if base is not None else "full",
+            parent="" if base is None else base.id,
+            tags=options.tags,
+            paths=paths,
+            start_ns=self._start_ns,
+            end_ns=clock.now_ns(),
+            totals=totals,
+            error_count=sum(not problem.is_harmless for problem in counts.problems),
+            engine_version=strongroom.__version__,
+            options={"compression": str(tuning.compression), "signature": tuning.signature},
+            pages=tuple(listing.pages),
+        )
+        return self._repository.commit(snapshot, self._lease)
+
+
+def _encode_footer(footer: PackFooter) -> bytes:
+    return msgspec.msgpack.encode(footer)
+
+
+def _decode_footer(data: bytes) -> PackFooter:
+    return msgspec.msgpack.decode(data, type=PackFooter)

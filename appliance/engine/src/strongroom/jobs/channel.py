@@ -1,0 +1,140 @@
+"""Framed messages between a job's coordinator and its shard processes.
+
+A message is a msgpack value behind a length of four bytes. The shard's end blocks; the
+coordinator's end never does: what does not fit the socket waits in memory until the selector
+says that it fits, so two processes that send to each other at once cannot lock up.
+
+Each end belongs to one thread, which needs no lock.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+_LENGTH = struct.Struct("<I")
+_RECEIVE_BYTES = 1 << 18
+
+encode_message = msgspec.msgpack.Encoder().encode
+decode_message = msgspec.msgpack.Decoder().decode
+
+
+class ChannelClosedError(Exception):
+    """The process at the other end is gone."""
+
+
+def channel_pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected sockets: the coordinator's end first, the shard's second."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    ours.setblocking(False)
+    return ours, theirs
+
+
+class _FrameReader:
+    """Cuts a byte stream into messages."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    def messages(self) -> Iterator[Any]:
+        buffer = self._buffer
+        position = 0
+        while len(buffer) - position >= 4:
+            (size,) = _LENGTH.unpack_from(buffer, position)
+            if len(buffer) - position - 4 < size:
+                break
+            yield decode_message(memoryview(buffer)[position + 4 : position + 4 + size])
+            position += 4 + size
+        if position:
+            # A fresh buffer: the decoder may still hold views into the old one.
+            self._buffer = bytearray(memoryview(buffer)[position:])
+
+
+class ShardChannel:
+    """The shard's end: blocking."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._reader = _FrameReader()
+        self._received: deque[Any] = deque()
+
+    def send(self, message: Any) -> None:
+        """Send one message. Raises `ChannelClosedError`."""
+        data = encode_message(message)
+        try:
+            self._socket.sendall(_LENGTH.pack(len(data)) + data)
+        except OSError as error:
+            raise ChannelClosedError from error
+
+    def receive(self) -> Any:
+        """Wait for the next message. Raises `ChannelClosedError`."""
+        while not self._received:
+            try:
+                data = self._socket.recv(_RECEIVE_BYTES)
+            except OSError as error:
+                raise ChannelClosedError from error
+            if not data:
+                raise ChannelClosedError
+            self._reader.feed(data)
+            self._received.extend(self._reader.messages())
+        return self._received.popleft()
+
+
+class CoordinatorChannel:
+    """The coordinator's end: never blocks."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self._reader = _FrameReader()
+        self._outgoing: deque[memoryview] = deque()
+
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether something still waits for room in the socket."""
+        return bool(self._outgoing)
+
+    def send(self, message: Any) -> None:
+        """Queue one message and send what fits. Raises `ChannelClosedError`."""
+        data = encode_message(message)
+        self._outgoing.append(memoryview(_LENGTH.pack(len(data)) + data))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send as much as the socket takes. Raises `ChannelClosedError`."""
+        while self._outgoing:
+            data = self._outgoing[0]
+            try:
+                sent = self.socket.send(data)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise ChannelClosedError from error
+            if sent == len(data):
+                self._outgoing.popleft()
+            else:
+                self._outgoing[0] = data[sent:]
+
+    def receive(self) -> list[Any]:
+        """Every whole message that has arrived. Raises `ChannelClosedError`."""
+        try:
+            data = self.socket.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError as error:
+            raise ChannelClosedError from error
+        if not data:
+            raise ChannelClosedError
+        self._reader.feed(data)
+        return list(self._reader.messages())

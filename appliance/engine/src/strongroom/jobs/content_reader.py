@@ -1,0 +1,324 @@
+"""Reads the content of changed files in a shard and hands it on as chunks.
+
+A file up to WHOLE_FILE_BYTES is one chunk; it is read again, up to ATTEMPTS times, while it
+changes under our hands. A larger one is cut by content into chunks; when it changes meanwhile
+that is reported and the row keeps what was read. Holes of sparse files are never read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from array import array
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Protocol
+
+from strongroom.content.chunker import GREATEST_SIZE, Chunker
+from strongroom.content.digests import new_signature
+from strongroom.jobs.block_assembly import WHOLE_FILE_BYTES, BlockAssembler
+from strongroom.scan.attributes import read_flags
+from strongroom.scan.directory import fitting_columns
+from strongroom.scan.reading import FileOpener, NotRegularError, data_extents, may_be_sparse
+from strongroom.scan.rows import COLUMN_COUNT, CTIME_NS, INODE, MODE, MTIME_NS, SIZE
+
+if TYPE_CHECKING:
+    from strongroom.content.digests import Signature
+    from strongroom.jobs.backup_options import Tuning
+    from strongroom.jobs.directory_work import DirectoryWork
+    from strongroom.scan.sources import Stream
+
+ATTEMPTS: Final = 3
+_CHANGED: Final = "it changed while it was read; what was read is kept"
+
+
+class ContentReader:
+    """Reads for one shard; its two large buffers are made when the first large file comes."""
+
+    def __init__(self, assembler: BlockAssembler, tuning: Tuning, chunker_seed: bytes) -> None:
+        self._assembler = assembler
+        self._flags_wanted = tuning.flags
+        self._signature_name = tuning.signature
+        self._chunker_seed = chunker_seed
+        self._opener = FileOpener()
+        self._buffers: list[bytearray] = []
+        self._turn = 0
+
+    def read(
+        self, work: DirectoryWork, share_bytes: int | None, byte_range: tuple[int, int] | None
+    ) -> None:
+        """Read changed regular files of `work` in the working directory.
+
+        With `share_bytes`, rows beyond so many bytes are deferred. With `byte_range`, only that
+        (offset, length) of the one file of `work` is read, and the row's size becomes what was
+        read. Files that cannot be read become problems of the work. Raises StoreError.
+        """
+        flat = work.flat
+        left = share_bytes
+        for row in work.changed_rows:
+            if flat[row * COLUMN_COUNT + MODE] & 0o170000 != 0o100000:
+                continue
+            size = flat[row * COLUMN_COUNT + SIZE]
+            if left is not None:
+                left -= size
+                if left < 0 and size:
+                    work.deferred.append(row)
+                    continue
+            work.changed_files += 1
+            if not size:
+                if self._signature_name != "none":
+                    work.sign(row, new_signature(self._signature_name).digest())
+                continue
+            try:
+                if byte_range is not None:
+                    self._read_large(work, row, byte_range)
+                elif size <= WHOLE_FILE_BYTES:
+                    self._read_small(work, row, size)
+                else:
+                    self._read_large(work, row, None)
+            except OSError as error:
+                work.unreadable(row, error)
+
+    def _read_small(self, work: DirectoryWork, row: int, size: int) -> None:
+        data, status, fd = self._opener.read_whole(work.names[row], size)
+        try:
+            if self._flags_wanted:
+                flags = read_flags(fd)
+                if flags:
+                    work.flags[row] = flags
+            if not _is_as_seen(status, work.flat, row) or len(data) != size:
+                data, status = self._read_again(work, row, fd, status)
+                if status.st_size > WHOLE_FILE_BYTES:
+                    self._read_open_large(work, row, fd, None)
+                    return
+            if may_be_sparse(status):
+                extents = data_extents(fd, status.st_size)
+                if extents is not None:
+                    work.extents[row] = extents
+                    data = b"".join([data[start : start + length] for start, length in extents])
+        finally:
+            os.close(fd)
+        work.changed_bytes += len(data)
+        if self._signature_name != "none":
+            signature = new_signature(self._signature_name)
+            signature.update(data)
+            work.sign(row, signature.digest())
+        if data:
+            work.expect_one(row)
+            self._assembler.add_small(work, row, 0, data)
+
+    def _read_again(
+        self, work: DirectoryWork, row: int, fd: int, status: os.stat_result
+    ) -> tuple[bytes, os.stat_result]:
+        """Read a small file that is not as it was listed until it keeps still."""
+        for _ in range(ATTEMPTS):
+            before = status
+            data = os.pread(fd, WHOLE_FILE_BYTES + 1, 0)
+            status = os.fstat(fd)
+            if _same(before, status) and len(data) == min(status.st_size, WHOLE_FILE_BYTES + 1):
+                _take_status(work.flat, row, status)
+                return data, status
+        _take_status(work.flat, row, status)
+        if status.st_size <= WHOLE_FILE_BYTES:
+            data = data[:WHOLE_FILE_BYTES]
+            work.resize(row, len(data))
+            work.changed_meanwhile(row, _CHANGED)
+        return data, status
+
+    def _read_large(
+        self, work: DirectoryWork, row: int, byte_range: tuple[int, int] | None
+    ) -> None:
+        fd = self._opener.open(work.names[row])
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise NotRegularError(errno.EINVAL, "it is no regular file any more")
+            if self._flags_wanted:
+                flags = read_flags(fd)
+                if flags:
+                    work.flags[row] = flags
+            self._read_open_large(work, row, fd, byte_range)
+        finally:
+            os.close(fd)
+
+    def _read_open_large(
+        self, work: DirectoryWork, row: int, fd: int, byte_range: tuple[int, int] | None
+    ) -> None:
+        before = os.fstat(fd)
+        size = before.st_size
+        extents = data_extents(fd, size) if may_be_sparse(before) else None
+        if byte_range is None:
+            is_as_listed = True
+            _take_status(work.flat, row, before)
+            segments = [(0, size)] if extents is None else extents
+        else:
+            # Ranges of one file are read apart, so all must see the file that was listed.
+            is_as_listed = _is_as_seen(before, work.flat, row)
+            if extents is not None:
+                segments = extents = _clipped(extents, *byte_range)
+            else:
+                segments = _clipped([(0, size)], *byte_range)
+        signature = None if self._signature_name == "none" else new_signature(self._signature_name)
+        read_bytes = self._chunk(work, row, _SegmentReader(fd, segments), signature)
+        if signature is not None:
+            work.sign(row, signature.digest())
+        if extents is not None:
+            work.extents[row] = _first_bytes(extents, read_bytes)
+        if byte_range is not None or (extents is None and read_bytes != size):
+            work.resize(row, read_bytes)
+        is_whole = read_bytes == sum(length for _, length in segments)
+        if not is_as_listed or not is_whole or not _same(before, os.fstat(fd)):
+            work.changed_meanwhile(row, _CHANGED)
+
+    def read_stream(self, work: DirectoryWork, row: int, stream: Stream) -> None:
+        """Read `stream` to its end as the content of `row`. Raises SourceError, StoreError."""
+        signature = None if self._signature_name == "none" else new_signature(self._signature_name)
+        read_bytes = self._chunk(work, row, _StreamReader(stream), signature)
+        stream.finish()
+        if signature is not None:
+            work.sign(row, signature.digest())
+        work.changed_files += 1
+        work.resize(row, read_bytes)
+
+    def _chunk(
+        self, work: DirectoryWork, row: int, source: _ByteSource, signature: Signature | None
+    ) -> int:
+        """Hand on `source` as chunks of `row`; returns how many bytes it had."""
+        read_bytes = 0
+        part = 0
+        for chunks in self._cut(source, signature):
+            work.expect_many(row, part, len(chunks))
+            self._assembler.add_large(work, row, part, list(chunks))
+            part += len(chunks)
+            read_bytes += sum(len(chunk) for chunk in chunks)
+        work.changed_bytes += read_bytes
+        return read_bytes
+
+    def _cut(self, source: _ByteSource, signature: Signature | None) -> Iterator[list[memoryview]]:
+        """Chunks of `source`, some at a time; each lot stays valid for one more."""
+        if not self._buffers:
+            self._buffers = [bytearray(GREATEST_SIZE) for _ in range(2)]
+        chunker = Chunker(self._chunker_seed)
+        kept = memoryview(b"")
+        while True:
+            view = memoryview(self._buffers[self._turn])
+            view[: len(kept)] = kept
+            filled = source.fill(view, len(kept))
+            if signature is not None:
+                signature.update(view[len(kept) : filled])
+            if not filled:
+                return
+            lengths = chunker.cut(view[:filled], source.is_at_end)
+            chunks = []
+            start = 0
+            for length in lengths:
+                chunks.append(view[start : start + length])
+                start += length
+            # The next lot goes to the other buffer: this one is settled by the time it is done.
+            self._turn ^= 1
+            yield chunks
+            kept = view[start:filled]
+            if source.is_at_end and not kept:
+                return
+
+
+class _ByteSource(Protocol):
+    """Bytes in order, taken into buffers."""
+
+    is_at_end: bool
+
+    def fill(self, view: memoryview, filled: int) -> int:
+        """Fill `view` from `filled` on as far as there is data; returns how far that was."""
+
+
+class _StreamReader:
+    """Fills buffers from a stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.is_at_end = False
+
+    def fill(self, view: memoryview, filled: int) -> int:
+        """Fill `view` from `filled` on; less than all only at the end."""
+        while filled < len(view):
+            count = self._stream.readinto(view[filled:])
+            if not count:
+                self.is_at_end = True
+                break
+            filled += count
+        return filled
+
+
+class _SegmentReader:
+    """Fills buffers with the bytes of several ranges of a file, one after the other."""
+
+    def __init__(self, fd: int, segments: list[tuple[int, int]]) -> None:
+        self._fd = fd
+        self._segments = segments
+        self._next = 0
+        self._position = segments[0][0] if segments else 0
+        self._left = segments[0][1] if segments else 0
+        self.is_at_end = not segments
+
+    def fill(self, view: memoryview, filled: int) -> int:
+        """Fill `view` from `filled` on as far as it goes; returns how far that was."""
+        while filled < len(view) and not self.is_at_end:
+            want = min(len(view) - filled, self._left)
+            count = os.preadv(self._fd, [view[filled : filled + want]], self._position)
+            filled += count
+            self._position += count
+            self._left -= count
+            if not count:  # the file ends before its time
+                self.is_at_end = True
+            elif not self._left:
+                self._next += 1
+                if self._next == len(self._segments):
+                    self.is_at_end = True
+                else:
+                    self._position, self._left = self._segments[self._next]
+        return filled
+
+
+def _clipped(
+    extents: list[tuple[int, int]], offset: int, length: int
+) -> list[tuple[int, int]]:
+    """What of the extents lies in a range."""
+    end = offset + length
+    return [
+        (max(start, offset), min(start + size, end) - max(start, offset))
+        for start, size in extents
+        if start < end and start + size > offset
+    ]
+
+
+def _first_bytes(extents: list[tuple[int, int]], wanted: int) -> list[tuple[int, int]]:
+    """The first `wanted` bytes of the extents."""
+    kept = []
+    for start, length in extents:
+        length = min(length, wanted)
+        if length:
+            kept.append((start, length))
+        wanted -= length
+    return kept
+
+
+def _is_as_seen(status: os.stat_result, flat: array[int], row: int) -> bool:
+    start = row * COLUMN_COUNT
+    return (
+        status.st_mtime_ns == flat[start + MTIME_NS]
+        and status.st_ctime_ns == flat[start + CTIME_NS]
+        and status.st_size == flat[start + SIZE]
+        and status.st_ino == flat[start + INODE]
+    )
+
+
+def _same(before: os.stat_result, after: os.stat_result) -> bool:
+    return (
+        before.st_mtime_ns == after.st_mtime_ns
+        and before.st_ctime_ns == after.st_ctime_ns
+        and before.st_size == after.st_size
+    )
+
+
+def _take_status(flat: array[int], row: int, status: os.stat_result) -> None:
+    """The row is what the open file is, which may be another file than the one listed."""
+    flat[row * COLUMN_COUNT : (row + 1) * COLUMN_COUNT] = array("q", fitting_columns(status))

@@ -1,0 +1,361 @@
+"""The coordinator of a backup: hands out directories, decides what is new, writes the listing.
+
+One thread and one `selectors` loop. It owns the deduplication table, the parent's listing and the
+order of rows; shards own the walking, the reading and the packs (see `shard` for the messages).
+Content is never in this process. Any error of a shard ends the job.
+"""
+
+from __future__ import annotations
+
+import selectors
+import zlib
+from dataclasses import dataclass, field
+from errno import ENOENT
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom import errors
+from strongroom.jobs.channel import ChannelClosedError, CoordinatorChannel
+from strongroom.jobs.deferred_content import DeferredContent
+from strongroom.jobs.ordering import ROOT_NAME, ContentRead, Node, Ordering, Way
+from strongroom.scan.rows import decode_rows, encode_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.jobs.listing_writer import ListingWriter
+    from strongroom.jobs.parent_listing import ParentListing
+    from strongroom.progress import Progress
+    from strongroom.repo.chunk_table import ChunkTable
+    from strongroom.scan.rows import Rows
+
+# How much is queued at each shard: directories count 1, content reads more.
+SCANS_IN_FLIGHT: Final = 8
+READ_WEIGHT: Final = 4
+SLICE_LEAST_ROWS: Final = 4096
+SLICE_MOST_ROWS: Final = 16384
+_SLICE_MASK: Final = 4095
+
+
+@dataclass(slots=True)
+class Problem:
+    """Something that could not be read, or changed while it was."""
+
+    path: bytes
+    errno: int
+    text: str
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the snapshot misses nothing: what vanished before it was read is not in it."""
+        return self.errno == ENOENT
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the shards did."""
+
+    files_read: int = 0
+    files_changed: int = 0
+    bytes_read: int = 0
+    new_chunks: int = 0
+    new_bytes: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+class _ShardState:
+    __slots__ = ("channel", "is_finished", "is_flushed", "scanning", "unsettled")
+
+    def __init__(self, channel: CoordinatorChannel) -> None:
+        self.channel = channel
+        self.scanning = 0
+        self.unsettled = 0
+        self.is_flushed = True
+        self.is_finished = False
+
+
+class Coordinator:
+    """Runs the shards until the listing is whole.
+
+    `claim(ids, lengths)` decides about one group of chunks; `footer(data)` takes the footer of a
+    finished pack; `listing` takes rows in order.
+    """
+
+    def __init__(
+        self,
+        channels: list[CoordinatorChannel],
+        paths: tuple[bytes, ...],
+        table: ChunkTable,
+        make_block_id: Callable[[bytes, bytes], bytes],
+        footer: Callable[[bytes], None],
+        parent: ParentListing | None,
+        listing: ListingWriter,
+        progress: Progress,
+    ) -> None:
+        self._shards = [_ShardState(channel) for channel in channels]
+        self._table = table
+        self._make_block_id = make_block_id
+        self._footer = footer
+        self._parent = parent
+        self._listing = listing
+        self._progress = progress
+        self._order = Ordering()
+        self.counts = Counts()
+        if not paths:
+            self._order.add_streams()
+            return
+        way = Way.to(paths)
+        self._order.add(b"", 0, None if way is None else b"\0".join([ROOT_NAME, *way.names()]), way)
+
+    def run(self) -> None:
+        """Until every row is in the listing and every pack in the store.
+
+        Raises StoreError and other errors of shards.
+        """
+        with selectors.DefaultSelector() as selector:
+            for shard in self._shards:
+                selector.register(shard.channel.socket, selectors.EVENT_READ, shard)
+            self._hand_out()
+            while not self._order.is_done:
+                self._turn(selector)
+            for shard in self._shards:
+                shard.channel.send(["finish"])
+            while not all(shard.is_finished for shard in self._shards):
+                self._turn(selector)
+
+    def _turn(self, selector: selectors.BaseSelector) -> None:
+        for shard in self._shards:
+            if not shard.is_finished:
+                events = selectors.EVENT_READ
+                if shard.channel.has_outgoing:
+                    events |= selectors.EVENT_WRITE
+                selector.modify(shard.channel.socket, events, shard)
+        for key, events in selector.select():
+            shard = key.data
+            if events & selectors.EVENT_WRITE:
+                shard.channel.flush()
+            if events & selectors.EVENT_READ:
+                try:
+                    messages = shard.channel.receive()
+                except ChannelClosedError as error:
+                    raise errors.StrongroomError(
+                        "a shard process of the backup died (killed by the system, perhaps for want "
+                        "of memory); nothing was committed: run the same command again, it "
+                        "goes on from what is stored"
+                    ) from error
+                for message in messages:
+                    self._take(shard, message)
+                if shard.is_finished:
+                    selector.unregister(shard.channel.socket)
+        self._emit()
+        self._hand_out()
+
+    def _take(self, shard: _ShardState, message: list[Any]) -> None:
+        kind = message[0]
+        if kind == "claim":
+            shard.channel.send(["claimed", [self._claim(*group) for group in message[1]]])
+        elif kind == "footer":
+            self._footer(message[1])
+        elif kind == "finished":
+            shard.is_finished = True
+        elif kind == "failed":
+            raise _error_of(*message[1:])
+        else:
+            task = self._order.tasks[message[1]]
+            if isinstance(task, ContentRead):
+                self._take_of_read(shard, kind, task, message[2:])
+            else:
+                self._take_of_node(shard, kind, task, message[2:])
+
+    def _take_of_read(
+        self, shard: _ShardState, kind: str, read: ContentRead, rest: list[Any]
+    ) -> None:
+        """A message about deferred content."""
+        if kind == "children":
+            shard.scanning -= READ_WEIGHT
+            read.is_scanned = True
+            return
+        encoded, counts, problems, _ = rest
+        self._settled(shard, read)
+        self._count(counts, problems)
+        node = read.node
+        assert node.content is not None
+        whole = node.content.settle(read.place, decode_rows(encoded))
+        if whole is not None:
+            node.content = None
+            self._order.settle(node, [whole])
+
+    def _take_of_node(self, shard: _ShardState, kind: str, node: Node, rest: list[Any]) -> None:
+        if kind == "children":
+            self._scanned(shard, node, rest[0])
+        elif kind == "done":
+            encoded, counts, problems, deferred = rest
+            self._settled(shard, node)
+            self._count(counts, problems)
+            rows = decode_rows(encoded)
+            if deferred:
+                self._order.defer(node, DeferredContent(rows, deferred))
+            else:
+                self._order.settle(node, [rows])
+        elif kind == "same":
+            self._scanned(shard, node, rest[0])
+            self._settled(shard, node)
+            self._order.settle(node, node.parent or [])
+        elif kind == "parent":
+            assert self._parent is not None and node.parent
+            shard.channel.send(["rows", encode_rows(self._parent.joined(node.parent))])
+        elif kind == "wide":
+            self._scanned(shard, node, [])
+            self._settled(shard, node)
+            self._order.settle(node, [])
+            self._cut_wide(node, rest[0])
+        elif kind == "lost":
+            self._scanned(shard, node, [])
+            self._settled(shard, node)
+            self._order.settle(node, [])
+            self._report(rest[0])
+        else:
+            raise AssertionError(kind)
+
+    def _settled(self, shard: _ShardState, task: Node | ContentRead) -> None:
+        del self._order.tasks[task.number]
+        shard.unsettled -= 1
+
+    def _count(self, counts: list[int], problems: list[list[Any]]) -> None:
+        files, changed, read_bytes = counts
+        self.counts.files_read += files
+        self.counts.files_changed += changed
+        self.counts.bytes_read += read_bytes
+        self._report(problems)
+        self._progress.add(bytes=read_bytes)
+
+    def _scanned(self, shard: _ShardState, node: Node, children: list[bytes]) -> None:
+        shard.scanning -= 1
+        node.is_scanned = True
+        prefix = node.path + b"/" if node.path else b""
+        for name in children:
+            way = None
+            if node.way is not None and name not in node.way.goals:
+                way = node.way.steps[name]
+            only = None if way is None else b"\0".join(way.names())
+            self._order.add(prefix + name, 0, only, way)
+
+    def _cut_wide(self, node: Node, joined: bytes) -> None:
+        """Slices of a wide directory, cut where names say so: equal slices in every backup."""
+        names = joined.split(b"\0")
+        start = 0
+        number = 0
+        while start < len(names):
+            end = min(start + SLICE_MOST_ROWS, len(names))
+            for row in range(start + SLICE_LEAST_ROWS, end):
+                if zlib.crc32(names[row]) & _SLICE_MASK == 0:
+                    end = row
+                    break
+            number += 1
+            self._order.add(node.path, number, b"\0".join(names[start:end]), None)
+            start = end
+
+    def _parent_pieces(self, node: Node) -> list[Rows]:
+        if self._parent is None:
+            return []
+        if node.only is None or node.way is not None:
+            return self._parent.directory(node.path)
+        first, _, rest = node.only.partition(b"\0")
+        return self._parent.between(node.path, first, rest.rpartition(b"\0")[2] or first)
+
+    def _claim(self, ids: bytes, lengths: bytes) -> list[Any]:
+        """[block id, positions of new chunks, [[position, block id, slot] of known ones]]."""
+        found = self._table.claim(ids)
+        known = []
+        new = []
+        for position, reference in enumerate(found):
+            if reference is None:
+                new.append(position)
+            else:
+                known.append([position, *reference])
+        if not new:
+            return [b"", new, known]
+        if known:
+            ids = b"".join([ids[24 * position : 24 * position + 24] for position in new])
+            lengths = b"".join([lengths[4 * position : 4 * position + 4] for position in new])
+        block_id = self._make_block_id(ids, lengths)
+        self._table.add(block_id, ids)
+        self.counts.new_chunks += len(new)
+        self.counts.new_bytes += sum(memoryview(lengths).cast("I"))
+        return [block_id, new, known]
+
+    def _hand_out(self) -> None:
+        while True:
+            shard = min(self._shards, key=lambda shard: shard.scanning)
+            if shard.scanning >= SCANS_IN_FLIGHT:
+                break
+            task = self._order.next_task()
+            if task is None:
+                break
+            task.shard = self._shards.index(shard)
+            shard.unsettled += 1
+            shard.is_flushed = False
+            if isinstance(task, ContentRead):
+                self._send_read(shard, task)
+            else:
+                self._send_scan(shard, task)
+        self._flush_where_needed()
+
+    def _send_scan(self, shard: _ShardState, node: Node) -> None:
+        if node.is_streams:
+            shard.scanning += 1
+            shard.channel.send(["streams", node.number])
+            return
+        digest = None
+        node.parent = self._parent_pieces(node)
+        if node.parent:
+            assert self._parent is not None
+            digest = self._parent.digest(node.parent)
+        shard.scanning += 1
+        shard.channel.send(
+            ["scan", node.number, node.path, node.only, node.way is None, digest, bool(node.parent)]
+        )
+
+    def _send_read(self, shard: _ShardState, read: ContentRead) -> None:
+        content = read.node.content
+        assert content is not None
+        names, stats = content.names_and_stats(read.place)
+        byte_range = content.tasks[read.place].byte_range
+        shard.scanning += READ_WEIGHT
+        shard.channel.send(["read", read.number, read.node.path, names, stats, byte_range])
+
+    def _flush_where_needed(self) -> None:
+        """Have shards settle what they gather when otherwise nobody would go on."""
+        waiting = self._shards
+        if any(shard.scanning for shard in self._shards):
+            if not self._order.is_full:
+                return
+            blocking = self._order.blocking_shard
+            waiting = [] if blocking is None else [self._shards[blocking]]
+        for shard in waiting:
+            if not shard.is_flushed and shard.unsettled:
+                shard.is_flushed = True
+                shard.channel.send(["flush"])
+
+    def _emit(self) -> None:
+        while True:
+            node = self._order.next_to_emit()
+            if node is None:
+                return
+            for piece in node.rows or ():
+                self._listing.add(piece)
+
+    def _report(self, problems: list[list[Any]]) -> None:
+        for path, errno, text in problems:
+            self.counts.problems.append(Problem(path, errno, text))
+        if problems:
+            self._progress.add(errors=len(problems))
+
+
+def _error_of(error_id: str, exit_code: int, text: str) -> errors.StrongroomError:
+    """The error a shard died of, as the class it was."""
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.StrongroomError):
+            if kind.error_id == error_id and kind.exit_code == exit_code:
+                return kind(text)
+    return errors.StrongroomError(text)
+

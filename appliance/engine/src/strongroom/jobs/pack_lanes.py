@@ -1,0 +1,172 @@
+"""From blocks to packs: compress, seal, write; inline or by worker threads.
+
+A lane keeps several packs open and puts each block into one of them at random, because a keyed
+chunker alone lets the order and sizes of blocks betray which files are stored (eprint 2025/532,
+2025/558). A pack that reaches its size is finished and its footer handed on.
+
+Threads: the shard's thread calls `store`, `finish` and `abort`; workers compress and write. A
+pack slot is used by one thread at a time, which holds the slot's lock. At most
+`upload_queue_size_blocks` blocks wait or are under way; `store` blocks while that many are.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from strongroom import clock
+from strongroom.content.codecs import Compression, Compressor
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from strongroom.repo.packs import PackFooter
+
+OPEN_PACKS: Final = 2
+
+
+class OpenPack(Protocol):
+    """A pack being written, or a dry run's pretence of one."""
+
+    size_bytes: int
+
+    def add(
+        self,
+        block_id: bytes,
+        chunk_ids: Buffer,
+        chunk_lengths: Sequence[int],
+        codec: int,
+        compressed: Buffer,
+        raw_length: int,
+    ) -> None:
+        """Append a block."""
+
+    def finish(self) -> PackFooter:
+        """Publish the pack."""
+
+    def abort(self) -> None:
+        """Forget the pack."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSettings:
+    """How one shard turns blocks into packs."""
+
+    compression: Compression
+    worker_threads: int  # 0: inline
+    upload_queue_size_blocks: int
+    pack_size_bytes: int
+
+
+class _PackSlot:
+    """A place for one open pack; whoever holds `lock` may use it."""
+
+    __slots__ = ("lock", "pack")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.pack: OpenPack | None = None
+
+
+class BlockLane:
+    """Stores blocks; counts what it wrote.
+
+    `new_pack()` opens a pack, `finished(footer)` is called in the shard's thread, from `store`
+    or `finish`. Errors of workers are raised by the next call.
+    """
+
+    def __init__(
+        self,
+        settings: LaneSettings,
+        new_pack: Callable[[], OpenPack],
+        finished: Callable[[PackFooter], None],
+    ) -> None:
+        self._settings = settings
+        self._new_pack = new_pack
+        self._finished = finished
+        self._slots = [_PackSlot() for _ in range(max(OPEN_PACKS, settings.worker_threads))]
+        self._random = random.Random(clock.random_bytes(16))
+        self._footers: list[PackFooter] = []
+        self._failure: BaseException | None = None
+        self._compressors = threading.local()
+        self._executor: ThreadPoolExecutor | None = None
+        self._room = threading.Semaphore(max(1, settings.upload_queue_size_blocks))
+
+    def store(self, block_id: bytes, ids: bytes, lengths: list[int], data: list[Buffer]) -> None:
+        """Write one block of chunks `data`. Raises StoreError."""
+        if self._settings.worker_threads == 0:
+            raw: Buffer = data[0] if len(data) == 1 else b"".join(data)
+            self._write(block_id, ids, lengths, raw)
+        else:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(self._settings.worker_threads, "worker")
+            self._room.acquire()
+            # The copy lets the shard use its read buffers again at once.
+            self._executor.submit(self._work, block_id, ids, lengths, b"".join(data))
+        self._report()
+
+    def finish(self) -> None:
+        """Write what is under way and finish every open pack. Raises StoreError."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=True)
+            self._executor = None
+        self._report()
+        for slot in self._slots:
+            if slot.pack is not None:
+                pack, slot.pack = slot.pack, None
+                self._footers.append(pack.finish())
+        self._report()
+
+    def abort(self) -> None:
+        """Drop every open pack."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=True, cancel_futures=True)
+            self._executor = None
+        for slot in self._slots:
+            if slot.pack is not None:
+                slot.pack.abort()
+                slot.pack = None
+
+    def _work(self, block_id: bytes, ids: bytes, lengths: list[int], raw: bytes) -> None:
+        try:
+            if self._failure is None:
+                self._write(block_id, ids, lengths, raw)
+        except BaseException as error:  # handed to the shard's thread, which raises it
+            self._failure = error
+        finally:
+            self._room.release()
+
+    def _write(self, block_id: bytes, ids: bytes, lengths: list[int], raw: Buffer) -> None:
+        compressor: Compressor | None = getattr(self._compressors, "compressor", None)
+        if compressor is None:
+            compressor = self._compressors.compressor = Compressor(self._settings.compression)
+        codec, stored = compressor.compress(raw)
+        slot = self._take_slot()
+        try:
+            if slot.pack is None:
+                slot.pack = self._new_pack()
+            slot.pack.add(block_id, ids, lengths, codec, stored, len(raw))
+            if slot.pack.size_bytes >= self._settings.pack_size_bytes:
+                pack, slot.pack = slot.pack, None
+                self._footers.append(pack.finish())
+        finally:
+            slot.lock.release()
+
+    def _take_slot(self) -> _PackSlot:
+        chosen = self._random.randrange(len(self._slots))
+        for slot in self._slots[chosen:] + self._slots[:chosen]:
+            if slot.lock.acquire(blocking=False):
+                return slot
+        slot = self._slots[chosen]
+        slot.lock.acquire()
+        return slot
+
+    def _report(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        while self._footers:
+            self._finished(self._footers.pop(0))

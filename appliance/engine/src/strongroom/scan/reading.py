@@ -1,0 +1,89 @@
+"""Open and read regular files that may change, grow, shrink or turn into something else meanwhile.
+
+Names are relative to the working directory. Nothing follows a symbolic link, and nothing blocks:
+a FIFO that took a file's place opens at once and is turned down by its type. Whether a file kept
+still is for the caller to judge from the status taken after the last read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Final
+
+_BASE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_BLOCK_BYTES: Final = 512  # unit of st_blocks, see stat(2)
+
+
+class NotRegularError(OSError):
+    """What was a regular file is something else by now."""
+
+
+class FileOpener:
+    """Opens files without touching their access time where the system lets us.
+
+    O_NOATIME is refused for files of other owners; after the first refusal it is not tried again,
+    which saves a call a file for unprivileged users.
+    """
+
+    def __init__(self) -> None:
+        self._flags = _BASE_FLAGS | os.O_NOATIME
+
+    def open(self, name: bytes) -> int:
+        """A descriptor for reading. Raises OSError."""
+        try:
+            return os.open(name, self._flags)
+        except PermissionError as error:
+            if error.errno != errno.EPERM or not self._flags & os.O_NOATIME:
+                raise
+            self._flags = _BASE_FLAGS
+            return os.open(name, self._flags)
+
+    def read_whole(self, name: bytes, expected_bytes: int) -> tuple[bytes, os.stat_result, int]:
+        """The content of a small file, its status after reading, and the open descriptor.
+
+        Reads one byte more than expected, so that a file that grew gives itself away. The caller
+        closes the descriptor. Raises OSError, NotRegularError.
+        """
+        fd = self.open(name)
+        try:
+            data = os.read(fd, expected_bytes + 1)
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise NotRegularError(errno.EINVAL, "it is no regular file any more")
+        except BaseException:
+            os.close(fd)
+            raise
+        return data, status, fd
+
+
+def may_be_sparse(status: os.stat_result) -> bool:
+    """Whether the file takes less room than its size; only then are its holes looked for."""
+    return status.st_blocks * _BLOCK_BYTES < status.st_size
+
+
+def data_extents(fd: int, size_bytes: int) -> list[tuple[int, int]] | None:
+    """(offset, length) of the data of a file, in order; None when it has no hole.
+
+    File systems that cannot tell report the whole file as data. Raises OSError.
+    """
+    extents: list[tuple[int, int]] = []
+    position = 0
+    while position < size_bytes:
+        try:
+            start = os.lseek(fd, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                break
+            if error.errno == errno.EINVAL:
+                return None
+            raise
+        end = min(os.lseek(fd, start, os.SEEK_HOLE), size_bytes)
+        if end <= start:  # the file shrank under our hands
+            break
+        extents.append((start, end - start))
+        position = end
+    if extents == [(0, size_bytes)]:
+        return None
+    return extents
