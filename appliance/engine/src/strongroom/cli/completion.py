@@ -24,8 +24,8 @@ examples:
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
-# What an argument's metavar says about the names that fit.
-_FILE_METAVARS = frozenset(("FILE", "PATH"))
+# What an argument's metavar, or its name, says about the names that fit.
+_FILE_METAVARS = frozenset(("FILE", "PATH", "PATHS", "path"))
 _FOLDER_METAVARS = frozenset(("FOLDER", "DIR", "DIRECTORY", "TARGET", "MOUNTPOINT", "PLACE"))
 
 
@@ -67,8 +67,8 @@ def _say_what_names_fit(parser: argparse.ArgumentParser) -> None:
         if isinstance(action.choices, dict):
             for inner in action.choices.values():
                 _say_what_names_fit(inner)
-        metavar = action.metavar if isinstance(action.metavar, str) else ""
-        if metavar in _FILE_METAVARS:
+        label = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+        if label in _FILE_METAVARS:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-        elif metavar in _FOLDER_METAVARS:
+        elif label in _FOLDER_METAVARS:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
