@@ -15,7 +15,6 @@ In the store the restore key is wrapped by Argon2id of a passphrase, once for ea
 from __future__ import annotations
 
 import base64
-import binascii
 import struct
 from dataclasses import dataclass
 from functools import cached_property
@@ -217,7 +216,7 @@ def import_key(text: str) -> Key:
         raise UsageError("the key file is cut off: its END line is missing")
     try:
         decoded = base64.b64decode("".join(lines[1:-1]), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise UsageError(f"the key file is damaged ({error})") from error
     body, checksum = decoded[:-4], decoded[-4:]
     if not body or blake3(body).digest(4) != checksum:

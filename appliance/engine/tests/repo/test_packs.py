@@ -1,0 +1,192 @@
+"""A pack reads back as it was written; no part of it can be changed, moved or cut."""
+
+import pytest
+from blake3 import blake3
+
+from kit.block_making import block_id_of, chunk_ids_of, make_pack, make_thinned_pack
+from kit.tiny_backup import CHEAP, PASSPHRASE, new_repository
+from strongroom.content.codecs import decompress
+from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
+from strongroom.repo.packs import (
+    HEADER_SIZE,
+    KIND_DATA,
+    KIND_LISTING,
+    block_aad,
+    open_block_cipher,
+    parse_header,
+    read_footer,
+)
+from strongroom.repo.repository import Repository
+from strongroom.stores.local import LocalStore
+
+BLOCKS = [[b"one", b"two", b""], [b"x" * 5000], [bytes(100), b"y" * 70]]
+
+
+@pytest.fixture(params=["aes-256-gcm", "chacha20-poly1305", "none"])
+def repository(request, tmp_path):
+    return Repository.create(
+        LocalStore(tmp_path / "r"), PASSPHRASE, encryption=request.param, cost=CHEAP
+    )
+
+
+def stored(repository, footer):
+    return repository.store.get("packs", footer.pack_id.hex())
+
+
+def test_the_footer_says_what_was_written(repository):
+    footer = make_pack(repository, BLOCKS)
+    assert read_footer(repository.store, repository.key.put_key, footer.pack_id) == footer
+    assert footer.size_bytes == len(stored(repository, footer))
+    assert footer.kind == KIND_DATA
+    assert make_pack(repository, BLOCKS, KIND_LISTING).kind == KIND_LISTING
+    for entry, chunks in zip(footer.blocks, BLOCKS, strict=True):
+        assert entry.block_id == block_id_of(repository.key, chunks)
+        assert entry.chunk_ids == chunk_ids_of(repository.key, chunks)
+        assert entry.chunk_lengths.tolist() == [len(chunk) for chunk in chunks]
+        assert entry.raw_length == sum(map(len, chunks))
+        assert entry.dead == b""
+
+
+def test_a_pack_is_named_by_its_bytes(repository):
+    footer = make_pack(repository, BLOCKS)
+    assert blake3(stored(repository, footer)).digest() == footer.pack_id
+
+
+def test_every_block_opens_with_the_restore_key(repository):
+    footer = make_pack(repository, BLOCKS)
+    data = stored(repository, footer)
+    header = parse_header(data[:HEADER_SIZE])
+    cipher = open_block_cipher(header, repository.restore_key)
+    for entry, chunks in zip(footer.blocks, BLOCKS, strict=True):
+        sealed = data[entry.offset : entry.offset + entry.stored_length]
+        aad = block_aad(header.raw, entry.number, entry.codec, entry.raw_length, entry.block_id)
+        text = cipher.open(entry.number, sealed, aad)
+        assert decompress(entry.codec, text, entry.raw_length) == b"".join(chunks)
+
+
+def test_the_writer_cannot_open_its_own_pack(tmp_path):
+    repository = new_repository(LocalStore(tmp_path / "r"))
+    put_only = Repository.open(repository.store, repository.key.put_key)
+    footer = make_pack(put_only, BLOCKS)
+    assert b"x" * 20 not in stored(put_only, footer)
+    assert not hasattr(put_only.key, "private")
+
+
+def test_no_two_packs_of_the_same_blocks_look_alike(repository):
+    assert make_pack(repository, BLOCKS).pack_id != make_pack(repository, BLOCKS).pack_id
+
+
+def test_a_pack_without_blocks_is_whole(repository):
+    footer = make_pack(repository, [])
+    assert read_footer(repository.store, repository.key, footer.pack_id).blocks == []
+
+
+def test_a_thinned_block_keeps_the_ids_and_lengths_of_what_it_lost(repository):
+    chunks = [b"a" * 10, b"b" * 20, b"c" * 30] * 5
+    live = [slot % 3 != 1 for slot in range(15)]
+    footer = make_thinned_pack(repository, chunks, live)
+    (entry,) = read_footer(repository.store, repository.key, footer.pack_id).blocks
+    assert entry.block_id == block_id_of(repository.key, chunks)
+    assert entry.chunk_lengths.tolist() == [len(chunk) for chunk in chunks]
+    assert entry.raw_length == sum(len(c) for c, keep in zip(chunks, live, strict=True) if keep)
+    assert [entry.dead[slot // 8] >> slot % 8 & 1 for slot in range(15)] == [
+        0 if keep else 1 for keep in live
+    ]
+
+
+def test_an_aborted_pack_leaves_nothing(repository):
+    pack = repository.new_pack(KIND_DATA)
+    pack.add(bytes(16), bytes(24), [3], 0, b"abc", 3)
+    pack.abort()
+    assert list(repository.store.list("packs")) == []
+    assert repository.store.remove_abandoned() == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (bytes(15), bytes(24), [3], 0, b"abc", 3),
+        (bytes(16), bytes(23), [3], 0, b"abc", 3),
+        (bytes(16), b"", [], 0, b"", 0),
+        (bytes(16), bytes(24) * 65536, [0] * 65536, 0, b"", 0),
+        (bytes(16), bytes(24), [1 << 30], 0, b"abc", 1 << 30),
+    ],
+)
+def test_a_block_that_cannot_be_read_back_is_not_written(repository, arguments):
+    pack = repository.new_pack(KIND_DATA)
+    with pytest.raises(ValueError):
+        pack.add(*arguments)
+    pack.abort()
+
+
+def replant(repository, data):
+    """Store forged bytes under the name they would need."""
+    pack_id = blake3(data).digest()
+    repository.store.put("packs", pack_id.hex(), data)
+    return pack_id
+
+
+def test_a_changed_byte_of_header_footer_or_trailer_is_found(repository):
+    footer = make_pack(repository, BLOCKS)
+    data = stored(repository, footer)
+    footer_at = footer.blocks[-1].offset + footer.blocks[-1].stored_length
+    for at in (
+        *range(HEADER_SIZE),
+        *range(footer_at, len(data), 7),
+        *range(len(data) - 8, len(data)),
+    ):
+        forged = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        with pytest.raises((DamageError, UnknownFormatError)):
+            read_footer(repository.store, repository.key, replant(repository, forged))
+
+
+def test_a_pack_cut_anywhere_is_found(repository):
+    data = stored(repository, make_pack(repository, BLOCKS))
+    for size in range(0, len(data), 11):
+        with pytest.raises(DamageError):
+            read_footer(repository.store, repository.key, replant(repository, data[:size]))
+
+
+def test_a_pack_that_grew_is_found(repository):
+    footer = make_pack(repository, BLOCKS)
+    data = stored(repository, footer)
+    at = footer.blocks[-1].offset + footer.blocks[-1].stored_length
+    for forged in (data + b"x", data[:at] + b"x" + data[at:], data + data[at:]):
+        with pytest.raises(DamageError):
+            read_footer(repository.store, repository.key, replant(repository, forged))
+
+
+def test_the_footer_of_another_pack_is_found(repository):
+    one, two = (make_pack(repository, BLOCKS) for _ in range(2))
+    data, other = stored(repository, one), stored(repository, two)
+    at = one.blocks[-1].offset + one.blocks[-1].stored_length
+    with pytest.raises(DamageError):
+        read_footer(repository.store, repository.key, replant(repository, data[:at] + other[at:]))
+
+
+def test_a_footer_of_absurd_size_is_refused_before_it_is_read(repository):
+    data = stored(repository, make_pack(repository, BLOCKS))
+    for claimed in (0xFFFFFFFF, len(data), 0):
+        forged = data[:-8] + claimed.to_bytes(4, "little") + data[-4:]
+        with pytest.raises(DamageError):
+            read_footer(repository.store, repository.key, replant(repository, forged))
+
+
+def test_a_newer_version_is_not_taken_for_damage(repository):
+    data = stored(repository, make_pack(repository, BLOCKS))
+    with pytest.raises(UnknownFormatError, match="update"):
+        read_footer(
+            repository.store, repository.key, replant(repository, data[:4] + b"\2" + data[5:])
+        )
+
+
+def test_the_key_of_another_repository_reads_no_footer(repository, tmp_path):
+    other = new_repository(LocalStore(tmp_path / "other"))
+    footer = make_pack(repository, BLOCKS)
+    with pytest.raises(DamageError):
+        read_footer(repository.store, other.key, footer.pack_id)
+
+
+def test_a_missing_pack_says_so(repository):
+    with pytest.raises(ObjectMissingError):
+        read_footer(repository.store, repository.key, bytes(32))
