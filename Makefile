@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # Debian's own python3, not one that happens to stand first in PATH.
 PYTHON ?= /usr/bin/python3
 
-.PHONY: help setup demo test lint format bench fuzz man lock clean
+.PHONY: help setup demo test test-slow lint format bench fuzz man lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ demo: setup  ## back up, damage, repair and restore real data: make demo [DIR=/s
 
 test: setup  ## run the tests: make test [ARGUMENTS="-k words"]
 	cd $(ENGINE) && $(BIN)/python -m pytest $(ARGUMENTS)
+
+test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS="-k words"]
+	cd $(ENGINE) && $(BIN)/python -m pytest -m slow $(ARGUMENTS)
 
 lint: setup  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/ruff check .

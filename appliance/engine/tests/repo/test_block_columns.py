@@ -16,7 +16,7 @@ from strongroom.repo.block_columns import (
 
 @st.composite
 def blocks(draw):
-    """For each block the lengths of its chunks and which of them were dropped (None: not thinned)."""
+    """For each block the lengths of its chunks which were dropped, and whether that counts."""
     chunks = st.lists(st.tuples(st.integers(1, 1000), st.booleans()), min_size=1, max_size=20)
     return draw(st.lists(st.tuples(chunks, st.booleans()), max_size=12))
 

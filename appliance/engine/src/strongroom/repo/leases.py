@@ -73,8 +73,12 @@ class Lease:
         *,
         renewal_seconds: float = RENEWAL_SECONDS,
         expiry_seconds: float = EXPIRY_SECONDS,
+        name: str = "",
     ) -> None:
-        """`holder`: its tombstones are filled in here."""
+        """`holder`: its tombstones are filled in here.
+
+        `name`: of a lease that only one may hold at a time; LeaseError when somebody does.
+        """
         self._store = store
         self._key = key
         self._cipher = cipher
@@ -83,11 +87,12 @@ class Lease:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._lost = ""
-        self.name = clock.random_bytes(16).hex()
+        self.name = name or clock.random_bytes(16).hex()
         # The lease must be there before the tombstones are listed: a prune that marks packs after
         # the listing sees a lease that does not name its tombstone, and waits.
         self._holder = msgspec.structs.replace(holder, tombstones=())
-        store.put_new("leases", self.name, self._encoded())
+        if not store.put_new("leases", self.name, self._encoded()):
+            raise LeaseError(f"another job holds the lease {self.name}: wait until it has ended")
         known = tuple(sorted(info.name for info in store.list("tombstones")))
         self._holder = msgspec.structs.replace(holder, tombstones=known)
         store.replace("leases", self.name, self._encoded())

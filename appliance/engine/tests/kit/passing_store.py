@@ -1,0 +1,82 @@
+"""A store that lets a test do something else just before each of its operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from typing_extensions import Buffer
+
+    from strongroom.stores.store import Kind, ObjectInfo, Store, Writer
+
+
+class PassingStore:
+    """A `strongroom.stores.store.Store` that calls `before(number)` before its n-th operation."""
+
+    def __init__(self, inner: Store, before: Callable[[int], None]) -> None:
+        self._inner = inner
+        self._before = before
+        self.count = 0
+
+    @property
+    def location(self) -> str:
+        return self._inner.location
+
+    def prepare(self) -> None:
+        self._inner.prepare()
+
+    def writer(self, kind: Kind) -> Writer:
+        self._pass()
+        return self._inner.writer(kind)
+
+    def put(self, kind: Kind, name: str, data: Buffer) -> None:
+        self._pass()
+        self._inner.put(kind, name, data)
+
+    def put_new(self, kind: Kind, name: str, data: Buffer) -> bool:
+        self._pass()
+        return self._inner.put_new(kind, name, data)
+
+    def put_durable(self, kind: Kind, name: str, data: Buffer) -> None:
+        self._pass()
+        self._inner.put_durable(kind, name, data)
+
+    def replace(self, kind: Kind, name: str, data: Buffer) -> None:
+        self._pass()
+        self._inner.replace(kind, name, data)
+
+    def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        self._pass()
+        return self._inner.get(kind, name, offset, length)
+
+    def size(self, kind: Kind, name: str) -> int:
+        self._pass()
+        return self._inner.size(kind, name)
+
+    def list(self, kind: Kind) -> Iterator[ObjectInfo]:
+        self._pass()
+        return self._inner.list(kind)
+
+    def delete(self, kind: Kind, name: str) -> None:
+        self._pass()
+        self._inner.delete(kind, name)
+
+    def remove_abandoned(self) -> int:
+        self._pass()
+        return self._inner.remove_abandoned()
+
+    def sync(self) -> None:
+        self._pass()
+        self._inner.sync()
+
+    def reopen(self) -> Store:
+        return self
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _pass(self) -> None:
+        self.count += 1
+        self._before(self.count)

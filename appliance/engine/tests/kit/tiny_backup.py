@@ -1,0 +1,155 @@
+"""A writer that keeps every rule of the repository, in steps that a test can interleave.
+
+It stores files given as a dictionary, deduplicates against what the repository holds, and batches
+small chunks into blocks of CHUNKS_OF_A_BLOCK, so that a few files make packs of many blocks.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from typing import TYPE_CHECKING, Final
+
+from strongroom.content.codecs import AUTO, Compressor
+from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
+from strongroom.errors import DamageError
+from strongroom.repo.chunk_table import ChunkTable
+from strongroom.repo.keys import Argon2Cost
+from strongroom.repo.listing import encode_page
+from strongroom.repo.listing_reader import Listing
+from strongroom.repo.packs import KIND_DATA, KIND_LISTING
+from strongroom.repo.repository import Repository
+from strongroom.repo.snapshots import PageReference, Snapshot
+from strongroom.scan.row_view import views
+from strongroom.scan.rows import UNREADABLE, new_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strongroom.repo.packs import PackFooter
+    from strongroom.stores.store import Store
+
+CHUNKS_OF_A_BLOCK: Final = 4
+DIRECTORY: Final = b"data"
+CHEAP: Final = Argon2Cost(1024, 1, 1)
+PASSPHRASE: Final = b"passphrase"
+
+Files = dict[bytes, bytes]
+
+
+def new_repository(store: Store) -> Repository:
+    """A repository whose passphrase costs next to nothing."""
+    return Repository.create(store, PASSPHRASE, cost=CHEAP)
+
+
+class TinyBackup:
+    """One backup: `store` any number of times, then `commit` or `abandon`."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._keys = repository.key.put_key
+        self._lease = repository.lease("host", os.getpid(), "backup")
+        index = repository.load_index(chunks=True)
+        self._table = ChunkTable.load(index)
+        self._compressor = Compressor(AUTO)
+        self._references: dict[bytes, tuple[bytes, int, int]] = {}
+        self._footers: list[PackFooter] = []
+        self.new_chunks = 0
+
+    def store(self, files: Mapping[bytes, bytes]) -> None:
+        """Store the content of files, in a pack of its own unless nothing is new."""
+        fresh: list[tuple[bytes, bytes]] = []
+        places: dict[bytes, list[bytes]] = {}
+        for name, data in files.items():
+            an_id = chunk_id(self._keys.chunk_key, data)
+            (known,) = self._table.claim(an_id)
+            if known is not None:
+                self._references[name] = (*known, len(data))
+            else:
+                if an_id not in places:
+                    fresh.append((an_id, data))
+                places.setdefault(an_id, []).append(name)
+        self.new_chunks += len(fresh)
+        if not fresh:
+            return
+        pack = self._repository.new_pack(KIND_DATA)
+        for start in range(0, len(fresh), CHUNKS_OF_A_BLOCK):
+            batch = fresh[start : start + CHUNKS_OF_A_BLOCK]
+            ids = b"".join(an_id for an_id, _ in batch)
+            lengths = array("I", [len(data) for _, data in batch])
+            block = block_id(self._keys.block_key, ids_and_lengths(ids, lengths))
+            raw = b"".join(data for _, data in batch)
+            codec, stored = self._compressor.compress(raw)
+            pack.add(block, ids, lengths, codec, stored, len(raw))
+            self._table.add(block, ids)
+            for slot, (an_id, data) in enumerate(batch):
+                for name in places[an_id]:
+                    self._references[name] = (block, slot, len(data))
+        self._footers.append(pack.finish())
+
+    def checkpoint(self) -> None:
+        """Make what was stored known to others."""
+        if self._footers:
+            self._repository.write_index(self._footers)
+            self._footers = []
+
+    def commit(self, host: str = "host", tags: tuple[str, ...] = ()) -> Snapshot:
+        """Write listing, index and snapshot; LeaseError when the lease has ended."""
+        try:
+            names = sorted(self._references)
+            stats = array("q")
+            for name in names:
+                size = self._references[name][2]
+                stats.extend((0o100644, 0, 0, size, 10**18, 10**18, 1, 65, 1, 0))
+            rows = new_rows(DIRECTORY, names, stats)
+            for number, name in enumerate(names):
+                block, slot, _ = self._references[name]
+                rows.part_counts[number] = 1
+                rows.part_blocks += block
+                rows.part_slots.append(slot)
+            pages: tuple[PageReference, ...] = ()
+            if names:
+                pages = (self._store_page(encode_page([rows]), names[0], len(names)),)
+            self.checkpoint()
+            snapshot = Snapshot(host=host, paths=(DIRECTORY,), tags=tags, pages=pages)
+            return self._repository.commit(snapshot, self._lease)
+        finally:
+            self._lease.end()
+
+    def abandon(self) -> None:
+        """Stop without committing, as a job does that fails."""
+        self._lease.end()
+
+    def _store_page(self, raw: bytes, first_name: bytes, row_count: int) -> PageReference:
+        an_id = chunk_id(self._keys.chunk_key, raw)
+        length = len(raw).to_bytes(4, "little")
+        block = block_id(self._keys.block_key, ids_and_lengths(an_id, length))
+        pack = self._repository.new_pack(KIND_LISTING)
+        codec, stored = self._compressor.compress(raw)
+        pack.add(block, an_id, [len(raw)], codec, stored, len(raw))
+        self._footers.append(pack.finish())
+        return PageReference(DIRECTORY, first_name, block, row_count)
+
+
+def back_up(repository: Repository, files: Mapping[bytes, bytes], host: str = "host") -> Snapshot:
+    """All steps at once."""
+    backup = TinyBackup(repository)
+    backup.store(files)
+    return backup.commit(host)
+
+
+def read_back(repository: Repository, snapshot_id: str) -> Files:
+    """The files of a snapshot; rows that are marked unreadable are left out. DamageError."""
+    snapshot = repository.snapshot(snapshot_id)
+    reader = repository.block_reader(repository.load_index())
+    files: Files = {}
+    for groups in Listing(snapshot.pages, reader).pages():
+        for rows in groups:
+            for view in views(rows):
+                data = b"".join(bytes(reader.chunk(block, slot)) for block, slot in view.parts)
+                if view.state == UNREADABLE:
+                    continue
+                if len(data) != view.size:
+                    raise DamageError(f"{view.name!r} has {len(data)} bytes, not {view.size}")
+                files[view.name] = data
+    return files
