@@ -63,7 +63,8 @@ FIXED = {
     "fileset/f.conf": "".join(
         f"FileSet {{\n  Name = Set-{number}\n  Include {{\n    Options {{\n"
         f"      Signature = XXH128\n      Compression = ZSTD3\n      One FS = no\n"
-        f"      Wild Dir = /proc/{number}\n    }}\n    File = /\n    File = /srv/{number}\n  }}\n}}\n"
+        f"      Wild Dir = /proc/{number}\n    }}\n    File = /\n    File = /srv/{number}\n"
+        "  }\n}\n"
         for number in range(20)
     ),
 }
@@ -164,9 +165,10 @@ def document(rows: list[dict[str, float]]) -> str:
     lines = [
         "# How fast a configuration loads",
         "",
-        f"Measured {datetime.now(UTC):%Y-%m-%d} on {_machine()} by `python -m bench.config_load --plot` (in",
-        "`appliance/engine`): a director's tree of clients and jobs, ten of them in a file, read,",
-        "checked and resolved in a process of its own. Wall time is the median of several runs.",
+        f"Measured {datetime.now(UTC):%Y-%m-%d} on {_machine()},",
+        "by `python -m bench.config_load --plot` in `appliance/engine`: a director's tree of",
+        "clients and jobs, ten of them in a file, read, checked and resolved in a process of its",
+        "own. Wall time is the median of several runs.",
         "",
         "![time and memory over size](configuration-load.svg)",
         "",
@@ -196,8 +198,8 @@ def plot(rows: list[dict[str, float]]) -> str:
     """Seconds and MiB over the number of clients, as two panels of an SVG picture."""
     width, height, margin = 340, 220, 48
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * width} {height + 40}" '
-        'font-family="sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * width} {height + 40}">',
+        "<style>text { font: 11px sans-serif }</style>",
         f'<rect width="{2 * width}" height="{height + 40}" fill="#ffffff"/>',
     ]
     panels = (("seconds", "median", TARGET_SECONDS), ("MiB", "mib", TARGET_MIB))
@@ -213,26 +215,26 @@ def plot(rows: list[dict[str, float]]) -> str:
             return 30 + (height - 60) * (1 - value / high)
 
         base, right = y(0), x(most)
-        parts.append(f'<text x="{left}" y="18" font-size="13">{title}</text>')
+        parts.append(f'<text x="{left}" y="18">{title}</text>')
         parts.append(
             f'<path d="M{left} 30 V{base:.1f} H{right:.1f}" fill="none" stroke="#64748b"/>'
         )
-        parts.append(
-            f'<path d="M{left} {y(target):.1f} H{right:.1f}" stroke="#f59e0b" '
-            'stroke-dasharray="4 3"/>'
-            f'<text x="{left + 4}" y="{y(target) - 4:.1f}" fill="#b45309">aim {target:g}</text>'
-        )
+        parts += [
+            f'<path d="M{left} {y(target):.1f} H{right:.1f}" stroke="#f59e0b"/>',
+            f'<text x="{left + 4}" y="{y(target) - 4:.1f}" fill="#b45309">aim {target:g}</text>',
+        ]
         points = " ".join(f"{x(row['count']):.1f},{y(row[field]):.1f}" for row in rows)
         parts.append(f'<polyline points="{points}" fill="none" stroke="#0f766e" stroke-width="2"/>')
-        for row in rows:
-            parts.append(
-                f'<circle cx="{x(row["count"]):.1f}" cy="{y(row[field]):.1f}" r="3" fill="#0f766e"/>'
-            )
-        for row in rows[-3:]:
-            parts.append(
-                f'<text x="{x(row["count"]):.1f}" y="{base + 14:.1f}" text-anchor="middle">'
-                f"{row['count']:,.0f}</text>"
-            )
+        places = [(row, x(row["count"]), y(row[field])) for row in rows]
+        parts += [
+            f'<circle cx="{across:.1f}" cy="{down:.1f}" r="3" fill="#0f766e"/>'
+            for _, across, down in places
+        ]
+        parts += [
+            f'<text x="{across:.1f}" y="{base + 14:.1f}" text-anchor="middle">'
+            f"{row['count']:,.0f}</text>"
+            for row, across, _ in places[-3:]
+        ]
         parts.append(
             f'<text x="{right:.1f}" y="{y(rows[-1][field]) - 8:.1f}" text-anchor="end">'
             f"{rows[-1][field]:.3g}</text>"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,3 +72,20 @@ def read() -> Callable[..., Reading]:
         return Reading(load_text(text, component, LoadOptions(dialect=chosen, **options), path))
 
     return reading
+
+
+@pytest.fixture
+def config() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `strongroom config WORDS...`."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "strongroom", "config", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run

@@ -3,33 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from typing import TYPE_CHECKING
-
-import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DIRECTOR = "Director { Name = d; Password = p }\n"
-
-
-@pytest.fixture
-def config() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run `strongroom config WORDS...`."""
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "strongroom", "config", *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    return run
 
 
 def test_parse_prints_the_documented_shape(config, tmp_path):

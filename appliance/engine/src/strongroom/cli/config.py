@@ -19,8 +19,13 @@ EPILOG = """examples:
   strongroom config check --strict --dialect bareos26 /etc/bareos
   strongroom config parse --component director --json bareos-dir.conf
   strongroom config show --config /etc/bareos Job/nightly
+  strongroom config explain /etc/bareos
+  strongroom config fmt --write /etc/strongroom
+  strongroom config diff /etc/strongroom /tmp/planned
+  strongroom config convert /etc/bacula --into /tmp/strongroom
 """
 EXIT_PARSE_FAILED = 1
+COMPONENTS = ("director", "storage", "agent", "console", "monitor")
 DEFAULT_PATH = "/etc/strongroom"
 
 
@@ -45,6 +50,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--set", action="store_true", help="leave out what has its default")
     show.add_argument("--secrets", action="store_true", help="print passwords")
     _add_reading_options(show)
+    explain = _command(
+        commands, "explain", _with_options("explain_tree"), "say what each directive does here"
+    )
+    explain.add_argument("path", help="a folder or a file")
+    _add_reading_options(explain)
+    fmt = _command(commands, "fmt", _with_options("format_files"), "print in canonical form")
+    fmt.add_argument("paths", nargs="+", metavar="PATH", help="files, or folders of a tree")
+    fmt.add_argument("--write", action="store_true", help="rewrite the files")
+    fmt.add_argument("--check", action="store_true", help="only say which files would change")
+    _add_reading_options(fmt)
+    diff = _command(commands, "diff", _with_options("compare"), "compare two trees by meaning")
+    diff.add_argument("before", metavar="A")
+    diff.add_argument("after", metavar="B")
+    _add_reading_options(diff)
+    convert = _command(
+        commands,
+        "convert",
+        _with_options("convert_tree"),
+        "make a Strongroom tree of a Bareos or Bacula one",
+    )
+    convert.add_argument("path", help="the tree, such as /etc/bareos")
+    convert.add_argument("--into", required=True, metavar="FOLDER", help="a new folder")
+    _add_reading_options(convert)
+    schema = _command(commands, "schema", _plainly("print_schema"), "print the JSON schema")
+    schema.add_argument("--component", choices=COMPONENTS, help="of this one only")
+    docs = _command(commands, "docs", _plainly("write_documents"), "write the reference")
+    docs.add_argument("--into", default="docs", metavar="FOLDER", help="where to (docs)")
+    docs.add_argument("--check", action="store_true", help="only say which pages are stale")
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -64,11 +97,37 @@ def _command(
     return parser
 
 
+def _with_options(name: str) -> Callable[[argparse.Namespace, Terminal], int]:
+    """A command of config_rewriting that reads configuration."""
+
+    def work(arguments: argparse.Namespace, terminal: Terminal) -> int:
+        from strongroom.cli import config_rewriting
+
+        exit_code: int = getattr(config_rewriting, name)(
+            arguments, terminal, _load_options(arguments)
+        )
+        return exit_code
+
+    return work
+
+
+def _plainly(name: str) -> Callable[[argparse.Namespace, Terminal], int]:
+    """A command of config_rewriting that reads none."""
+
+    def work(arguments: argparse.Namespace, terminal: Terminal) -> int:
+        from strongroom.cli import config_rewriting
+
+        exit_code: int = getattr(config_rewriting, name)(arguments, terminal)
+        return exit_code
+
+    return work
+
+
 def _add_reading_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--component",
-        choices=("director", "storage", "agent", "console", "monitor"),
+        choices=COMPONENTS,
         help="whose configuration it is (else told by the names of files and folders)",
     )
     add(
@@ -97,10 +156,14 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
 
 def _load_options(arguments: argparse.Namespace) -> LoadOptions:
     from strongroom.config.dialects import dialect_named
-    from strongroom.config.loader import LoadOptions
+    from strongroom.config.loader import LoadOptions, is_bacula
 
+    name = arguments.dialect
+    paths = [getattr(arguments, field, None) for field in ("path", "before", "config")]
+    if name is None and not arguments.strict and any(path and is_bacula(path) for path in paths):
+        name = "bacula15"
     return LoadOptions(
-        dialect=dialect_named(arguments.dialect, strict=arguments.strict),
+        dialect=dialect_named(name, strict=arguments.strict),
         strict=arguments.strict,
         werror=arguments.werror,
         allow_commands=arguments.allow_commands,

@@ -7,7 +7,7 @@ Job and its JobDefs without changing the Job.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from strongroom.config.effective import EffectiveValue, effective_values
 
@@ -51,10 +51,18 @@ def _resources(configuration: Configuration) -> dict[tuple[str, str, str], Resou
 
 
 def _changes(key: tuple[str, str, str], left: Resource, right: Resource) -> list[Difference]:
-    old = {value.name: value for value in effective_values(left, secrets=True)}
-    new = {value.name: value for value in effective_values(right, secrets=True)}
+    old, old_shown = _values(left)
+    new, new_shown = _values(right)
     return [
-        Difference("changed", *key, name, old.get(name), new.get(name))
+        Difference("changed", *key, name, old_shown.get(name), new_shown.get(name))
         for name in dict.fromkeys((*old, *new))
-        if (old[name].data if name in old else None) != (new[name].data if name in new else None)
+        if old.get(name) != new.get(name)
     ]
+
+
+def _values(resource: Resource) -> tuple[dict[str, Any], dict[str, EffectiveValue]]:
+    """Values to compare, and values to show: secrets are compared, never shown."""
+    return (
+        {value.name: value.data for value in effective_values(resource, secrets=True)},
+        {value.name: value for value in effective_values(resource)},
+    )

@@ -140,6 +140,15 @@ def component_files(path: str, component: str | None = None) -> dict[str, list[s
     return found
 
 
+def is_bacula(path: str) -> bool:
+    """Whether the names at `path` are Bacula's."""
+    names = [os.path.basename(os.path.normpath(path))]
+    if os.path.isdir(path):
+        names += os.listdir(path)
+    stems = {name.removesuffix(".conf").removesuffix(".d") for name in names}
+    return bool(stems & {"bacula-dir", "bacula-sd", "bacula-fd"})
+
+
 def is_whole(path: str, component: str | None) -> bool:
     """Whether `path` is all that a component reads: a folder, a main file, or declared to be.
 

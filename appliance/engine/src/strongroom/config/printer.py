@@ -112,16 +112,15 @@ def _print_items(items: list[Any], lines: list[str], indent: str) -> None:
     first = True
     after_block = False
     for item in items:
-        if isinstance(item, Comment) and item.trailing and lines:
-            # A second one behind the same line would be swallowed by the first.
-            if "#" not in lines[-1]:
-                lines[-1] += f"  {item.text}"
-                continue
+        # A second comment behind the same line would be swallowed by the first.
+        if isinstance(item, Comment) and item.trailing and lines and "#" not in lines[-1]:
+            lines[-1] += f"  {item.text}"
+            continue
         if not first and (item.blank_before or (after_block and not indent)):
             lines.append("")
         first = False
         after_block = False
-        if isinstance(item, Comment) or isinstance(item, Verbatim):
+        if isinstance(item, Comment | Verbatim):
             lines.append(indent + item.text)
         elif isinstance(item, Block):
             lines += [indent + line if line else line for line in print_block(item)]

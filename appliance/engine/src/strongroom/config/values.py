@@ -74,6 +74,8 @@ def _bool(spec: DirectiveSpec, words: Words) -> tuple[str, bool]:
     text = words.groups[0][0]
     lowered = text.lower()
     value = _BOOLS.get(lowered)
+    if value is None and words.dialect.is_bacula and spec.key == "autochanger":
+        return text, True  # Bacula lets it name the changer
     if value is None:
         raise UnfitValueError(
             f"{spec.shown_name} takes yes or no, not {text!r}",
