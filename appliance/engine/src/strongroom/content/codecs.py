@@ -13,12 +13,15 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from strongroom.content.auto_compression import AutoCompressor
 from strongroom.errors import DamageError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from typing_extensions import Buffer
+
+    _CompressFunction = Callable[[Buffer], bytes | None]
 
 NONE = 0
 ZSTD = 1
@@ -27,9 +30,6 @@ GZIP = 3
 LZO = 4
 
 CODEC_NAMES = {NONE: "none", ZSTD: "zstd", LZ4: "lz4", GZIP: "gzip", LZO: "lzo"}
-
-# auto stores a block as it is unless that saves at least this share of it.
-_AUTO_LEAST_SAVING = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +72,15 @@ def parse_compression(text: str) -> Compression:
 
 
 class Compressor:
-    """Compresses blocks; for one thread."""
+    """Compresses blocks; for one thread, which gives it blocks in the order of their paths."""
 
     def __init__(self, compression: Compression) -> None:
         self._codec, self._compress = _compress_function(compression)
-        self._least_saving = _AUTO_LEAST_SAVING if compression.name == "auto" else 0.0
 
     def compress(self, raw: Buffer) -> tuple[int, Buffer]:
         """The codec used and the compressed bytes: `raw` itself with NONE if it did not shrink."""
-        if self._codec == NONE:
-            return NONE, raw
-        compressed = self._compress(raw)
-        raw_length = memoryview(raw).nbytes
-        if len(compressed) >= raw_length - int(raw_length * self._least_saving):
+        compressed = None if self._codec == NONE else self._compress(raw)
+        if compressed is None or len(compressed) >= memoryview(raw).nbytes:
             return NONE, raw
         return self._codec, compressed
 
@@ -105,14 +101,16 @@ def decompress(codec: int, data: Buffer, raw_length: int) -> bytes:
     return raw
 
 
-def _compress_function(compression: Compression) -> tuple[int, Callable[[Buffer], bytes]]:
+def _compress_function(compression: Compression) -> tuple[int, _CompressFunction]:
     name, level = compression.name, compression.level
     if name == "none":
         return NONE, bytes
-    if name in ("zstd", "auto"):
+    if name == "auto":
+        return ZSTD, AutoCompressor().compress
+    if name == "zstd":
         import zstandard
 
-        zstd: Any = zstandard.ZstdCompressor(level=level or 1)
+        zstd: Any = zstandard.ZstdCompressor(level=level)
         return ZSTD, zstd.compress
     if name == "gzip":
         return GZIP, lambda raw: zlib.compress(raw, level, wbits=-15)

@@ -1,0 +1,70 @@
+"""The table of ids answers as a dictionary would."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strongroom.repo import id_table
+from strongroom.repo.id_table import IdTable
+
+# Ids of few different words, so that many share the first word, which in earnest none do.
+few_ids = st.builds(
+    lambda a, b, c: b"".join(n.to_bytes(8, "little") for n in (a << 61, b, c)),
+    st.integers(0, 7),
+    st.integers(0, 2),
+    st.integers(0, 2),
+)
+batches = st.lists(st.lists(few_ids, min_size=1, max_size=40, unique=True), max_size=12)
+
+
+@pytest.fixture
+def small_runs(monkeypatch):
+    monkeypatch.setattr(id_table, "_RECENT_LIMIT", 16)
+
+
+@given(batches=batches, wanted=st.lists(few_ids, max_size=30))
+@settings(deadline=None)
+@pytest.mark.usefixtures("small_runs")
+def test_what_was_added_is_found_and_nothing_else(batches, wanted):
+    table = IdTable(24)
+    model = {}
+    for turn, batch in enumerate(batches):
+        values = range(turn * 100, turn * 100 + len(batch))
+        if turn % 3 == 2:
+            table.add_many(b"".join(batch), np.array(values, np.int64))
+        else:
+            table.add(b"".join(batch), values)
+        for an_id, value in zip(batch, values, strict=True):
+            model.setdefault(an_id, set()).add(value)
+    found = table.find(b"".join(wanted)).tolist()
+    for an_id, value in zip(wanted, found, strict=True):
+        assert value in model.get(an_id, {-1})
+        assert table.find_one(an_id) in model.get(an_id, {-1})
+
+
+def test_of_equal_ids_added_at_once_the_first_is_found():
+    table = IdTable(16)
+    table.add_many(bytes(16) * 40 + b"\1" * 16, np.arange(41))
+    assert table.find(b"\1" * 16 + bytes(16)).tolist() == [40, 0]
+
+
+@pytest.mark.parametrize("size", [16, 24])
+def test_a_hundred_thousand_ids_in_many_batches(size):
+    random = np.random.default_rng(1)
+    ids = random.bytes(100_000 * size)
+    table = IdTable(size)
+    for start in range(0, 100_000, 512):
+        part = ids[start * size : (start + 512) * size]
+        table.add(part, range(start, start + len(part) // size))
+    assert len(table) == 100_000
+    assert table.find(ids).tolist() == list(range(100_000))
+    assert (table.find(random.bytes(5000 * size)) == -1).all()
+
+
+def test_an_empty_table_finds_nothing():
+    table = IdTable(16)
+    assert table.find(bytes(32)).tolist() == [-1, -1]
+    assert table.find(b"").tolist() == []
+    table.add_many(b"", np.zeros(0, np.int64))
+    assert len(table) == 0
