@@ -10,6 +10,7 @@ from strongroom.repo.snapshots import find_snapshot, select_snapshots
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Iterable
 
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
@@ -43,16 +44,30 @@ def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def snapshot_filter(
+    arguments: argparse.Namespace,
+) -> Callable[[Iterable[Snapshot]], list[Snapshot]]:
+    """What lets through those snapshots that the options do, in the order they come."""
+    before_ns = None if arguments.before is None else parse_moment(arguments.before)
+    paths = tuple(normal_path(path) for path in arguments.path)
+    tags = tuple(tag for tags in arguments.tag for tag in tags.split(",") if tag)
+
+    def choose(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
+        return select_snapshots(
+            snapshots,
+            host=arguments.host,
+            job=arguments.job,
+            paths=paths,
+            tags=tags,
+            before_ns=before_ns,
+        )
+
+    return choose
+
+
 def filtered_snapshots(arguments: argparse.Namespace, repository: Repository) -> list[Snapshot]:
     """The snapshots that the options let through, without pages, the oldest first."""
-    return select_snapshots(
-        repository.snapshots(),
-        host=arguments.host,
-        job=arguments.job,
-        paths=tuple(normal_path(path) for path in arguments.path),
-        tags=tuple(tag for tags in arguments.tag for tag in tags.split(",") if tag),
-        before_ns=None if arguments.before is None else parse_moment(arguments.before),
-    )
+    return snapshot_filter(arguments)(repository.snapshots())
 
 
 def chosen_snapshot(arguments: argparse.Namespace, repository: Repository, wanted: str) -> Snapshot:
