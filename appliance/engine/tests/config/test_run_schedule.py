@@ -74,3 +74,11 @@ def test_a_run_must_end_before_the_brace(read):
     reading = read("Schedule { Name = s; Run = Full mon at 1:00 }")
     assert reading.codes("error") == ["run"]
     assert reading.resources == [["Schedule", [["Name", "s"]]]]
+
+
+def test_a_number_before_a_comment_is_a_word_and_prints_as_a_day(read):
+    from strongroom.config.printer import format_text
+
+    text = "Schedule {\n Name = s\n Run = Full 1# why\n}"
+    assert read(text).typed("run").days == (1,)
+    assert "  Run = Level=Full on 1  # why\n" in format_text(text, "director")

@@ -9,7 +9,7 @@ import re
 
 _DIGEST_LETTERS = frozenset("ipnugsamcd51")
 _SIZE = re.compile(r"[<>]?\s*(?P<low>[^-\s<>]+)(?:\s*-\s*(?P<high>[^-\s<>]+))?\s*\Z")
-_INTERVAL = re.compile(r"\{\d{1,5}(?:,\d{0,5})?\}|\{,\d{1,5}\}")
+_INTERVAL = re.compile(r"\{[0-9]{1,5}(?:,[0-9]{0,5})?\}|\{,[0-9]{1,5}\}")
 _CLASS = re.compile(
     r"\[:(?:alnum|alpha|blank|cntrl|digit|graph|lower|print|punct|space|upper|xdigit):\]"
 )

@@ -39,13 +39,13 @@ _LONGEST_TEXT = 500  # as Bareos; bounds the work as well
 @cache
 def _measure(number_pattern: str, unit_pattern: str) -> ParserElement:
     number = Regex(number_pattern)
-    unit = Regex(unit_pattern, re.IGNORECASE)
+    unit = Regex(unit_pattern, re.IGNORECASE | re.ASCII)
     grammar: ParserElement = Group(number + Opt(unit, default=""))[1, ...]
     return grammar
 
 
-_NUMBER = r"\d+(?:\.\d*)?"
-_NUMBER_WITH_EXPONENT = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
+_NUMBER = r"[0-9]+(?:\.[0-9]*)?"
+_NUMBER_WITH_EXPONENT = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
 
 
 def _total(

@@ -188,6 +188,8 @@ def _run_text(raw: dict[str, Any], run: ScheduleRun) -> str:
             words.append(f"{shown}={quoted(text)}")
         else:
             words.append(f"{shown}={_string(text)}")
+    if raw["when"][0].isdecimal():
+        words.append("on")  # a time cannot begin with a bare number
     return " ".join([*words, *raw["when"]])
 
 

@@ -33,8 +33,8 @@ NAME_LENGTH = 127
 _NAME = re.compile(r"[A-Za-z0-9:.\-_/](?:[A-Za-z0-9:.\-_/ ]*[A-Za-z0-9:.\-_/])?\Z")
 _ACL_ENTRY = re.compile(r"[A-Za-z0-9!()\[\]\\|+?*.:_\-'/]+\Z")
 _MD5 = re.compile(r"[0-9a-fA-F]{32}\Z")
-_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?\Z")
-_DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?\Z")
+_DIGITS = re.compile(r"[0-9]+")
 _BOOLS = {"yes": True, "no": False, "true": True, "false": False, "1": True, "0": False}
 _LARGEST = {"PINT16": 2**16 - 1, "PINT32": 2**32 - 1, "INT32": 2**31 - 1, "SIZE32": 2**32 - 1}
 
