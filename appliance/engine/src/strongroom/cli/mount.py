@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=1,
-        help="requests answered at the same time (default: 1, the fastest unless the store is slow)",
+        help="requests answered at the same time (default: 1, fastest unless the store is slow)",
     )
     add_snapshot_filters(parser)
 

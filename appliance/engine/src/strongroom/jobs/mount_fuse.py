@@ -1,8 +1,8 @@
 """Shows `MountedFiles` through FUSE, by the library mfusepy. Import only where it is installed.
 
 libfuse calls from threads of its own where more than one is asked for; as all of them need the one
-interpreter, several are only faster where the store is slow to answer. It handles SIGINT, SIGTERM and SIGHUP
-itself: each unmounts and ends `serve`.
+interpreter, several are only faster where the store is slow to answer. It handles SIGINT, SIGTERM
+and SIGHUP itself: each unmounts and ends `serve`.
 """
 
 from __future__ import annotations

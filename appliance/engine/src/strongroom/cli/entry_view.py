@@ -1,0 +1,86 @@
+"""A row of a listing as people read it (`ls -l`) and as a JSON object."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from strongroom.cli.snapshot_choice import shown_path
+from strongroom.cli.terminal import shown, size_text
+from strongroom.cli.times import time_text, utc_text
+from strongroom.scan.attributes import decode_xattrs
+from strongroom.scan.rows import CHANGED, UNREADABLE
+
+if TYPE_CHECKING:
+    from strongroom.scan.row_view import RowView
+
+_KINDS = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "directory",
+    stat.S_IFLNK: "symlink",
+    stat.S_IFIFO: "fifo",
+    stat.S_IFCHR: "character-device",
+    stat.S_IFBLK: "block-device",
+}
+KIND_NAMES = tuple(_KINDS.values())
+STATE_NAMES = {UNREADABLE: "unreadable", CHANGED: "changed"}
+_ACL_NAME = b"system.posix_acl_"
+
+
+def kind_name(mode: int) -> str:
+    """`file`, `directory`, `symlink`, `fifo`, `character-device` or `block-device`."""
+    return _KINDS.get(stat.S_IFMT(mode), "other")
+
+
+def entry_object(row: RowView) -> dict[str, object]:
+    """What JSON says about a row, without its `type`; docs/json-output.md has the fields."""
+    entry: dict[str, object] = {
+        "path": shown_path(row.path),
+        "kind": kind_name(row.mode),
+        "mode": f"{stat.S_IMODE(row.mode):04o}",
+        "uid": row.uid,
+        "gid": row.gid,
+        "size_bytes": row.size,
+        "modified": utc_text(row.mtime_ns),
+        "changed": utc_text(row.ctime_ns),
+        "inode": row.inode,
+        "links": row.link_count,
+    }
+    if stat.S_ISLNK(row.mode):
+        entry["target"] = row.target
+    if stat.S_ISCHR(row.mode) or stat.S_ISBLK(row.mode):
+        entry["device"] = [os.major(row.rdev), os.minor(row.rdev)]
+    if row.xattrs:
+        entry["xattrs"] = [name for name, _ in decode_xattrs(row.xattrs)]
+    if row.flags:
+        entry["flags"] = row.flags
+    if row.signature.strip(b"\0"):
+        entry["signature"] = row.signature.hex()
+    if row.state in STATE_NAMES:
+        entry["state"] = STATE_NAMES[row.state]
+    return entry
+
+
+def entry_line(row: RowView, name: bytes, *, human: bool = False) -> str:
+    """A row as `ls -ln` shows it; `+` behind the mode is an ACL, `@` another attribute."""
+    if stat.S_ISCHR(row.mode) or stat.S_ISBLK(row.mode):
+        size = f"{os.major(row.rdev)}, {os.minor(row.rdev)}"
+    else:
+        size = size_text(row.size) if human else str(row.size)
+    line = (
+        f"{stat.filemode(row.mode)}{_attribute_mark(row)} {row.link_count:>3} {row.uid:>5} "
+        f"{row.gid:>5} {size:>12} {time_text(row.mtime_ns)} {shown(name)}"
+    )
+    if stat.S_ISLNK(row.mode):
+        line += f" -> {shown(row.target)}"
+    if row.state in STATE_NAMES:
+        line += f" ({STATE_NAMES[row.state]} when it was backed up)"
+    return line
+
+
+def _attribute_mark(row: RowView) -> str:
+    if not row.xattrs:
+        return " "
+    is_acl = any(name.startswith(_ACL_NAME) for name, _ in decode_xattrs(row.xattrs))
+    return "+" if is_acl else "@"
