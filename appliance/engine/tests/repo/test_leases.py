@@ -1,0 +1,120 @@
+"""A lease keeps what its holder uses from being swept, for as long as its holder lives."""
+
+import os
+import time
+
+import pytest
+
+from kit.tiny_backup import new_repository
+from strongroom.errors import LeaseError
+from strongroom.repo.leases import Holder, Lease, has_ended, list_leases
+from strongroom.repo.snapshots import Snapshot
+from strongroom.repo.tombstones import write_tombstone
+from strongroom.stores.local import LocalStore
+
+HALF_HOUR_NS = 1800 * 10**9
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return new_repository(LocalStore(tmp_path / "r"))
+
+
+def age(repository, name, seconds):
+    """Make the store believe that a lease was renewed that long ago."""
+    path = os.path.join(repository.store.location, "leases", name)
+    status = os.stat(path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - int(seconds * 1e9)))
+
+
+def test_a_lease_is_listed_while_it_is_held(repository):
+    with repository.lease("laptop", 42, "backup") as lease:
+        (listed,) = list_leases(repository.store, repository.key.put_key)
+        assert listed.name == lease.name
+        assert (listed.holder.host, listed.holder.process_id) == ("laptop", 42)
+        assert listed.holder.purpose == "backup"
+        assert not has_ended(listed, lease.store_time_ns)
+    assert list_leases(repository.store, repository.key) == []
+
+
+def test_a_lease_names_the_tombstones_known_when_it_began(repository):
+    first = write_tombstone(repository.store, repository.key, [bytes(32)], repository.cipher)
+    with repository.lease("h", 1, "backup") as lease:
+        write_tombstone(repository.store, repository.key, [bytes(32)], repository.cipher)
+        (listed,) = list_leases(repository.store, repository.key)
+        assert listed.holder.tombstones == (first,)
+        lease.require()
+        (listed,) = list_leases(repository.store, repository.key)
+        assert listed.holder.tombstones == (first,)
+
+
+def test_a_lease_that_was_not_renewed_has_ended_by_the_clock_of_the_store(repository):
+    with repository.lease("h", 1, "backup") as old, repository.lease("h", 2, "prune") as own:
+        age(repository, old.name, 1700)
+        own.require()
+        ended = {
+            item.name: has_ended(item, own.store_time_ns)
+            for item in list_leases(repository.store, repository.key)
+        }
+        assert ended == {old.name: False, own.name: False}
+        age(repository, old.name, 200)
+        ended = {
+            item.name: has_ended(item, own.store_time_ns)
+            for item in list_leases(repository.store, repository.key)
+        }
+        assert ended == {old.name: True, own.name: False}
+
+
+def test_nothing_is_committed_after_the_lease_was_removed(repository):
+    with repository.lease("h", 1, "backup") as lease:
+        repository.store.delete("leases", lease.name)
+        with pytest.raises(LeaseError, match="removed"):
+            repository.commit(Snapshot(host="h"), lease)
+        with pytest.raises(LeaseError):
+            lease.require()
+    assert repository.snapshots() == []
+
+
+def test_nothing_is_committed_when_the_lease_was_not_renewed_in_time(repository):
+    holder = Holder("h", 1, "backup", 0, ())
+    lease = Lease(repository.store, repository.key, repository.cipher, holder, expiry_seconds=0.05)
+    lease.require()
+    time.sleep(0.1)
+    with pytest.raises(LeaseError, match="in time"):
+        repository.commit(Snapshot(host="h"), lease)
+    lease.end()
+    assert repository.snapshots() == []
+
+
+def test_renewing_in_the_background_keeps_a_lease(repository):
+    holder = Holder("h", 1, "backup", 0, ())
+    lease = Lease(
+        repository.store,
+        repository.key,
+        repository.cipher,
+        holder,
+        renewal_seconds=0.02,
+        expiry_seconds=0.5,
+    )
+    lease.start_renewing()
+    time.sleep(0.8)
+    lease.require()
+    lease.end()
+    lease.end()
+    assert list_leases(repository.store, repository.key) == []
+
+
+def test_the_time_of_a_snapshot_is_that_of_the_store(repository):
+    with repository.lease("h", 1, "backup") as lease:
+        snapshot = repository.commit(Snapshot(host="h"), lease)
+        assert snapshot.server_ns == lease.store_time_ns > 0
+
+
+def test_a_lease_that_cannot_be_read_still_bars(repository):
+    with repository.lease("h", 1, "backup") as lease:
+        data = repository.store.get("leases", lease.name)
+        for damaged in (b"", b"SRLS", data[:-1], b"X" + data[1:]):
+            repository.store.replace("leases", lease.name, damaged)
+            (listed,) = list_leases(repository.store, repository.key)
+            assert listed.holder is None
+            assert listed.renewed_ns > 0

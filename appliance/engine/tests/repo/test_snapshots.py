@@ -1,0 +1,196 @@
+"""A snapshot reads back as committed, with as much of it as the key allows."""
+
+import msgspec
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kit.tiny_backup import new_repository
+from strongroom.content.ciphers import AES_256_GCM, seal_object
+from strongroom.content.digests import object_name
+from strongroom.errors import (
+    DamageError,
+    KeyRightError,
+    SnapshotNotFoundError,
+    UnknownFormatError,
+)
+from strongroom.repo.keys import new_restore_key
+from strongroom.repo.snapshots import (
+    PageReference,
+    Snapshot,
+    Totals,
+    decode_snapshot,
+    encode_snapshot,
+    find_snapshot,
+    list_snapshots,
+    read_snapshot,
+    select_snapshots,
+    write_snapshot,
+)
+from strongroom.stores.local import LocalStore
+
+KEY = new_restore_key()
+NS = 10**9
+
+snapshots = st.builds(
+    Snapshot,
+    host=st.text(max_size=20),
+    level=st.sampled_from(["full", "differential", "incremental"]),
+    tags=st.lists(st.text(max_size=9), max_size=3).map(tuple),
+    paths=st.lists(st.binary(max_size=30), max_size=3).map(tuple),
+    start_ns=st.integers(-(2**63), 2**63 - 1),
+    totals=st.builds(Totals, files=st.integers(0, 2**63), content_bytes=st.integers(0, 2**63)),
+    error_count=st.integers(0, 2**40),
+    options=st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=3),
+    pages=st.lists(
+        st.builds(
+            PageReference,
+            first_directory=st.binary(max_size=40),
+            first_name=st.binary(max_size=40),
+            block_id=st.binary(min_size=16, max_size=16),
+            row_count=st.integers(0, 2**31),
+            content_bytes=st.integers(0, 2**63),
+        ),
+        max_size=5,
+    ).map(tuple),
+)
+
+EXAMPLE = Snapshot(
+    host="host", paths=(b"home",), pages=(PageReference(b"secret", b"name", bytes(16), 3),)
+)
+
+
+@given(snapshots, st.integers(0, 2))
+@settings(deadline=None)
+def test_what_is_encoded_decodes(snapshot, cipher):
+    data = encode_snapshot(KEY.put_key, snapshot, cipher)
+    name = object_name(data)
+    expected = msgspec.structs.replace(snapshot, id=name)
+    assert decode_snapshot(KEY, name, data, pages=True) == expected
+    assert decode_snapshot(KEY.put_key, name, data) == msgspec.structs.replace(expected, pages=())
+
+
+def test_a_put_key_reads_no_names():
+    data = encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM)
+    with pytest.raises(KeyRightError):
+        decode_snapshot(KEY.put_key, object_name(data), data, pages=True)
+
+
+def test_every_changed_byte_is_found_even_under_a_fitting_name():
+    data = encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM)
+    for at in range(len(data)):
+        forged = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        with pytest.raises(DamageError):
+            decode_snapshot(KEY, object_name(data), forged, pages=True)
+        if at not in (5, 6, 7):
+            with pytest.raises((DamageError, UnknownFormatError)):
+                decode_snapshot(KEY, object_name(forged), forged, pages=True)
+
+
+def test_every_cut_is_found():
+    data = encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM)
+    for size in range(len(data)):
+        with pytest.raises(DamageError):
+            decode_snapshot(KEY, object_name(data[:size]), data[:size], pages=True)
+
+
+def test_pages_of_another_snapshot_are_found():
+    one, two = (encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM) for _ in range(2))
+    end = 12 + int.from_bytes(one[8:12], "little")
+    mixed = one[:end] + two[end:]
+    assert decode_snapshot(KEY, object_name(mixed), mixed).host == "host"
+    with pytest.raises(DamageError):
+        decode_snapshot(KEY, object_name(mixed), mixed, pages=True)
+
+
+def envelope(text):
+    """A snapshot object whose sealed envelope is `text`."""
+    sealed = seal_object(KEY.put_key.snapshot_key, b"strongroom snapshot 1", text, AES_256_GCM)
+    return b"SRSN\1\0\0\0" + len(sealed).to_bytes(4, "little") + sealed + bytes(32)
+
+
+@given(st.binary(max_size=60))
+def test_rubbish_that_is_properly_sealed_is_damage(text):
+    data = envelope(text)
+    with pytest.raises(DamageError):
+        decode_snapshot(KEY, object_name(data), data)
+
+
+def test_a_bomb_that_is_properly_sealed_is_damage():
+    frame = zstandard.compress(bytes(1 << 28))
+    for claimed in (1 << 28, 1 << 31, 100):
+        data = envelope(claimed.to_bytes(4, "little") + frame)
+        with pytest.raises(DamageError):
+            decode_snapshot(KEY, object_name(data), data)
+
+
+def test_a_newer_version_is_not_taken_for_damage():
+    data = encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM)
+    newer = data[:4] + b"\2" + data[5:]
+    with pytest.raises(UnknownFormatError):
+        decode_snapshot(KEY, object_name(newer), newer)
+
+
+def test_a_field_of_a_later_version_does_no_harm():
+    class Later(Snapshot, frozen=True, kw_only=True):
+        colour: str = "blue"
+
+    data = encode_snapshot(KEY.put_key, Later(host="h"), AES_256_GCM)
+    assert decode_snapshot(KEY, object_name(data), data).host == "h"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return new_repository(LocalStore(tmp_path / "r"))
+
+
+def test_snapshots_are_listed_by_time(repository):
+    for start in (3, 1, 2):
+        write_snapshot(
+            repository.store, repository.key, Snapshot(host="h", start_ns=start), AES_256_GCM
+        )
+    listed = list_snapshots(repository.store, repository.key.put_key)
+    assert [snapshot.start_ns for snapshot in listed] == [1, 2, 3]
+    assert read_snapshot(repository.store, repository.key, listed[0].id) == listed[0]
+
+
+def test_a_snapshot_under_another_name_is_found(repository):
+    snapshot = write_snapshot(repository.store, repository.key, EXAMPLE, AES_256_GCM)
+    data = repository.store.get("snapshots", snapshot.id)
+    repository.store.put("snapshots", "ab" * 32, data)
+    with pytest.raises(DamageError):
+        list_snapshots(repository.store, repository.key)
+
+
+def made(number, **fields):
+    return Snapshot(**{"host": "h", "id": f"{number:x}" * 64, "start_ns": number * NS, **fields})
+
+
+def test_snapshots_are_selected_by_what_they_hold():
+    some = [
+        made(1, paths=(b"a", b"b"), tags=("x", "y")),
+        made(2, host="other", paths=(b"a",), job="nightly"),
+        made(3, tags=("x",)),
+    ]
+    assert select_snapshots(some) == some
+    assert select_snapshots(some, host="other") == [some[1]]
+    assert select_snapshots(some, paths=(b"a",)) == some[:2]
+    assert select_snapshots(some, tags=("y", "x")) == [some[0]]
+    assert select_snapshots(some, job="nightly") == [some[1]]
+    assert select_snapshots(some, before_ns=2 * NS) == some[:2]
+    assert select_snapshots(some, host="h", tags=("z",)) == []
+
+
+def test_one_snapshot_is_found_by_latest_or_the_beginning_of_its_id():
+    some = [made(1), made(12), made(3)]
+    assert find_snapshot(some, "latest") is some[1]
+    assert find_snapshot(some, "33") is some[2]
+    assert find_snapshot(some, "CCC") is some[1]
+
+
+@pytest.mark.parametrize("wanted", ["", "f", "1", "latest"])
+def test_none_or_several_are_an_error(wanted):
+    some = [] if wanted == "latest" else [made(1), made(1, id="1" + "0" * 63)]
+    with pytest.raises(SnapshotNotFoundError):
+        find_snapshot(some, wanted)
