@@ -20,7 +20,7 @@ from strongroom.repo.packs import HEADER_SIZE, KIND_DATA
 from strongroom.repo.tombstones import read_tombstones
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -98,15 +98,21 @@ class Index:
             read_index_object(store, key, info.name, chunks=chunks) for info in store.list("index")
         ]
         superseded = {name for an_object in objects for name in an_object.superseded}
-        index = cls()
-        index.superseded_names = tuple(sorted(superseded))
-        index.object_names = tuple(
-            sorted(item.name for item in objects if item.name not in superseded)
-        )
         current = [item for item in objects if item.name not in superseded]
-        for an_object in current:
-            for footer in an_object.footers:
-                index._add_loaded(footer, marked=footer.pack_id in marked, chunks=chunks)
+        footers = (footer for an_object in current for footer in an_object.footers)
+        index = cls.of(footers, marked, chunks=chunks)
+        index.superseded_names = tuple(sorted(superseded))
+        index.object_names = tuple(sorted(item.name for item in current))
+        return index
+
+    @classmethod
+    def of(
+        cls, footers: Iterable[PackFooter], marked: Collection[bytes], *, chunks: bool = False
+    ) -> Index:
+        """The index of some packs, of which those in `marked` are about to be removed."""
+        index = cls()
+        for footer in footers:
+            index._add_loaded(footer, marked=footer.pack_id in marked, chunks=chunks)
         order = index._order_of_preference()
         ids = np.frombuffer(index._block_ids, np.uint64).reshape(-1, 2)[order]
         index._table.add_many(ids.tobytes(), order)
@@ -205,6 +211,12 @@ class Index:
         """Every pack with its columns, of an index loaded with chunks."""
         for number, columns in self._chunk_columns:
             yield self._packs[number], columns
+
+    def exclude(self, pack_ids: Sequence[bytes]) -> None:
+        """Treat packs as marked: nothing new may refer to them."""
+        for pack_id in pack_ids:
+            number = self._pack_numbers[pack_id]
+            self._packs[number] = self._packs[number]._replace(marked=True)
 
     def release_chunks(self) -> None:
         """Give back the memory of the chunk columns."""

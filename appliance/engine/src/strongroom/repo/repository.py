@@ -20,6 +20,7 @@ from blake3 import blake3
 
 from strongroom import clock
 from strongroom.content.ciphers import CIPHER_NAMES, NONE, parse_encryption
+from strongroom.content.digests import object_name
 from strongroom.errors import (
     DamageError,
     ObjectMissingError,
@@ -220,7 +221,8 @@ class Repository:
     ) -> str:
         """Wrap the restore key under one more passphrase, durably; the wrap's name."""
         wrapped = wrap_key(self.restore_key, passphrase, label, cost or Argon2Cost())
-        name = clock.random_bytes(16).hex()
+        # A digest, so that check can tell whether it is what was written.
+        name = object_name(wrapped)
         self.store.put_durable("keys", name, wrapped)
         return name
 

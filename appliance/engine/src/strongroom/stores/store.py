@@ -2,7 +2,7 @@
 
 An object is immutable bytes under a kind and a name. Names of packs, indexes and snapshots are the
 BLAKE3-256 of the stored bytes in hex, so a store can verify what it holds without any key; names of
-keys, leases and tombstones are random or equally derived; the one object of kind "config" is named
+leases are random, those of keys and tombstones digests as well; the one object of kind "config" is named
 "config".
 
 Every store promises:
