@@ -7,6 +7,7 @@ the directory; a batch takes a few steps over whole arrays for each run, of whic
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,6 +65,18 @@ class _Run:
             more = (at + len(_WINDOW) < ends) & (found[rows] < 0)
             rows, first, at, ends = rows[more], first[more], at[more] + len(_WINDOW), ends[more]
 
+    def find_one(self, words: Sequence[int]) -> int:
+        """The value of one id given as words, or -1."""
+        first, *rest = words
+        slot = first >> int(self._shift)
+        begin, end = self._directory[slot : slot + 2].tolist()
+        for at, value in enumerate(self._first[begin:end].tolist(), begin):
+            if value == first and all(
+                column[at] == word for column, word in zip(self._rest, rest, strict=True)
+            ):
+                return int(self.values[at])
+        return -1
+
     def _take(
         self,
         words: NDArray[np.uint64],
@@ -91,6 +104,7 @@ class IdTable:
         """`id_size`: bytes of an id, a multiple of 8 and more than 8."""
         self._id_size = id_size
         self._item = np.dtype((np.void, id_size))
+        self._unpack = struct.Struct(f"={id_size // 8}Q").unpack
         self._runs: list[_Run] = []
         self._recent: dict[bytes, int] = {}
 
@@ -133,8 +147,14 @@ class IdTable:
 
     def find_one(self, an_id: bytes) -> int:
         """The value of one id, or -1."""
-        value = self._recent.get(an_id)
-        return int(self.find(an_id)[0]) if value is None else value
+        value = self._recent.get(an_id, -1)
+        if value < 0 and self._runs:
+            words = self._unpack(an_id)
+            for run in reversed(self._runs):
+                value = run.find_one(words)
+                if value >= 0:
+                    break
+        return value
 
     def _words(self, ids: bytes) -> NDArray[np.uint64]:
         return np.frombuffer(ids, np.uint64).reshape(-1, self._id_size // 8)
