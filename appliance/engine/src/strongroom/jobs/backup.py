@@ -18,12 +18,12 @@ import msgspec
 
 import strongroom
 from strongroom import clock
-from strongroom.content.digests import block_id, ids_and_lengths
 from strongroom.errors import DamageError, SourceError
 from strongroom.jobs.backup_options import BackupOptions
 from strongroom.jobs.backup_parent import choose_parent, open_parent
 from strongroom.jobs.channel import CoordinatorChannel, ShardChannel, channel_pair
 from strongroom.jobs.coordinator import Coordinator, Problem
+from strongroom.jobs.deduplication import Deduplication
 from strongroom.jobs.dry_pack import DryPack
 from strongroom.jobs.listing_writer import ListingWriter
 from strongroom.jobs.pack_lanes import BlockLane, LaneSettings, OpenPack
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from strongroom.repo.repository import Repository
     from strongroom.scan.sources import Source
 
-# An index is written whenever so much was stored since the last, so that an interrupted backup
-# need not read many footers when it goes on.
-CHECKPOINT_BYTES: Final = 4 << 30
+# An index is written whenever packs hold so many chunks: footers of more do not pile up in memory,
+# and an interrupted backup goes on without reading many of them.
+INDEX_CHUNKS: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +112,20 @@ class _Backup:
         self._started = started
         self._start_ns = clock.now_ns()
         self._footers: list[PackFooter] = []
-        self._unindexed_bytes = 0
         self._stored_bytes = 0
-        self._index: Index = repository.load_index(chunks=True)
+        self._index: Index = repository.load_index()
+        self._orphans = self._find_orphans()
+        for footer in self._orphans:
+            self._index.add(footer)
+            self._keep_footer(footer)
+        self._deduplication = Deduplication(
+            self._load_table, repository.key.put_key.block_key
+        )
 
     def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> BackupReport:
         """Scan, store, commit."""
         options = self._options
         paths = self._source.paths()
-        table = self._load_table()
         snapshots = self._repository.snapshots()
         base = choose_parent(snapshots, paths, options)
         parent = None
@@ -138,14 +143,10 @@ class _Backup:
                     options.tuning.pack_size_bytes,
                     progress,
                 )
-                put_key = self._repository.key.put_key
                 coordinator = Coordinator(
                     [CoordinatorChannel(end) for end in channels],
                     paths,
-                    table,
-                    lambda ids, lengths: block_id(
-                        put_key.block_key, ids_and_lengths(ids, lengths)
-                    ),
+                    self._deduplication.claim,
                     lambda data: self._take_footer(_decode_footer(data)),
                     parent,
                     listing,
@@ -178,8 +179,8 @@ class _Backup:
             size_bytes=listing.size_bytes,
             files_read=counts.files_read,
             bytes_read=counts.bytes_read,
-            new_chunks=counts.new_chunks,
-            new_bytes=counts.new_bytes,
+            new_chunks=self._deduplication.new_chunks,
+            new_bytes=self._deduplication.new_bytes,
             stored_bytes=self._stored_bytes,
             elapsed_seconds=clock.elapsed_seconds() - self._started,
             problems=tuple(counts.problems),
@@ -196,23 +197,31 @@ class _Backup:
             pack_id for tombstone in read_tombstones(store, key) for pack_id in tombstone.pack_ids
         }
         footers = []
-        for info in store.list("packs"):
-            pack_id = bytes.fromhex(info.name)
+        present = {bytes.fromhex(info.name) for info in store.list("packs")}
+        for pack_id in sorted(present):
             if self._index.pack(pack_id) is None and pack_id not in doomed:
                 with contextlib.suppress(DamageError):
                     footers.append(read_footer(store, key, pack_id))
+        # An index written early may have outlived its packs in a power failure, and whoever lost
+        # a pack wants it stored again: nothing refers to a pack that is not there.
+        self._index.exclude(
+            [pack.pack_id for pack in self._index.packs() if pack.pack_id not in present]
+        )
         return footers
 
     def _load_table(self) -> ChunkTable:
-        table = ChunkTable.load(self._index)
-        self._index.release_chunks()
-        if not self._options.dry_run:
-            for footer in self._find_orphans():
-                self._index.add(footer)
-                self._footers.append(footer)
-                if footer.kind == KIND_DATA:
-                    table.add_columns(footer.columns)
+        whole = self._repository.load_index(chunks=True)
+        # What was added or marked since the first look does not count: our lease is older.
+        whole.exclude([pack.pack_id for pack in whole.packs() if not self._is_usable(pack.pack_id)])
+        table = ChunkTable.load(whole)
+        for footer in self._orphans:
+            if footer.kind == KIND_DATA:
+                table.add_columns(footer.columns)
         return table
+
+    def _is_usable(self, pack_id: bytes) -> bool:
+        pack = self._index.pack(pack_id)
+        return pack is not None and not pack.marked
 
     def _start_shards(
         self, paths: tuple[bytes, ...], parent: ParentListing | None
@@ -270,20 +279,19 @@ class _Backup:
 
     def _take_footer(self, footer: PackFooter) -> None:
         self._stored_bytes += footer.size_bytes
+        self._keep_footer(footer)
+
+    def _keep_footer(self, footer: PackFooter) -> None:
         if self._options.dry_run:
             return
         self._footers.append(footer)
-        self._unindexed_bytes += footer.size_bytes
-        if self._unindexed_bytes >= CHECKPOINT_BYTES:
-            # An index must not outlive, after a power failure, the packs it names.
-            self._repository.store.sync()
+        if sum(kept.columns.chunk_count for kept in self._footers) >= INDEX_CHUNKS:
             self._write_index()
 
     def _write_index(self) -> None:
         if self._footers:
             self._repository.write_index(self._footers)
         self._footers = []
-        self._unindexed_bytes = 0
 
     def _commit(
         self,
@@ -304,7 +312,7 @@ class _Backup:
             files_changed=counts.files_changed,
             files_unchanged=max(0, listing.files - counts.files_read),
             read_bytes=counts.bytes_read,
-            new_bytes=counts.new_bytes,
+            new_bytes=self._deduplication.new_bytes,
             stored_bytes=self._stored_bytes,
         )
         tuning = options.tuning

@@ -7,11 +7,11 @@ that is reported and the row keeps what was read. Holes of sparse files are neve
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from array import array
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from strongroom.content.chunker import GREATEST_SIZE, Chunker
@@ -19,7 +19,7 @@ from strongroom.content.digests import new_signature
 from strongroom.jobs.block_assembly import WHOLE_FILE_BYTES, BlockAssembler
 from strongroom.scan.attributes import read_flags
 from strongroom.scan.directory import fitting_columns
-from strongroom.scan.reading import FileOpener, NotRegularError, data_extents, may_be_sparse
+from strongroom.scan.reading import FileOpener, data_extents, may_be_sparse, required_regular
 from strongroom.scan.rows import COLUMN_COUNT, CTIME_NS, INODE, MODE, MTIME_NS, SIZE
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from strongroom.scan.sources import Stream
 
 ATTEMPTS: Final = 3
+# Files opened before their turn: enough to keep a disk busy, few enough descriptors.
+OPENED_AHEAD: Final = 32
 _CHANGED: Final = "it changed while it was read; what was read is kept"
 
 
@@ -55,6 +57,7 @@ class ContentReader:
         """
         flat = work.flat
         left = share_bytes
+        rows: list[int] = []
         for row in work.changed_rows:
             if flat[row * COLUMN_COUNT + MODE] & 0o170000 != 0o100000:
                 continue
@@ -69,35 +72,62 @@ class ContentReader:
                 if self._signature_name != "none":
                     work.sign(row, new_signature(self._signature_name).digest())
                 continue
-            try:
-                if byte_range is not None:
-                    self._read_large(work, row, byte_range)
-                elif size <= WHOLE_FILE_BYTES:
-                    self._read_small(work, row, size)
-                else:
-                    self._read_large(work, row, None)
-            except OSError as error:
-                work.unreadable(row, error)
+            rows.append(row)
+        self._read_rows(work, rows, byte_range)
 
-    def _read_small(self, work: DirectoryWork, row: int, size: int) -> None:
-        data, status, fd = self._opener.read_whole(work.names[row], size)
+    def _read_rows(
+        self, work: DirectoryWork, rows: list[int], byte_range: tuple[int, int] | None
+    ) -> None:
+        """Read files in order, some of them opened ahead."""
+        opened: deque[tuple[int, int]] = deque()
+        upcoming = iter(rows)
         try:
-            if self._flags_wanted:
-                flags = read_flags(fd)
-                if flags:
-                    work.flags[row] = flags
-            if not _is_as_seen(status, work.flat, row) or len(data) != size:
-                data, status = self._read_again(work, row, fd, status)
-                if status.st_size > WHOLE_FILE_BYTES:
-                    self._read_open_large(work, row, fd, None)
+            while True:
+                for row in islice(upcoming, OPENED_AHEAD - len(opened)):
+                    whole = work.column(row, SIZE) <= WHOLE_FILE_BYTES
+                    try:
+                        opened.append((row, self._opener.open_ahead(work.names[row], whole)))
+                    except OSError as error:
+                        work.unreadable(row, error)
+                if not opened:
                     return
-            if may_be_sparse(status):
-                extents = data_extents(fd, status.st_size)
-                if extents is not None:
-                    work.extents[row] = extents
-                    data = b"".join([data[start : start + length] for start, length in extents])
+                row, fd = opened.popleft()
+                try:
+                    self._read_open(work, row, fd, byte_range)
+                except OSError as error:
+                    work.unreadable(row, error)
+                finally:
+                    os.close(fd)
         finally:
-            os.close(fd)
+            for _, fd in opened:
+                os.close(fd)
+
+    def _read_open(
+        self, work: DirectoryWork, row: int, fd: int, byte_range: tuple[int, int] | None
+    ) -> None:
+        size = work.column(row, SIZE)
+        is_small = size <= WHOLE_FILE_BYTES and byte_range is None
+        # One byte more than expected: a file that grew gives itself away.
+        data = os.read(fd, size + 1) if is_small else b""
+        status = os.fstat(fd)
+        required_regular(status)
+        if self._flags_wanted:
+            flags = read_flags(fd)
+            if flags:
+                work.flags[row] = flags
+        if not is_small:
+            self._read_large(work, row, fd, byte_range)
+            return
+        if not _is_as_seen(status, work.flat, row) or len(data) != size:
+            data, status = self._read_again(work, row, fd, status)
+            if status.st_size > WHOLE_FILE_BYTES:
+                self._read_large(work, row, fd, None)
+                return
+        if may_be_sparse(status):
+            extents = data_extents(fd, status.st_size)
+            if extents is not None:
+                work.extents[row] = extents
+                data = b"".join([data[start : start + length] for start, length in extents])
         work.changed_bytes += len(data)
         if self._signature_name != "none":
             signature = new_signature(self._signature_name)
@@ -126,21 +156,6 @@ class ContentReader:
         return data, status
 
     def _read_large(
-        self, work: DirectoryWork, row: int, byte_range: tuple[int, int] | None
-    ) -> None:
-        fd = self._opener.open(work.names[row])
-        try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise NotRegularError(errno.EINVAL, "it is no regular file any more")
-            if self._flags_wanted:
-                flags = read_flags(fd)
-                if flags:
-                    work.flags[row] = flags
-            self._read_open_large(work, row, fd, byte_range)
-        finally:
-            os.close(fd)
-
-    def _read_open_large(
         self, work: DirectoryWork, row: int, fd: int, byte_range: tuple[int, int] | None
     ) -> None:
         before = os.fstat(fd)

@@ -8,7 +8,6 @@ Content is never in this process. Any error of a shard ends the job.
 from __future__ import annotations
 
 import selectors
-import zlib
 from dataclasses import dataclass, field
 from errno import ENOENT
 from typing import TYPE_CHECKING, Any, Final
@@ -25,15 +24,11 @@ if TYPE_CHECKING:
     from strongroom.jobs.listing_writer import ListingWriter
     from strongroom.jobs.parent_listing import ParentListing
     from strongroom.progress import Progress
-    from strongroom.repo.chunk_table import ChunkTable
     from strongroom.scan.rows import Rows
 
 # How much is queued at each shard: directories count 1, content reads more.
 SCANS_IN_FLIGHT: Final = 8
 READ_WEIGHT: Final = 4
-SLICE_LEAST_ROWS: Final = 4096
-SLICE_MOST_ROWS: Final = 16384
-_SLICE_MASK: Final = 4095
 
 
 @dataclass(slots=True)
@@ -57,8 +52,6 @@ class Counts:
     files_read: int = 0
     files_changed: int = 0
     bytes_read: int = 0
-    new_chunks: int = 0
-    new_bytes: int = 0
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -84,16 +77,14 @@ class Coordinator:
         self,
         channels: list[CoordinatorChannel],
         paths: tuple[bytes, ...],
-        table: ChunkTable,
-        make_block_id: Callable[[bytes, bytes], bytes],
+        claim: Callable[[bytes, bytes], list[Any]],
         footer: Callable[[bytes], None],
         parent: ParentListing | None,
         listing: ListingWriter,
         progress: Progress,
     ) -> None:
         self._shards = [_ShardState(channel) for channel in channels]
-        self._table = table
-        self._make_block_id = make_block_id
+        self._claim = claim
         self._footer = footer
         self._parent = parent
         self._listing = listing
@@ -203,11 +194,13 @@ class Coordinator:
         elif kind == "parent":
             assert self._parent is not None and node.parent
             shard.channel.send(["rows", encode_rows(self._parent.joined(node.parent))])
+        elif kind == "slice":
+            number, names = rest
+            self._order.add(node.path, number, names, None)
         elif kind == "wide":
             self._scanned(shard, node, [])
             self._settled(shard, node)
             self._order.settle(node, [])
-            self._cut_wide(node, rest[0])
         elif kind == "lost":
             self._scanned(shard, node, [])
             self._settled(shard, node)
@@ -239,21 +232,6 @@ class Coordinator:
             only = None if way is None else b"\0".join(way.names())
             self._order.add(prefix + name, 0, only, way)
 
-    def _cut_wide(self, node: Node, joined: bytes) -> None:
-        """Slices of a wide directory, cut where names say so: equal slices in every backup."""
-        names = joined.split(b"\0")
-        start = 0
-        number = 0
-        while start < len(names):
-            end = min(start + SLICE_MOST_ROWS, len(names))
-            for row in range(start + SLICE_LEAST_ROWS, end):
-                if zlib.crc32(names[row]) & _SLICE_MASK == 0:
-                    end = row
-                    break
-            number += 1
-            self._order.add(node.path, number, b"\0".join(names[start:end]), None)
-            start = end
-
     def _parent_pieces(self, node: Node) -> list[Rows]:
         if self._parent is None:
             return []
@@ -261,27 +239,6 @@ class Coordinator:
             return self._parent.directory(node.path)
         first, _, rest = node.only.partition(b"\0")
         return self._parent.between(node.path, first, rest.rpartition(b"\0")[2] or first)
-
-    def _claim(self, ids: bytes, lengths: bytes) -> list[Any]:
-        """[block id, positions of new chunks, [[position, block id, slot] of known ones]]."""
-        found = self._table.claim(ids)
-        known = []
-        new = []
-        for position, reference in enumerate(found):
-            if reference is None:
-                new.append(position)
-            else:
-                known.append([position, *reference])
-        if not new:
-            return [b"", new, known]
-        if known:
-            ids = b"".join([ids[24 * position : 24 * position + 24] for position in new])
-            lengths = b"".join([lengths[4 * position : 4 * position + 4] for position in new])
-        block_id = self._make_block_id(ids, lengths)
-        self._table.add(block_id, ids)
-        self.counts.new_chunks += len(new)
-        self.counts.new_bytes += sum(memoryview(lengths).cast("I"))
-        return [block_id, new, known]
 
     def _hand_out(self) -> None:
         while True:

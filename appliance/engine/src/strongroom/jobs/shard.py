@@ -16,7 +16,8 @@ Messages of a shard:
 
     ["children", task, [name, ...]]       directories found, before any content is read; of "read":
                                           all was read, though not yet settled
-    ["wide", task, names]                 a directory too large for one task: its names, joined
+    ["slice", task, number, names]        some names, joined, of a directory too large for one task
+    ["wide", task]                        the last slice of it was sent
     ["same", task, [name, ...]]           equal to the parent's rows by digest; and its directories
     ["parent", task]                      the parent's rows of the task are needed
     ["claim", [[ids, lengths], ...]]      which of these chunks are new?
@@ -40,6 +41,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 from strongroom import clock
 from strongroom.errors import SourceError
@@ -49,7 +51,13 @@ from strongroom.jobs.content_reader import ContentReader
 from strongroom.jobs.ordering import ROOT_NAME
 from strongroom.jobs.directory_work import DirectoryWork, problem
 from strongroom.scan.attributes import read_flags_of, read_xattrs, supports_xattrs
-from strongroom.scan.directory import open_beneath, read_names, stat_rows, without_failures
+from strongroom.scan.directory import (
+    open_beneath,
+    read_names,
+    read_wide_names,
+    stat_rows,
+    without_failures,
+)
 from strongroom.scan.rows import (
     COLUMN_COUNT,
     DEVICE,
@@ -67,6 +75,10 @@ if TYPE_CHECKING:
     from strongroom.scan.sources import Stream
 
 WIDE_DIRECTORY_ROWS: Final = 16384
+# A wide directory is cut before the first name whose checksum says so, between these bounds.
+SLICE_LEAST_ROWS: Final = 4096
+SLICE_MOST_ROWS: Final = 16384
+_SLICE_MASK: Final = 4095
 # What a shard reads itself of a directory that it scans; other shards help with the rest.
 SHARE_BYTES: Final = 16 << 20
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -178,15 +190,14 @@ class Shard:
     ) -> None:
         if only is None:
             try:
-                names = read_names(fd)
+                found = read_names(fd, WIDE_DIRECTORY_ROWS)
+                if found is None:
+                    self._cut_wide(task, path)
+                    return
             except OSError as error:
                 self._channel.send(["lost", task, [problem(path, b"", error)]])
                 return
-            if not path:
-                names.insert(0, ROOT_NAME)
-            if len(names) > WIDE_DIRECTORY_ROWS:
-                self._channel.send(["wide", task, b"\0".join(names)])
-                return
+            names = found if path else [ROOT_NAME, *found]
         else:
             os.fchdir(fd)
             names = only.split(b"\0")
@@ -215,6 +226,26 @@ class Shard:
         self._read_attributes(fd, work, modes)
         self._reader.read(work, SHARE_BYTES, None)
         work.seal()
+
+    def _cut_wide(self, task: int, path: bytes) -> None:
+        """Slices of a wide directory, cut where names say so: equal slices in every backup."""
+        pending: list[bytes] = [] if path else [ROOT_NAME]
+        number = 0
+        for names in read_wide_names():
+            pending += names
+            start = 0
+            while len(pending) - start > SLICE_MOST_ROWS:
+                end = start + SLICE_MOST_ROWS
+                for row in range(start + SLICE_LEAST_ROWS, end):
+                    if crc32(pending[row]) & _SLICE_MASK == 0:
+                        end = row
+                        break
+                number += 1
+                self._channel.send(["slice", task, number, b"\0".join(pending[start:end])])
+                start = end
+            del pending[:start]
+        self._channel.send(["slice", task, number + 1, b"\0".join(pending)])
+        self._channel.send(["wide", task])
 
     def _read_content(
         self,

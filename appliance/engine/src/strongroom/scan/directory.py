@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import os
 from array import array
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 STAT_COLUMNS: Final = (
     "st_mode",
@@ -33,6 +36,8 @@ _TIME_COLUMNS: Final = ("st_mtime_ns", "st_ctime_ns")
 _SMALLEST: Final = -(1 << 63)
 _LARGEST: Final = (1 << 63) - 1
 _packed_columns = attrgetter(*STAT_COLUMNS)
+_BATCH_NAMES: Final = 65536
+_FIXED_WIDTH_LIMIT_BYTES: Final = 64 << 20
 _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -62,16 +67,54 @@ def open_beneath(root_fd: int, path: bytes) -> int:
     return current
 
 
-def read_names(directory_fd: int) -> list[bytes]:
+def read_names(directory_fd: int, most: int | None = None) -> list[bytes] | None:
     """Names in the directory, sorted by bytes; leaves it as the working directory.
 
-    Listing "." yields bytes at once, where listing a descriptor would make text of every name.
+    None when there are more than `most`: `read_wide_names` lists those in less memory. Listing
+    "." yields bytes at once, where listing a descriptor would make text of every name.
     Raises OSError.
     """
     os.fchdir(directory_fd)
-    names = os.listdir(b".")
+    if most is None:
+        names = os.listdir(b".")
+    else:
+        with os.scandir(b".") as entries:
+            names = [entry.name for entry in islice(entries, most + 1)]
+        if len(names) > most:
+            return None
     names.sort()
     return names
+
+
+def read_wide_names() -> Iterator[list[bytes]]:
+    """Names in the working directory, sorted by bytes, some thousands at a time.
+
+    A name takes about as many bytes as it is long, where a list of bytes objects takes 40 more.
+    Raises OSError.
+    """
+    import numpy as np
+
+    batches = []
+    with os.scandir(b".") as entries:
+        while names := [entry.name for entry in islice(entries, _BATCH_NAMES)]:
+            batches.append(np.array(names, dtype=np.bytes_))
+    longest = max((batch.itemsize for batch in batches), default=1)
+    count = sum(map(len, batches))
+    if longest * count > _FIXED_WIDTH_LIMIT_BYTES:
+        # A few long names among many short ones would make the column huge.
+        whole = sorted(name for batch in batches for name in batch.tolist())
+        for start in range(0, count, _BATCH_NAMES):
+            yield whole[start : start + _BATCH_NAMES]
+        return
+    column = np.empty(count, dtype=f"S{longest}")
+    start = 0
+    while batches:
+        batch = batches.pop()
+        column[start : start + len(batch)] = batch
+        start += len(batch)
+    column.sort()
+    for start in range(0, count, _BATCH_NAMES):
+        yield column[start : start + _BATCH_NAMES].tolist()
 
 
 def stat_rows(names: list[bytes]) -> tuple[array[int], list[Failure]]:

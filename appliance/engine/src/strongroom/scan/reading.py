@@ -7,6 +7,7 @@ still is for the caller to judge from the status taken after the last read.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -40,22 +41,22 @@ class FileOpener:
             self._flags = _BASE_FLAGS
             return os.open(name, self._flags)
 
-    def read_whole(self, name: bytes, expected_bytes: int) -> tuple[bytes, os.stat_result, int]:
-        """The content of a small file, its status after reading, and the open descriptor.
+    def open_ahead(self, name: bytes, whole: bool) -> int:
+        """Open a file that will be read soon; when `whole`, have the system fetch it meanwhile.
 
-        Reads one byte more than expected, so that a file that grew gives itself away. The caller
-        closes the descriptor. Raises OSError, NotRegularError.
+        A cold file then costs no wait when its turn comes. Raises OSError.
         """
         fd = self.open(name)
-        try:
-            data = os.read(fd, expected_bytes + 1)
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise NotRegularError(errno.EINVAL, "it is no regular file any more")
-        except BaseException:
-            os.close(fd)
-            raise
-        return data, status, fd
+        advice = os.POSIX_FADV_WILLNEED if whole else os.POSIX_FADV_SEQUENTIAL
+        with contextlib.suppress(OSError):  # a FIFO in a file's place cannot be advised on
+            os.posix_fadvise(fd, 0, 0, advice)
+        return fd
+
+
+def required_regular(status: os.stat_result) -> None:
+    """Raises NotRegularError unless the status is that of a regular file."""
+    if not stat.S_ISREG(status.st_mode):
+        raise NotRegularError(errno.EINVAL, "it is no regular file any more")
 
 
 def may_be_sparse(status: os.stat_result) -> bool:
