@@ -11,6 +11,13 @@ BIN := $(VENV)/bin
 # Debian's own python3, not one that happens to stand first in PATH.
 PYTHON ?= /usr/bin/python3
 
+# How long each fuzz target runs, and which of appliance/engine/fuzz/fuzz_*.py do.
+SECONDS_EACH ?= 60
+TARGETS ?= $(patsubst $(ENGINE)/fuzz/fuzz_%.py,%,$(wildcard $(ENGINE)/fuzz/fuzz_*.py))
+
+LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+    --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+
 .PHONY: help setup demo test test-slow lint format bench fuzz man lock clean
 
 help:  ## list the targets
@@ -44,17 +51,24 @@ bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPE
 	cd $(ENGINE) && PATH="$(BIN):$$PATH" $(BIN)/python -m bench \
 	    $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS)) $(ARGUMENTS)
 
-fuzz: setup  ## fuzz the decoders: make fuzz [SECONDS_EACH=60]
-	cd $(ENGINE) && PATH="$(BIN):$$PATH" fuzz/run.sh $(or $(SECONDS_EACH),60)
+fuzz: setup  ## fuzz the decoders: make fuzz [SECONDS_EACH=60] [TARGETS=listing]
+	$(BIN)/pip install --quiet --require-hashes --only-binary :all: \
+	    -r $(ENGINE)/requirements-fuzz.lock
+	cd $(ENGINE) && for target in $(TARGETS); do \
+	    corpus="$(CURDIR)/build/fuzz/$$target"; \
+	    $(BIN)/python "fuzz/fuzz_$$target.py" --seeds "$$corpus"; \
+	    $(BIN)/python "fuzz/fuzz_$$target.py" "$$corpus" -max_total_time=$(SECONDS_EACH) \
+	        -artifact_prefix="$(CURDIR)/build/fuzz/$$target-"; \
+	done
 
 man: setup  ## write the manual pages into build/man1
 	$(BIN)/python -m strongroom.cli.manual_page build/man1
 
 lock: setup  ## choose library versions anew, with hashes, for every Python we support
 	$(BIN)/pip install --quiet uv
-	cd $(ENGINE) && $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-	    --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
-	    --extra dev --output-file requirements.lock pyproject.toml
+	cd $(ENGINE) && $(LOCK) --extra dev --output-file requirements.lock pyproject.toml
+	cd $(ENGINE) && $(LOCK) --extra fuzz --constraint requirements.lock \
+	    --output-file requirements-fuzz.lock pyproject.toml
 
 clean:  ## remove what was built, and the environment
 	rm -rf $(VENV) build $(ENGINE)/build $(ENGINE)/dist $(ENGINE)/src/strongroom.egg-info
