@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _RECENT_LIMIT = 16384
 # A run is merged with the one before it unless that is this many times longer.
-_MERGE_FACTOR = 6
+_MERGE_FACTOR = 3
 # Entries compared at once, from the start of a directory slot (which has 2 to 4 on average).
 _WINDOW = np.arange(8)
 
