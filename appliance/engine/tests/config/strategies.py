@@ -87,7 +87,7 @@ def values(draw: Any, spec: DirectiveSpec) -> str:
         if form in "df":
             return f"{string_text(draw(NAMES), draw)} = {chosen}"
         return chosen
-    if kind in ("ADDRESSES_PORT",):
+    if kind == "ADDRESSES_PORT":
         return str(draw(st.integers(1, 65535)))
     if kind == "ADDRESSES_ADDRESS":
         return draw(st.sampled_from(["localhost", "10.0.0.1", "::1", "a-b.example"]))

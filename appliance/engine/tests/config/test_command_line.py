@@ -47,7 +47,7 @@ def test_check_shows_every_finding_with_its_line(config, tmp_path):
         f"{file}:3:3: warning: Client has no directive Workng Directory; did you mean "
         "Working Directory?\n      Workng Directory = /x\n      ^~~~~~~~~~~~~~~~\n"
     )
-    assert "1 warnings" in done.stdout
+    assert "0 errors, 1 warning, 0 notes" in done.stdout
     assert config("check", "--werror", str(file)).returncode == 40
     assert config("check", "--strict", str(file)).returncode == 40
 

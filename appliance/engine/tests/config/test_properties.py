@@ -39,11 +39,11 @@ def test_any_bytes_give_a_result_or_errors_at_a_place(data, component):
     _answers(data, component)
 
 
-FRAGMENTS = st.sampled_from(
-    ["Pool", "FileSet", "Include", "Options", "Run", "Name", "=", "{", "}", ";", "\n", '"', "\\", "#",
-     "@", "@|", "a", "9", ",", "Messages", "Mail", "Addresses", "ip", "addr", "Job", "RunScript",
-     "Director", " ", "\r", "mon at 1:00", "Schedule", "!x", "=", "{", "}"]
-)  # fmt: skip
+WORDS = (
+    'Pool FileSet Include Options Run Name = { } ; " \\ # @ @| a 9 , Messages Mail Addresses ip '
+    "addr Job RunScript Director at 1:00 Schedule !x mon = { }"
+)
+FRAGMENTS = st.sampled_from([*WORDS.split(), "\n", "\r"])
 
 
 @settings(max_examples=600, deadline=None)

@@ -229,10 +229,10 @@ def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
         }
     )
     read = ", ".join(f"{count} in the {name}" for name, count in resources.items())
-    terminal.line(
-        f"{len(loaded.files)} files, resources: {read}; {counts['error']} errors, "
-        f"{counts['warning']} warnings, {counts['note']} notes"
+    findings_text = ", ".join(
+        f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in counts.items()
     )
+    terminal.line(f"{len(loaded.files)} files read; resources: {read}; {findings_text}")
     if loaded.diagnostics.dropped:
         terminal.warn(f"{loaded.diagnostics.dropped} more findings are not shown")
     return ConfigurationError.exit_code if loaded.diagnostics.has_errors else EXIT_DONE

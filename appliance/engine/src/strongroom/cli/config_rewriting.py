@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import TYPE_CHECKING
@@ -181,7 +182,7 @@ def write_documents(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 stale.append(path)
         else:
             os.makedirs(arguments.into, exist_ok=True)
-            _replace_file(path, text.encode())
+            _replace_file(path, text.encode(), 0o644)
         terminal.emit({"type": "page", "path": path, "stale": path in stale})
         if path in stale or not arguments.check:
             terminal.line(f"{'stale' if path in stale else 'written'}: {path}")
@@ -193,11 +194,13 @@ def _text_of(path: str) -> str:
         return file.read()
 
 
-def _replace_file(path: str, data: bytes) -> None:
+def _replace_file(path: str, data: bytes, new_mode: int = 0o640) -> None:
     """Write the whole file or none of it; permissions of an old one are kept."""
     new = f"{path}.strongroom-new"
-    mode = os.stat(path).st_mode & 0o7777 if os.path.exists(path) else 0o640
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    mode = os.stat(path).st_mode & 0o7777 if os.path.exists(path) else new_mode
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
