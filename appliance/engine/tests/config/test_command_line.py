@@ -61,6 +61,16 @@ def test_check_json_is_a_finding_a_line_and_a_summary(config, tmp_path):
     assert lines[-1]["warnings"] == 1
 
 
+def test_a_fragment_may_name_what_others_define(config, tmp_path):
+    file = tmp_path / "rendered.tmp"
+    file.write_text("Job { Name = j; JobDefs = elsewhere }\n")
+    words = ("check", "--component", "director", str(file))
+    assert config(*words).returncode == 40
+    assert config(*words, "--fragment").returncode == 0
+    file.write_text("Job { Name = j; JobDfs = elsewhere }\n")
+    assert config(*words, "--fragment", "--werror").returncode == 40
+
+
 def test_quiet_says_only_what_is_wrong(config, tmp_path):
     file = tmp_path / "bareos-fd.conf"
     file.write_text("Client { Name = c }\n" + DIRECTOR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -9,6 +10,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.config.strategies import configurations
 
+from strongroom.config.convert import convert
+from strongroom.config.effective import effective_values
+from strongroom.config.effects import ACTED_ON, explain
 from strongroom.config.grammar import shape_of
 from strongroom.config.loader import LoadOptions, load_text
 from strongroom.config.printer import format_text, meaning
@@ -29,6 +33,26 @@ def test_a_configuration_made_from_the_table_survives_printing(made):
     assert second.diagnostics.sorted("error") == []
     assert meaning(second.trees[component]) == meaning(first.trees[component])
     assert format_text(printed, component) == printed
+
+
+@SLOW
+@given(configurations())
+def test_every_value_can_be_shown_explained_and_converted(made):
+    component, text = made
+    loaded = load_text(text, component, LoadOptions())
+    configuration = resolve(loaded, whole=False)
+    resources = configuration.components[component].resources
+    assert len(resources) == len(loaded.trees[component].blocks)
+    for resource in resources:
+        shown = effective_values(resource)
+        json.dumps([[value.name, value.data] for value in shown])
+        assert shown[0].text == resource.name
+        assert {value.origin.kind for value in shown} <= {"set", "default", "inherited"}
+    explained = list(explain(loaded.trees[component]))
+    assert all(one.effect.why for one in explained if one.effect.status != ACTED_ON)
+    for name, converted in convert(loaded).files.items():
+        again = load_text(converted, name.split(".d/")[0], LoadOptions(werror=True))
+        assert [one.render() for one in again.diagnostics.sorted("error")] == []
 
 
 @settings(max_examples=400, deadline=None)

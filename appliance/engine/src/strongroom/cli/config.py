@@ -34,6 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
     check = _command(commands, "check", _check, "find what is wrong in a tree or a file")
     check.add_argument("path", help="a folder such as /etc/strongroom or /etc/bareos, or a file")
+    check.add_argument(
+        "--fragment",
+        action="store_true",
+        help="a file out of a tree: what it names may be defined elsewhere",
+    )
     _add_reading_options(check)
     parse = _command(commands, "parse", _parse, "print what one file says, by the language alone")
     parse.add_argument("path", metavar="FILE", help="a file, or a component's folder")
@@ -208,7 +213,8 @@ def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.config.resolve import resolve
 
     loaded = load_trees(arguments.path, _load_options(arguments), arguments.component)
-    resolve(loaded, whole=is_whole(arguments.path, arguments.component))
+    whole = not arguments.fragment and is_whole(arguments.path, arguments.component)
+    resolve(loaded, whole=whole)
     findings = loaded.diagnostics.sorted()
     for finding in findings:
         terminal.emit({"type": "finding", **finding.as_json()})

@@ -20,7 +20,7 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
 _COLOURS = {ERROR: "\x1b[1;31m", WARNING: "\x1b[1;35m", NOTE: "\x1b[1;36m"}
 _BOLD, _GREEN, _RESET = "\x1b[1m", "\x1b[1;32m", "\x1b[0m"
 _SHOWN_LINE_COLUMNS = 160
-_SUGGESTIONS_LIMIT = 1000
+_SUGGESTION_BUDGET = 100_000  # words compared, over all questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ class Diagnostics:
         self.dropped = 0
         self._error_count = 0
         self._suggested: dict[tuple[str, int], str] = {}
+        self._suggestion_budget = _SUGGESTION_BUDGET
 
     def add(
         self,
@@ -113,14 +114,15 @@ class Diagnostics:
     def suggest(self, word: str, known: Iterable[str], family: object) -> str:
         """The entry of `known` nearest to `word`, or ""; remembered by `word` and `family`.
 
-        Only the first thousand different questions are answered: looking for neighbours is the one
-        thing here whose cost could be driven up by a hostile file.
+        Looking for neighbours is the one thing here whose cost a hostile file could drive up, so
+        the words compared are counted and from a limit on nothing is suggested.
         """
         key = (word[:64].lower(), hash(family))
         if key not in self._suggested:
-            if len(self._suggested) >= _SUGGESTIONS_LIMIT:
-                return ""
             lowered = {name.lower().replace(" ", ""): name for name in known}
+            self._suggestion_budget -= len(lowered)
+            if self._suggestion_budget < 0:
+                return ""
             near = get_close_matches(
                 key[0].replace(" ", "").replace("_", ""), lowered, n=1, cutoff=0.7
             )
