@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +18,6 @@ import msgspec
 import strongroom
 from strongroom import clock
 from strongroom.errors import DamageError, SourceError
-from strongroom.jobs.backup_options import BackupOptions
 from strongroom.jobs.backup_parent import choose_parent, open_parent
 from strongroom.jobs.channel import CoordinatorChannel, ShardChannel, channel_pair
 from strongroom.jobs.coordinator import Coordinator, Problem
@@ -29,7 +27,6 @@ from strongroom.jobs.listing_writer import ListingWriter
 from strongroom.jobs.pack_lanes import BlockLane, LaneSettings, OpenPack
 from strongroom.jobs.shard import Shard
 from strongroom.jobs.shard_process import fork_shard
-from strongroom.progress import Progress
 from strongroom.repo.chunk_table import ChunkTable
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING, PackFooter, read_footer
 from strongroom.repo.snapshots import Snapshot, Totals
@@ -37,7 +34,11 @@ from strongroom.repo.tombstones import read_tombstones
 from strongroom.scan.selection import compile_selection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.jobs.backup_options import BackupOptions
     from strongroom.jobs.parent_listing import ParentListing
+    from strongroom.progress import Progress
     from strongroom.repo.index import Index
     from strongroom.repo.leases import Lease
     from strongroom.repo.repository import Repository
@@ -118,9 +119,7 @@ class _Backup:
         for footer in self._orphans:
             self._index.add(footer)
             self._keep_footer(footer)
-        self._deduplication = Deduplication(
-            self._load_table, repository.key.put_key.block_key
-        )
+        self._deduplication = Deduplication(self._load_table, repository.key.put_key.block_key)
 
     def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> BackupReport:
         """Scan, store, commit."""
@@ -216,7 +215,7 @@ class _Backup:
         table = ChunkTable.load(whole)
         for footer in self._orphans:
             if footer.kind == KIND_DATA:
-                table.add_columns(footer.columns)
+                table.add_columns([footer.columns])
         return table
 
     def _is_usable(self, pack_id: bytes) -> bool:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from blake3 import blake3
 
 if TYPE_CHECKING:
-    from strongroom.content.codecs import Compressor
+    from collections.abc import Callable
+
     from strongroom.jobs.pack_lanes import BlockLane
 
 Buffer = bytes | bytearray | memoryview

@@ -12,10 +12,12 @@ from __future__ import annotations
 import socket
 import struct
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _LENGTH = struct.Struct("<I")
 _RECEIVE_BYTES = 1 << 18

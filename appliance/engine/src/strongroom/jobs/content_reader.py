@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from array import array
 from collections import deque
-from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -23,6 +22,8 @@ from strongroom.scan.reading import FileOpener, data_extents, may_be_sparse, req
 from strongroom.scan.rows import COLUMN_COUNT, CTIME_NS, INODE, MODE, MTIME_NS, SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from strongroom.content.digests import Signature
     from strongroom.jobs.backup_options import Tuning
     from strongroom.jobs.directory_work import DirectoryWork
@@ -293,9 +294,7 @@ class _SegmentReader:
         return filled
 
 
-def _clipped(
-    extents: list[tuple[int, int]], offset: int, length: int
-) -> list[tuple[int, int]]:
+def _clipped(extents: list[tuple[int, int]], offset: int, length: int) -> list[tuple[int, int]]:
     """What of the extents lies in a range."""
     end = offset + length
     return [
@@ -309,10 +308,10 @@ def _first_bytes(extents: list[tuple[int, int]], wanted: int) -> list[tuple[int,
     """The first `wanted` bytes of the extents."""
     kept = []
     for start, length in extents:
-        length = min(length, wanted)
-        if length:
-            kept.append((start, length))
-        wanted -= length
+        if not wanted:
+            break
+        kept.append((start, min(length, wanted)))
+        wanted -= kept[-1][1]
     return kept
 
 

@@ -129,8 +129,8 @@ class Coordinator:
                     messages = shard.channel.receive()
                 except ChannelClosedError as error:
                     raise errors.StrongroomError(
-                        "a shard process of the backup died (killed by the system, perhaps for want "
-                        "of memory); nothing was committed: run the same command again, it "
+                        "a shard process of the backup died (killed by the system, perhaps for "
+                        "want of memory); nothing was committed: run the same command again, it "
                         "goes on from what is stored"
                     ) from error
                 for message in messages:
@@ -192,7 +192,7 @@ class Coordinator:
             self._settled(shard, node)
             self._order.settle(node, node.parent or [])
         elif kind == "parent":
-            assert self._parent is not None and node.parent
+            assert self._parent is not None
             shard.channel.send(["rows", encode_rows(self._parent.joined(node.parent))])
         elif kind == "slice":
             number, names = rest
@@ -311,8 +311,10 @@ class Coordinator:
 def _error_of(error_id: str, exit_code: int, text: str) -> errors.StrongroomError:
     """The error a shard died of, as the class it was."""
     for kind in vars(errors).values():
-        if isinstance(kind, type) and issubclass(kind, errors.StrongroomError):
-            if kind.error_id == error_id and kind.exit_code == exit_code:
-                return kind(text)
+        if (
+            isinstance(kind, type)
+            and issubclass(kind, errors.StrongroomError)
+            and (kind.error_id, kind.exit_code) == (error_id, exit_code)
+        ):
+            return kind(text)
     return errors.StrongroomError(text)
-

@@ -6,12 +6,13 @@ first claim.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from strongroom.content.digests import CHUNK_ID_SIZE, block_id, ids_and_lengths
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strongroom.repo.chunk_table import ChunkTable
 
 

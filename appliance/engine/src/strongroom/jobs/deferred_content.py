@@ -122,9 +122,9 @@ class DeferredContent:
         for row, read_bytes in range_bytes.items():
             if row not in extents and read_bytes != self._sizes[row]:
                 struct.pack_into("<q", stats, row * ROW_BYTES + 8 * SIZE, read_bytes)
-        for row in contents:
+        for row, content in contents.items():
             if states.get(row) == UNREADABLE:
-                contents[row] = Content(b"", array("H"), contents[row].signature)
+                content.part_blocks, content.part_slots = b"", array("H")
                 extents.pop(row, None)
         rows = Rows(
             old.directory,
@@ -147,7 +147,5 @@ def _joined_extents(
     """Extents of two neighbouring ranges; the two that meet become one."""
     joined = [*before, *((start, length) for start, length in after)]
     if before and after and sum(before[-1]) == after[0][0]:
-        joined[len(before) - 1 : len(before) + 1] = [
-            (before[-1][0], before[-1][1] + after[0][1])
-        ]
+        joined[len(before) - 1 : len(before) + 1] = [(before[-1][0], before[-1][1] + after[0][1])]
     return joined

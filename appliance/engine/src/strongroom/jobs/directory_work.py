@@ -7,7 +7,6 @@ in another directory's turn. When the work is sealed and nothing is missing it i
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strongroom.scan.rows import (
@@ -22,6 +21,8 @@ from strongroom.scan.rows import (
 from strongroom.scan.unchanged import Content, take
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from strongroom.jobs.block_assembly import Reference
 
 
@@ -37,7 +38,8 @@ class DirectoryWork:
     __slots__ = (
         "_deliver", "_joined", "_matches", "_missing", "_parent", "_parts", "_path", "_sealed",
         "_signature_name", "_signatures", "_states", "_task", "changed_bytes", "changed_files",
-        "changed_rows", "deferred", "extents", "flags", "flat", "names", "problems", "targets", "xattrs",
+        "changed_rows", "deferred", "extents", "flags", "flat", "names", "problems",
+        "targets", "xattrs",
     )  # fmt: skip
 
     def __init__(
@@ -202,7 +204,9 @@ class DirectoryWork:
         if self._signatures:
             zeros = bytes(len(next(iter(self._signatures.values()))))
             signatures = self._signatures
-            rows.signatures = b"".join([signatures.get(row, zeros) for row in range(rows.row_count)])
+            rows.signatures = b"".join(
+                [signatures.get(row, zeros) for row in range(rows.row_count)]
+            )
 
     def _contents(self) -> dict[int, Content]:
         contents: dict[int, Content] = {}

@@ -31,7 +31,8 @@ class Node:
     """
 
     __slots__ = (
-        "content", "is_scanned", "is_streams", "key", "number", "only", "parent", "path", "rows", "shard", "way",
+        "content", "is_scanned", "is_streams", "key", "number", "only", "parent", "path", "rows",
+        "shard", "way",
     )  # fmt: skip
 
     def __init__(
@@ -51,7 +52,7 @@ class Node:
 
 
 class Way:
-    """The directories on the way to the given paths: names that lead on, and those that are goals."""
+    """The directories on the way to the given paths: names that lead on, and goals."""
 
     __slots__ = ("goals", "steps")
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -22,6 +21,8 @@ from strongroom import clock
 from strongroom.content.codecs import Compression, Compressor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from typing_extensions import Buffer
 
     from strongroom.repo.packs import PackFooter
@@ -89,7 +90,8 @@ class BlockLane:
         self._new_pack = new_pack
         self._finished = finished
         self._slots = [_PackSlot() for _ in range(max(OPEN_PACKS, settings.worker_threads))]
-        self._random = random.Random(clock.random_bytes(16))
+        # Which pack a block goes to is no secret; it only must not follow from the files.
+        self._random = random.Random(clock.random_bytes(16))  # noqa: S311
         self._footers: list[PackFooter] = []
         self._failure: BaseException | None = None
         self._compressors = threading.local()
@@ -135,7 +137,7 @@ class BlockLane:
         try:
             if self._failure is None:
                 self._write(block_id, ids, lengths, raw)
-        except BaseException as error:  # handed to the shard's thread, which raises it
+        except BaseException as error:  # noqa: BLE001 - the shard's thread raises it
             self._failure = error
         finally:
             self._room.release()
@@ -149,7 +151,7 @@ class BlockLane:
         try:
             if slot.pack is None:
                 slot.pack = self._new_pack()
-            slot.pack.add(block_id, ids, lengths, codec, stored, len(raw))
+            slot.pack.add(block_id, ids, lengths, codec, stored, sum(lengths))
             if slot.pack.size_bytes >= self._settings.pack_size_bytes:
                 pack, slot.pack = slot.pack, None
                 self._footers.append(pack.finish())

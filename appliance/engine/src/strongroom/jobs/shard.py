@@ -39,17 +39,15 @@ import os
 import stat
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from strongroom import clock
 from strongroom.errors import SourceError
 from strongroom.jobs.block_assembly import BlockAssembler
-from strongroom.jobs.channel import ShardChannel
 from strongroom.jobs.content_reader import ContentReader
-from strongroom.jobs.ordering import ROOT_NAME
 from strongroom.jobs.directory_work import DirectoryWork, problem
+from strongroom.jobs.ordering import ROOT_NAME
 from strongroom.scan.attributes import read_flags_of, read_xattrs, supports_xattrs
 from strongroom.scan.directory import (
     open_beneath,
@@ -69,7 +67,10 @@ from strongroom.scan.rows import (
 from strongroom.scan.unchanged import merge_unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from strongroom.jobs.backup_options import Tuning
+    from strongroom.jobs.channel import ShardChannel
     from strongroom.jobs.pack_lanes import BlockLane
     from strongroom.scan.selection import Selection
     from strongroom.scan.sources import Stream
@@ -278,16 +279,12 @@ class Shard:
         names: list[bytes] = []
         now_ns = clock.now_ns()
         flat = array("q")
-        work = DirectoryWork(
-            task, b"", names, b"", flat, [], self._tuning.signature, self._deliver
-        )
+        work = DirectoryWork(task, b"", names, b"", flat, [], self._tuning.signature, self._deliver)
         for row, stream in enumerate(self._streams):
             with contextlib.closing(stream):
                 names.append(stream.name)
                 mode = stat.S_IFREG | stream.mode
-                flat.extend(
-                    [mode, os.geteuid(), os.getegid(), 0, now_ns, now_ns, row + 1, 0, 1, 0]
-                )
+                flat.extend([mode, os.geteuid(), os.getegid(), 0, now_ns, now_ns, row + 1, 0, 1, 0])
                 work.add_row()
                 self._reader.read_stream(work, row, stream)
         if names != sorted(set(names)):
@@ -311,7 +308,9 @@ class Shard:
                 return names, flat, modes
             keep = [not stat.S_ISSOCK(mode) for mode in modes]
         else:
-            keep = [kept and not stat.S_ISSOCK(mode) for kept, mode in zip(keep, modes, strict=True)]
+            keep = [
+                kept and not stat.S_ISSOCK(mode) for kept, mode in zip(keep, modes, strict=True)
+            ]
             if all(keep):
                 return names, flat, modes
         rows = [row for row, kept in enumerate(keep) if kept]
@@ -333,9 +332,7 @@ class Shard:
         rows = work.changed_rows
         names = work.names
         if rows and (tuning.acls or tuning.xattrs) and self._has_xattrs(fd):
-            work.xattrs, failures = read_xattrs(
-                names, rows, acls=tuning.acls, others=tuning.xattrs
-            )
+            work.xattrs, failures = read_xattrs(names, rows, acls=tuning.acls, others=tuning.xattrs)
             for failure in failures:
                 work.problem(failure.name, failure.error)
         for row in rows:

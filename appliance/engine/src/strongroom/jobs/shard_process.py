@@ -11,7 +11,6 @@ import ctypes
 import gc
 import os
 import signal
-import socket
 import sys
 import traceback
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -20,6 +19,7 @@ from strongroom.errors import StrongroomError
 from strongroom.jobs.channel import ChannelClosedError, ShardChannel
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -39,7 +39,7 @@ def fork_shard(
     if pid:
         channel_end.close()
         return pid
-    _be_shard(parent, channel_end, run, to_close)
+    return _be_shard(parent, channel_end, run, to_close)
 
 
 def _be_shard(
@@ -68,7 +68,7 @@ def _be_shard(
             status = 0
         except StrongroomError as error:
             channel.send(["failed", error.error_id, error.exit_code, str(error)])
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - the coordinator raises it
             text = f"a shard process failed; please report this:\n{traceback.format_exc()}"
             channel.send(["failed", StrongroomError.error_id, StrongroomError.exit_code, text])
     finally:
