@@ -49,7 +49,8 @@ def snapshot_filter(
 ) -> Callable[[Iterable[Snapshot]], list[Snapshot]]:
     """What lets through those snapshots that the options do, in the order they come."""
     before_ns = None if arguments.before is None else parse_moment(arguments.before)
-    paths = tuple(normal_path(path) for path in arguments.path)
+    # Backups make relative paths absolute; so do we.
+    paths = tuple(normal_path(os.path.abspath(path)) for path in arguments.path)
     tags = tuple(tag for tags in arguments.tag for tag in tags.split(",") if tag)
 
     def choose(snapshots: Iterable[Snapshot]) -> list[Snapshot]:

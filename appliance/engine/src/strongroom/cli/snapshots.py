@@ -92,9 +92,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         for snapshot in chosen:
             terminal.emit(snapshot_object(snapshot))
         write_table(terminal, _COLUMNS, map(_row, chosen))
-    of = f" in {len(groups)} groups" if parts else ""
-    terminal.line(f"{count} snapshot{'' if count == 1 else 's'}{of}")
+    of = f" in {_counted(len(groups), 'group')}" if parts else ""
+    terminal.line(f"{_counted(count, 'snapshot')}{of}")
     return EXIT_DONE
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _group_parts(text: str) -> list[str]:

@@ -24,7 +24,7 @@ from strongroom.jobs.row_lookup import RowLookup
 from strongroom.repo.snapshots import read_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
@@ -89,7 +89,7 @@ class MountedRepository:
                 raise
         return self._reader.chunk(block_id, slot)
 
-    def part_length(self, block_id: bytes, slot: int) -> int:
+    def chunk_length(self, block_id: bytes, slot: int) -> int:
         """The length of a chunk in bytes. Raises DamageError, StoreError."""
         reader = self._reader
         try:
@@ -99,14 +99,15 @@ class MountedRepository:
                 raise
         return self._reader.chunk_length(block_id, slot)
 
-    def prefetch(self, block_id: bytes) -> None:
-        """Begin to bring a block into the cache; returns at once."""
+    def prefetch(self, wanted: Iterable[bytes]) -> None:
+        """Begin to bring blocks into the cache; returns at once."""
         with self._lock:
             if self._read_ahead is None:
                 self._read_ahead = ThreadPoolExecutor(
                     _READ_AHEAD_THREADS, "read-ahead", initializer=_leave_signals_to_others
                 )
-            self._read_ahead.submit(self._fetch, block_id)
+            for block_id in wanted:
+                self._read_ahead.submit(self._fetch, block_id)
 
     def stored_bytes(self) -> int:
         """Size of all packs."""

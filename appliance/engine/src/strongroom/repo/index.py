@@ -178,8 +178,13 @@ class Index:
 
     @property
     def raw_lengths(self) -> NDArray[np.uint32]:
-        """Raw bytes of each block without its dropped chunks; as the next two a copy."""
+        """Raw bytes of each block without its dropped chunks; as the next three a copy."""
         return np.array(self._raw_lengths, np.uint32)
+
+    @property
+    def stored_lengths(self) -> NDArray[np.uint32]:
+        """Bytes that each block takes in its pack."""
+        return np.array(self._stored_lengths, np.uint32)
 
     @property
     def thinned(self) -> NDArray[np.bool_]:
