@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -49,5 +50,7 @@ def run_restore(
     options = RestoreOptions(
         os.fsencode(target), workers=2, tells_steps=True, **choices  # type: ignore[arg-type]
     )
-    seen.report = restore(repository, snapshot, options, NullProgress(), seen)
+    seen.report = restore(
+        repository, snapshot, options, lambda: nullcontext(NullProgress()), seen
+    )
     return seen

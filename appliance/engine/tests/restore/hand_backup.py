@@ -40,7 +40,8 @@ BATCH_CHUNKS = 512
 
 def new_repository(place: Path, *, encryption: str = "auto") -> Repository:
     cost = Argon2Cost(1024, 1, 1)
-    return Repository.create(LocalStore(str(place)), b"passphrase", encryption=encryption, cost=cost)
+    store = LocalStore(str(place))
+    return Repository.create(store, b"passphrase", encryption=encryption, cost=cost)
 
 
 class _Content:

@@ -17,8 +17,6 @@ Processes: this one streams the listing, makes directories and links, and report
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import gc
 import os
 import resource
@@ -34,9 +32,13 @@ from strongroom.jobs.restore_preview import Preview
 from strongroom.jobs.restore_source import StoredContent
 from strongroom.jobs.restore_stream import RestoreStream
 from strongroom.jobs.restore_worker import RowRestorer, serve
+from strongroom.progress import NullProgress
 from strongroom.repo.listing_reader import Listing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from strongroom.jobs.channel import ShardChannel
     from strongroom.jobs.restore_options import RestoreOptions
     from strongroom.jobs.restore_tally import Tally
@@ -65,16 +67,19 @@ def restore(
     repository: Repository,
     snapshot: Snapshot,
     options: RestoreOptions,
-    progress: Progress,
+    show: Callable[[], AbstractContextManager[Progress]],
     observer: Observer,
 ) -> RestoreReport:
     """Restore `snapshot` (read with its pages) as `options` say.
+
+    `show` gives the progress; it is entered after the workers were forked, so it may start
+    threads. `observer` is told of single entries while that is so.
 
     Raises SnapshotNotFoundError when it has no such sub-path, OperatingSystemError when the
     target cannot be made or can take nothing more, DamageError when the listing is not sound,
     StoreError.
     """
-    return _Restore(repository, snapshot, options, progress, observer).run()
+    return _Restore(repository, snapshot, options, show, observer).run()
 
 
 class _Restore:
@@ -83,13 +88,14 @@ class _Restore:
         repository: Repository,
         snapshot: Snapshot,
         options: RestoreOptions,
-        progress: Progress,
+        show: Callable[[], AbstractContextManager[Progress]],
         observer: Observer,
     ) -> None:
         self._repository = repository
         self._snapshot = snapshot
         self._options = options
-        self._progress = progress
+        self._show = show
+        self._progress: Progress = NullProgress()
         self._observer = observer
         self._actions: Counter[Action] = Counter()
         self._problems: Counter[Kind] = Counter()
@@ -98,10 +104,6 @@ class _Restore:
 
     def run(self) -> RestoreReport:
         started = elapsed_seconds()
-        if not self._options.subpath:
-            totals = self._snapshot.totals
-            files = totals.files + totals.directories + totals.others
-            self._progress.total(files=files, bytes=totals.content_bytes)
         index = self._repository.load_index()
         _allow_open_files()
         target_is_new = self._make_target()
@@ -126,35 +128,42 @@ class _Restore:
         )
 
     def _restore(self, index: Index, root_fd: int, target_is_new: bool) -> None:
-        options, repository = self._options, self._repository
         pool = None
-        if not options.dry_run:
+        if not self._options.dry_run:
             pool = self._pool(index, root_fd)
         try:
-            reader = repository.block_reader(index, _LISTING_CACHE_BYTES)
-            make = Preview if options.dry_run else RowRestorer
-            restorer = make(root_fd, StoredContent(reader), options)
-            self._tally = restorer.tally
-            stream = RestoreStream(
-                Listing(self._snapshot.pages, reader, _LISTING_PAGES),
-                Choice(options.includes, options.excludes),
-                options,
-                restorer,
-                pool,
-                root_fd,
-                tuple(path.strip(b"/") for path in self._snapshot.paths),
-                self._report,
-            )
-            stream.run(target_is_new=target_is_new)
-            if pool is not None:
-                pool.close()
+            with self._show() as progress:
+                self._progress = progress
+                self._stream(index, root_fd, pool, target_is_new)
+                if pool is not None:
+                    pool.close()
         except BaseException:
             if pool is not None:
                 pool.close(kill=True)
             raise
-        if root_fd >= 0 and not options.dry_run:
-            self._progress.message("making the files durable")
-            _sync(root_fd)
+
+    def _stream(
+        self, index: Index, root_fd: int, pool: WorkerPool | None, target_is_new: bool
+    ) -> None:
+        options = self._options
+        if not options.subpath:
+            totals = self._snapshot.totals
+            files = totals.files + totals.directories + totals.others
+            self._progress.total(files=files, bytes=totals.content_bytes)
+        reader = self._repository.block_reader(index, _LISTING_CACHE_BYTES)
+        make = Preview if options.dry_run else RowRestorer
+        restorer = make(root_fd, StoredContent(reader), options)
+        self._tally = restorer.tally
+        RestoreStream(
+            Listing(self._snapshot.pages, reader, _LISTING_PAGES),
+            Choice(options.includes, options.excludes),
+            options,
+            restorer,
+            pool,
+            root_fd,
+            tuple(path.strip(b"/") for path in self._snapshot.paths),
+            self._report,
+        ).run(target_is_new=target_is_new)
 
     def _pool(self, index: Index, root_fd: int) -> WorkerPool:
         def work(channel: ShardChannel) -> None:
@@ -201,14 +210,3 @@ def _allow_open_files() -> None:
     if soft < _NEEDED_FILES and soft != resource.RLIM_INFINITY:
         limit = _NEEDED_FILES if hard == resource.RLIM_INFINITY else min(hard, _NEEDED_FILES)
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-
-
-def _sync(root_fd: int) -> None:
-    """Flush the target's file system; an error means that files may not be what was written."""
-    fd = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root_fd)
-    try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(fd):
-            reason = os.strerror(ctypes.get_errno() or errno.EIO)
-            raise OperatingSystemError(f"the target could not be flushed to disk: {reason}")
-    finally:
-        os.close(fd)

@@ -18,14 +18,13 @@ MOST_DEFAULT_WORKERS: Final = 4
 
 
 class Kind(StrEnum):
-    """What a problem is about. The first six lose an entry, the others an attribute of it."""
+    """What a problem is about. The first five lose an entry, the others an attribute of it."""
 
     CONTENT = "content"  # the stored content is damaged or missing
     UNREAD = "unread"  # the backup could not read it, so there is nothing to bring back
     ENTRY = "entry"  # it could not be made or replaced in the target
     LINK = "link"  # another name of a file could not be made
     DELETE = "delete"  # what the snapshot does not hold could not be removed
-    VERIFY = "verify"  # read again after the restore, it is not what the snapshot holds
     OWNER = "owner"
     MODE = "mode"
     TIMES = "times"
@@ -92,7 +91,6 @@ class RestoreOptions:
     overwrite: Overwrite = Overwrite.IF_CHANGED
     delete: bool = False
     dry_run: bool = False
-    verify: bool = False
     workers: int = 0
     tells_steps: bool = False
 
