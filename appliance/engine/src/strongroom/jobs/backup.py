@@ -7,9 +7,7 @@ next one finds and uses. It needs no lock, only a lease, which prune respects.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +15,7 @@ import msgspec
 
 import strongroom
 from strongroom import clock
-from strongroom.errors import DamageError, SourceError
+from strongroom.errors import SourceError
 from strongroom.jobs.backup_parent import choose_parent, open_parent
 from strongroom.jobs.channel import CoordinatorChannel, ShardChannel, channel_pair
 from strongroom.jobs.coordinator import Coordinator, Problem
@@ -27,19 +25,18 @@ from strongroom.jobs.listing_writer import ListingWriter
 from strongroom.jobs.pack_lanes import BlockLane, LaneSettings, OpenPack
 from strongroom.jobs.shard import Shard
 from strongroom.jobs.shard_process import fork_shard
-from strongroom.repo.chunk_table import ChunkTable
-from strongroom.repo.packs import KIND_DATA, KIND_LISTING, PackFooter, read_footer
+from strongroom.jobs.stored_chunks import StoredChunks
+from strongroom.repo.packs import KIND_DATA, KIND_LISTING, PackFooter
 from strongroom.repo.snapshots import Snapshot, Totals
-from strongroom.repo.tombstones import read_tombstones
 from strongroom.scan.selection import compile_selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from strongroom.jobs.backup_options import BackupOptions
     from strongroom.jobs.parent_listing import ParentListing
     from strongroom.progress import Progress
-    from strongroom.repo.index import Index
     from strongroom.repo.leases import Lease
     from strongroom.repo.repository import Repository
     from strongroom.scan.sources import Source
@@ -114,12 +111,13 @@ class _Backup:
         self._start_ns = clock.now_ns()
         self._footers: list[PackFooter] = []
         self._stored_bytes = 0
-        self._index: Index = repository.load_index()
-        self._orphans = self._find_orphans()
-        for footer in self._orphans:
-            self._index.add(footer)
+        self._stored = StoredChunks(repository)
+        self._index = self._stored.index
+        for footer in self._stored.orphans:
             self._keep_footer(footer)
-        self._deduplication = Deduplication(self._load_table, repository.key.put_key.block_key)
+        self._deduplication = Deduplication(
+            self._stored.load_table, repository.key.put_key.block_key
+        )
 
     def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> BackupReport:
         """Scan, store, commit."""
@@ -184,43 +182,6 @@ class _Backup:
             elapsed_seconds=clock.elapsed_seconds() - self._started,
             problems=tuple(counts.problems),
         )
-
-    def _find_orphans(self) -> list[PackFooter]:
-        """Packs that a backup stored but never indexed, because it was interrupted or still runs.
-
-        Packs that a prune is about to remove are none, and damaged ones are left to `check`.
-        """
-        repository = self._repository
-        store, key = repository.store, repository.key
-        doomed = {
-            pack_id for tombstone in read_tombstones(store, key) for pack_id in tombstone.pack_ids
-        }
-        footers = []
-        present = {bytes.fromhex(info.name) for info in store.list("packs")}
-        for pack_id in sorted(present):
-            if self._index.pack(pack_id) is None and pack_id not in doomed:
-                with contextlib.suppress(DamageError):
-                    footers.append(read_footer(store, key, pack_id))
-        # An index written early may have outlived its packs in a power failure, and whoever lost
-        # a pack wants it stored again: nothing refers to a pack that is not there.
-        self._index.exclude(
-            [pack.pack_id for pack in self._index.packs() if pack.pack_id not in present]
-        )
-        return footers
-
-    def _load_table(self) -> ChunkTable:
-        whole = self._repository.load_index(chunks=True)
-        # What was added or marked since the first look does not count: our lease is older.
-        whole.exclude([pack.pack_id for pack in whole.packs() if not self._is_usable(pack.pack_id)])
-        table = ChunkTable.load(whole)
-        for footer in self._orphans:
-            if footer.kind == KIND_DATA:
-                table.add_columns([footer.columns])
-        return table
-
-    def _is_usable(self, pack_id: bytes) -> bool:
-        pack = self._index.pack(pack_id)
-        return pack is not None and not pack.marked
 
     def _start_shards(
         self, paths: tuple[bytes, ...], parent: ParentListing | None
