@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strongroom.config.dialects import dialect_named
+from strongroom.config.schema import schema
 from strongroom.errors import UsageError
 
 RETIRED = "Director { Name = d; Password = x; Pid Directory = /run }"
@@ -53,6 +54,20 @@ def test_severity(text, dialect, strict, severity, read):
 def test_a_retired_directive_names_its_replacement(read):
     reading = read("Pool { Name = p; Use Volume Once = yes }")
     assert "Maximum Volume Jobs" in reading.warnings[0]
+
+
+def test_every_deprecated_directive_says_what_to_do():
+    found = 0
+    for component in schema().components.values():
+        for resource in component.resources.values():
+            for spec in resource.directives:
+                assert bool(spec.instead) is bool(spec.deprecated), spec
+                found += bool(spec.deprecated)
+    assert found > 30
+
+
+def test_a_deprecated_directive_names_its_replacement(read):
+    assert read(DEPRECATED).warnings[0].endswith("since 23.0.0; use Auto Prune of the Pool")
 
 
 def test_ktls_has_modes_of_ours(read):

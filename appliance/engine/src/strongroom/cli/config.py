@@ -97,7 +97,9 @@ def _command(
     work: Callable[[argparse.Namespace, Terminal], int],
     summary: str,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
+    parser = commands.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
+    )
     parser.set_defaults(config_run=work)
     return parser
 

@@ -20,7 +20,7 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
 _COLOURS = {ERROR: "\x1b[1;31m", WARNING: "\x1b[1;35m", NOTE: "\x1b[1;36m"}
 _BOLD, _GREEN, _RESET = "\x1b[1m", "\x1b[1;32m", "\x1b[0m"
 _SHOWN_LINE_COLUMNS = 160
-_SUGGESTION_BUDGET = 100_000  # words compared, over all questions
+_SUGGESTION_BUDGET = 30_000  # words compared, over all questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +119,10 @@ class Diagnostics:
         """
         key = (word[:64].lower(), hash(family))
         if key not in self._suggested:
-            lowered = {name.lower().replace(" ", ""): name for name in known}
-            self._suggestion_budget -= len(lowered)
             if self._suggestion_budget < 0:
                 return ""
+            lowered = {name.lower().replace(" ", ""): name for name in known}
+            self._suggestion_budget -= len(lowered)
             near = get_close_matches(
                 key[0].replace(" ", "").replace("_", ""), lowered, n=1, cutoff=0.7
             )

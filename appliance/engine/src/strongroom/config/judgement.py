@@ -56,7 +56,9 @@ def verdict_on(
             rejected, "introduced", f"{place} came with {spec.introduced}, after {dialect.name}"
         )
     if spec.deprecated and _major(spec.deprecated) <= dialect.version:
-        return Verdict(WARNING, "deprecated", f"{place} is deprecated since {spec.deprecated}")
+        hint = f"; {spec.instead}" if spec.instead else ""
+        message = f"{place} is deprecated since {spec.deprecated}{hint}"
+        return Verdict(WARNING, "deprecated", message)
     return _FINE
 
 

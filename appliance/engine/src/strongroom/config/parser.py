@@ -133,7 +133,7 @@ class Parser:
             self._add(
                 WARNING,
                 "deprecated",
-                f"{spec.name} is deprecated",
+                f"{spec.name} is deprecated: Label Format takes no variables any more",
                 source,
                 head.offset,
                 len(head.text),

@@ -170,7 +170,8 @@ def _row(component: str, resource: ResourceSpec, spec: DirectiveSpec) -> str:
     if spec.aliases:
         notes.append(f"Also: {', '.join(spec.aliases)}.")
     if spec.deprecated:
-        notes.append(f"Deprecated since {spec.deprecated}.")
+        hint = f": {spec.instead}" if spec.instead else ""
+        notes.append(f"Deprecated since {spec.deprecated}{hint}.")
     if effect.status != ACTED_ON:
         notes.append(f"*{effect.status.capitalize()}: {effect.why}.*")
     text = " ".join(note for note in notes if note).replace("|", "\\|")

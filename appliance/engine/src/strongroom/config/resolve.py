@@ -7,6 +7,7 @@ a Director. `load` is the way a program gets its configuration.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from strongroom.config.diagnostics import ERROR, Diagnostics
@@ -26,6 +27,7 @@ _JOB_NEEDS = ("type", "messages", "pool")
 _DATA_NEEDS = ("client", "fileset")
 _WITHOUT_DATA = frozenset(("Copy", "Migrate"))
 _SHOWN_ERRORS = 20
+_COMPARED_NAMES = 1000
 
 
 def load(
@@ -111,7 +113,7 @@ class _Check:
     def _reference(self, directive: Directive, kind: str, name: str) -> None:
         if self.component.find(kind, name) is not None:
             return
-        known = tuple(self.component.of_type(kind))
+        known = islice(self.component.of_type(kind), _COMPARED_NAMES)
         self.diagnostics.add(
             ERROR,
             "dangling",
@@ -119,7 +121,7 @@ class _Check:
             directive.source,
             directive.offset,
             len(directive.spec.name),
-            self.diagnostics.suggest(name, known[:2000], (self.component.spec.name, kind)),
+            self.diagnostics.suggest(name, known, (self.component.spec.name, kind)),
         )
 
     def _jobs(self) -> None:

@@ -136,6 +136,7 @@ class DirectiveSpec:
     bacula: bool = False
     retired: Retired | None = None
     description: str = ""
+    instead: str = ""  # of a deprecated directive: what to do about it
     key: str = field(init=False)  # the name as lookup spells it
     attribute: str = field(init=False)  # the name in a program: `volume_retention_seconds`
     repeatable: bool = field(init=False)  # may stand several times, each adding to the last
@@ -243,6 +244,7 @@ def schema() -> Schema:
     retired_rows = _read("retired_directives.json")
     bacula = _read("bacula_directives.json")
     descriptions = _read("descriptions.json")
+    replacements = _read("deprecated_replacements.json")
     components = {}
     for component, tables in bareos["components"].items():
         specs_of = {}
@@ -264,7 +266,7 @@ def schema() -> Schema:
                 if _applies(group["in"], component, resource)
                 for name, kind in group["names"].items()
             ]
-            specs = [_described(spec, resource, descriptions) for spec in specs]
+            specs = [_described(spec, resource, descriptions, replacements) for spec in specs]
             specs_of[resource.lower()] = _resource(
                 resource, component, specs, deprecated=resource == "Counter"
             )
@@ -279,7 +281,7 @@ def schema() -> Schema:
             frozenset(name.lower() for name in bacula["ignored_resources"].get(component, ())),
         )
     blocks = {
-        name: _resource(name, "", [_described(_spec(row), name, descriptions) for row in rows])
+        name: _resource(name, "", [_described(_spec(row), name, descriptions, {}) for row in rows])
         for name, rows in bareos["blocks"].items()
     }
     # An Exclude knows the names of an Include, so that what it may not hold is called by its name.
@@ -291,8 +293,15 @@ def _retired(row: dict[str, Any] | None) -> Retired | None:
     return Retired(row["bareos_until"], row["instead"]) if row else None
 
 
-def _described(spec: DirectiveSpec, resource: str, descriptions: dict[str, str]) -> DirectiveSpec:
-    if spec.description:
-        return spec
-    text = descriptions.get(f"{resource}.{spec.name}", descriptions.get(spec.name, ""))
-    return replace(spec, description=text) if text else spec
+def _described(
+    spec: DirectiveSpec,
+    resource: str,
+    descriptions: dict[str, str],
+    replacements: dict[str, str],
+) -> DirectiveSpec:
+    names = (f"{resource}.{spec.name}", spec.name)
+    text = spec.description or next((descriptions[one] for one in names if one in descriptions), "")
+    instead = ""
+    if spec.deprecated:
+        instead = next((replacements[one] for one in names if one in replacements), "")
+    return replace(spec, description=text, instead=instead) if text or instead else spec
