@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from blake3 import blake3
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
     from strongroom.stores.store import Kind
+
+
+_ATTEMPTS: Final = 5
 
 
 class Damaged(NamedTuple):
@@ -55,6 +58,16 @@ class SoundIndex:
 
 def load_sound_index(repository: Repository) -> SoundIndex:
     """Read every index object and every tombstone; damage is reported, not raised."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return _load(repository)
+        except ObjectMissingError:
+            # A prune has replaced it since it was listed; what replaces it is there by now.
+            continue
+    return _load(repository)
+
+
+def _load(repository: Repository) -> SoundIndex:
     store, key = repository.store, repository.key
     damaged: list[Damaged] = []
     marked: set[bytes] = set()
@@ -64,6 +77,7 @@ def load_sound_index(repository: Repository) -> SoundIndex:
                 raise DamageError("its content is not what its name says")
             marked.update(read_tombstone(store, key, info.name).pack_ids)
         except ObjectMissingError:
+            # Swept by a prune since it was listed.
             continue
         except DamageError as error:
             damaged.append(Damaged("tombstones", info.name, str(error)))
@@ -112,8 +126,7 @@ def _sound_footers(
             superseded.update(read_index_object(store, key, info.name, chunks=False).superseded)
             sound.append(info.name)
         except ObjectMissingError:
-            # A prune has replaced it since it was listed.
-            continue
+            raise
         except DamageError as error:
             damaged.append(Damaged("index", info.name, str(error)))
     for name in sound:
@@ -122,7 +135,7 @@ def _sound_footers(
         try:
             footers = read_index_object(store, key, name, chunks=True).footers
         except ObjectMissingError:
-            continue
+            raise
         except DamageError as error:
             damaged.append(Damaged("index", name, str(error)))
         else:

@@ -1,8 +1,8 @@
 """What the engine asks of a place that keeps objects.
 
 An object is immutable bytes under a kind and a name. Names of packs, indexes and snapshots are the
-BLAKE3-256 of the stored bytes in hex, so a store can verify what it holds without any key; names of
-leases are random, those of keys and tombstones digests as well; the one object of kind "config" is named
+BLAKE3-256 of the stored bytes in hex, so a store can verify what it holds without any key; those of
+keys and tombstones are, too, those of leases random; the one object of kind "config" is named
 "config".
 
 Every store promises:
