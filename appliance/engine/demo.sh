@@ -56,6 +56,32 @@ show() {
 
 size_of() { du -sh --apparent-size -- "$1" 2>/dev/null | cut -f1 || true; }
 
+# Names, kinds, modes, owners, sizes, times and link targets of everything below a folder. Whoever is
+# not root cannot give files away, so owners are compared only for root.
+attributes_of() {
+    local owners='%U:%G '
+    [ "$(id -u)" -eq 0 ] || owners=''
+    (cd "$1" && find . -xdev \( -type d -printf "%p d %m $owners%T@\n" -o \
+        -printf "%p %y %m $owners%s %T@ %l\n" \) 2>/dev/null | LC_ALL=C sort)
+}
+
+compare() {
+    echo
+    if ! diff -r --no-dereference "$1" "$2" > "$work/differences" 2>&1 &&
+        { [ "$(id -u)" -eq 0 ] || grep -qv 'Permission denied' "$work/differences"; }; then
+        head -5 "$work/differences"
+        fail "the restored files differ"
+    fi
+    echo "    diff -r: every file, every byte is the same"
+    attributes_of "$1" > "$work/before"
+    attributes_of "$2" > "$work/after"
+    if ! diff "$work/before" "$work/after" > "$work/differences"; then
+        head -5 "$work/differences"
+        fail "attributes of the restored files differ"
+    fi
+    echo "    find -printf: every name, mode, owner, time and link of $(wc -l < "$work/after") entries too"
+}
+
 say "1. A repository"
 show strongroom init
 
@@ -73,14 +99,7 @@ show strongroom check --read-data
 say "5. Restore, and compare with the original"
 mkdir "$work/restored"
 show strongroom restore latest --target "$work/restored"
-if diff -r --no-dereference "$folder" "$work/restored$folder" > "$work/differences" 2>&1; then
-    echo "    identical: every file, every byte"
-elif [ "$(id -u)" -ne 0 ] && ! grep -v 'Permission denied' "$work/differences"; then
-    echo "    identical, but for what you may not read"
-else
-    head -5 "$work/differences"
-    fail "the restored files differ"
-fi
+compare "$folder" "$work/restored$folder"
 rm -rf "$work/restored"
 
 say "6. Damage: 4 bytes in the middle of one pack of a copy of the repository"

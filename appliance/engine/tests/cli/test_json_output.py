@@ -1,0 +1,115 @@
+"""docs/json-output.md is true: commands emit the objects and fields it names, and no others."""
+
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from strongroom.errors import EXIT_DONE
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "json-output.md"
+
+
+def documented() -> dict[str, dict[str, set[str]]]:
+    """Command -> type -> fields; optional ones carry a question mark."""
+    commands: dict[str, dict[str, set[str]]] = defaultdict(dict)
+    names: list[str] = []
+    types: list[str] = []
+    for line in DOCUMENT.read_text().splitlines():
+        if line.startswith("## "):
+            names, types = line[3:].split(", "), []
+        elif not line.startswith("|") or line.startswith("|---"):
+            types = types if line.startswith("|") else []
+        elif not types:
+            types = re.findall(r"`([a-z_]+)`", line.split("|")[1])
+            for name in names:
+                commands[name].update({kind: {"type"} for kind in types})
+        else:
+            first = line.split("|")[1]
+            optional = {f"{field}?" for field in re.findall(r"\*`([a-z_]+)`\*", first)}
+            fields = set(re.findall(r"`([a-z_]+)`", first))
+            fields = {field for field in fields if f"{field}?" not in optional} | optional
+            for name in names:
+                for kind in types:
+                    commands[name][kind] |= fields
+    return commands
+
+
+@pytest.fixture(scope="module")
+def promised() -> dict[str, dict[str, set[str]]]:
+    commands = documented()
+    entry = commands["ls"]["entry"]
+    commands["find"]["match"] |= entry
+    commands["find"]["version"] |= entry - {"snapshot"}
+    return commands
+
+
+@pytest.fixture
+def emitted(strongroom, tmp_path):
+    """Run commands on a small repository; every object they emit, with its command."""
+    place = {
+        "STRONGROOM_REPOSITORY": str(tmp_path / "repository"),
+        "STRONGROOM_PASSWORD": "open sesame",
+    }
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "file").write_text("content")
+    (data / "link").symlink_to("file")
+    data.joinpath("sub").mkdir()
+    objects: list[tuple[str, dict[str, object]]] = []
+
+    def run(*words: str) -> None:
+        answer = strongroom(*words, "--json", **place)
+        assert answer.returncode == EXIT_DONE, (words, answer.stderr)
+        objects.extend((words[0], json.loads(line)) for line in answer.stdout.splitlines())
+
+    run("init")
+    run("backup", str(data))
+    (data / "file").write_text("other content")
+    (data / "new").write_text("new")
+    run("backup", str(data), "--signature", "blake3")
+    run("snapshots")
+    run("ls", "latest", "--recursive")
+    run("find", "*")
+    run("find", "file", "--show-snapshots")
+    ids = [thing["id"] for command, thing in objects if command == "snapshots"]
+    run("diff", *ids)
+    run("restore", "latest", "--target", str(tmp_path / "restored"), "--verify", "--verbose")
+    run("check", "--read-data")
+    run("stats")
+    run("stats", "latest")
+    run("verify", "latest")
+    run("key", "list")
+    run("key", "export-put", str(tmp_path / "put.key"))
+    run("forget", "--keep-last", "1")
+    run("prune")
+    for command in ("self-test", "version"):
+        run(command)
+    run("completion", "bash")
+    return objects
+
+
+def test_what_commands_emit_is_what_the_document_says(emitted, promised):
+    seen = set()
+    for command, thing in emitted:
+        kind = thing["type"]
+        fields = promised[command].get(kind) or promised["progress"].get(kind)
+        assert fields, f"{command} emits {kind}, which the document does not name"
+        required = {field for field in fields if not field.endswith("?")}
+        allowed = required | {field[:-1] for field in fields if field.endswith("?")}
+        assert required <= thing.keys() <= allowed, (command, kind)
+        seen.add((command, kind))
+    assert seen >= {
+        ("backup", "summary"),
+        ("restore", "summary"),
+        ("ls", "entry"),
+        ("find", "version"),
+        ("diff", "difference"),
+        ("check", "check_summary"),
+        ("stats", "repository_stats"),
+        ("stats", "snapshot_stats"),
+        ("verify", "summary"),
+        ("prune", "prune"),
+    }
