@@ -48,9 +48,10 @@ def run_restore(
     """Restore with two workers; `choices` are fields of RestoreOptions."""
     seen = Seen()
     options = RestoreOptions(
-        os.fsencode(target), workers=2, tells_steps=True, **choices  # type: ignore[arg-type]
+        os.fsencode(target),
+        workers=2,
+        tells_steps=True,
+        **choices,  # type: ignore[arg-type]
     )
-    seen.report = restore(
-        repository, snapshot, options, lambda: nullcontext(NullProgress()), seen
-    )
+    seen.report = restore(repository, snapshot, options, lambda: nullcontext(NullProgress()), seen)
     return seen

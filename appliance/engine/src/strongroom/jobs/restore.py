@@ -101,13 +101,14 @@ class _Restore:
         self._problems: Counter[Kind] = Counter()
         self._written_bytes = 0
         self._tally: Tally | None = None
+        self._umask = 0
 
     def run(self) -> RestoreReport:
         started = elapsed_seconds()
         index = self._repository.load_index()
         _allow_open_files()
         target_is_new = self._make_target()
-        umask = os.umask(0)
+        self._umask = os.umask(0)
         here = os.open(b".", os.O_PATH | os.O_CLOEXEC)
         root_fd = -1
         try:
@@ -119,7 +120,7 @@ class _Restore:
                 os.close(root_fd)
             os.fchdir(here)
             os.close(here)
-            os.umask(umask)
+            os.umask(self._umask)
         return RestoreReport(
             dict(self._actions),
             dict(self._problems),
@@ -154,16 +155,19 @@ class _Restore:
         make = Preview if options.dry_run else RowRestorer
         restorer = make(root_fd, StoredContent(reader), options)
         self._tally = restorer.tally
-        RestoreStream(
+        stream = RestoreStream(
             Listing(self._snapshot.pages, reader, _LISTING_PAGES),
             Choice(options.includes, options.excludes),
             options,
             restorer,
             pool,
             root_fd,
-            tuple(path.strip(b"/") for path in self._snapshot.paths),
+            self._snapshot.paths,
             self._report,
-        ).run(target_is_new=target_is_new)
+        )
+        stream.run(target_is_new=target_is_new)
+        if target_is_new and not stream.has_target_row and not options.dry_run:
+            os.chmod(options.target, 0o777 & ~self._umask)
 
     def _pool(self, index: Index, root_fd: int) -> WorkerPool:
         def work(channel: ShardChannel) -> None:

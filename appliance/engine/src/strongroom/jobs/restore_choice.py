@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strongroom.scan.row_view import join_path
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -77,3 +79,25 @@ def _match(
     if asked is None:
         return [False] * len(names)
     return asked.match(names, are_directories)
+
+
+class BackedUp:
+    """Tells what a snapshot has whole from the directories that only lead there.
+
+    Of the latter a snapshot holds the row and nothing of what else is in them, so an existing one
+    is left as it is and nothing in it is surplus.
+    """
+
+    def __init__(self, roots: Sequence[bytes], base: bytes) -> None:
+        """`roots`: the paths that were backed up; `base`: the snapshot's path at the target."""
+        self._roots = tuple(root.strip(b"/") for root in roots)
+        self._base = base
+
+    def source_of(self, place: bytes) -> bytes:
+        """The snapshot's path of what belongs at `place`."""
+        return join_path(self._base, place) if self._base and place else self._base or place
+
+    def __call__(self, place: bytes) -> bool:
+        """Whether all of the directory that belongs at `place` was backed up."""
+        path = self.source_of(place)
+        return any(not root or path == root or path.startswith(root + b"/") for root in self._roots)

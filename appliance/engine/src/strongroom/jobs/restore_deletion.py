@@ -20,9 +20,9 @@ from strongroom.jobs.restore_places import remove_tree, status_of
 from strongroom.scan.row_view import join_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from strongroom.jobs.restore_choice import Choice
+    from strongroom.jobs.restore_choice import BackedUp, Choice
     from strongroom.jobs.restore_directories import Level
     from strongroom.jobs.restore_worker import RowRestorer
 
@@ -31,24 +31,16 @@ class Deletions:
     """Compares each existing directory with its rows, slice by slice."""
 
     def __init__(
-        self,
-        restorer: RowRestorer,
-        choice: Choice,
-        roots: Sequence[bytes],
-        source_of: Callable[[bytes], bytes],
-        *,
-        dry_run: bool,
+        self, restorer: RowRestorer, choice: Choice, backed_up: BackedUp, *, dry_run: bool
     ) -> None:
-        """`roots`: paths that were backed up; `source_of`: the snapshot's path of a place."""
         self._restorer = restorer
         self._choice = choice
-        self._roots = roots
-        self._source_of = source_of
+        self._backed_up = backed_up
         self._dry_run = dry_run
 
     def begin(self, level: Level) -> None:
         """Read the names in an existing directory, before the first of its rows is restored."""
-        if level.is_new or level.present is not None or not self._is_backed_up(level.place):
+        if level.is_new or level.present is not None or not self._backed_up(level.place):
             return
         try:
             self._restorer.directories.enter(level.place)
@@ -85,12 +77,6 @@ class Deletions:
             else:
                 self._remove_from(place, extra, is_wanted=level.is_wanted)
 
-    def _is_backed_up(self, place: bytes) -> bool:
-        path = self._source_of(place)
-        return any(
-            not root or path == root or path.startswith(root + b"/") for root in self._roots
-        )
-
     def _remove(self, level: Level, names: list[bytes]) -> None:
         self._remove_from(level.place, names, is_wanted=level.is_wanted)
 
@@ -120,9 +106,9 @@ class Deletions:
     ) -> bool:
         if self._choice.takes_all:
             return True
-        (chosen,) = self._choice.choose(
-            self._source_of(place), [name], [stat.S_ISDIR(status.st_mode)], is_wanted=is_wanted
-        )
+        path = self._backed_up.source_of(place)
+        is_directory = stat.S_ISDIR(status.st_mode)
+        (chosen,) = self._choice.choose(path, [name], [is_directory], is_wanted=is_wanted)
         return chosen == WANTED
 
 

@@ -25,12 +25,13 @@ from strongroom.jobs.restore_metadata import change_flags, clear_protection, rea
 from strongroom.jobs.restore_options import Action, Kind, RestoreOptions
 from strongroom.jobs.restore_places import PRIVATE_MODE, pinned, status_of
 from strongroom.scan.attributes import SETTABLE_FLAGS
-from strongroom.scan.row_view import RowView, split_path
+from strongroom.scan.row_view import RowView, join_path, split_path
 from strongroom.scan.rows import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strongroom.jobs.restore_choice import BackedUp
     from strongroom.jobs.restore_worker import RowRestorer
 
 _OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -64,7 +65,8 @@ class Level:
 class Directories:
     """Makes directories below the target and finishes them."""
 
-    def __init__(self, restorer: RowRestorer, options: RestoreOptions) -> None:
+    def __init__(self, restorer: RowRestorer, options: RestoreOptions, backed_up: BackedUp) -> None:
+        self._backed_up = backed_up
         self._restorer = restorer
         self._options = options
         self._is_root = os.geteuid() == 0
@@ -213,9 +215,10 @@ class Directories:
                 return Action.CREATED
         if stat.S_ISDIR(status.st_mode):
             level.existing.add(row.name)
-            self._make_usable(row.name, status)
-            if is_kept(row, status, self._options.overwrite):
+            leads_on = not self._backed_up(join_path(level.place, row.name))
+            if leads_on or is_kept(row, status, self._options.overwrite):
                 return Action.KEPT
+            self._make_usable(row.name, status)
             return Action.UPDATED if _differs(row, status) else Action.UNCHANGED
         if is_kept(row, status, self._options.overwrite):
             reason = "something that is no directory is kept in its place"
@@ -271,7 +274,6 @@ def make_private(name: bytes) -> None:
             change_flags(fd, SETTABLE_FLAGS, 0)
     finally:
         os.close(fd)
-
 
 
 def _differs(row: RowView, status: os.stat_result) -> bool:

@@ -66,9 +66,7 @@ class Links:
         self._unusable: set[Inode] = set()
         self._waiting: deque[OtherName] = deque()
 
-    def is_first(
-        self, inode: Inode, place: bytes, name: bytes, link_count: int, mark: int
-    ) -> bool:
+    def is_first(self, inode: Inode, place: bytes, name: bytes, link_count: int, mark: int) -> bool:
         """Whether this is the first name of its inode; `mark` is the task that restores it."""
         if inode in self._first:
             return False

@@ -51,9 +51,7 @@ Later = tuple[bytes, bytes, int, int]
 class EntryMaker:
     """Makes entries of one directory after the other. For one thread, whose cwd it owns."""
 
-    def __init__(
-        self, directories: TargetDirectories, source: ContentSource, tally: Tally
-    ) -> None:
+    def __init__(self, directories: TargetDirectories, source: ContentSource, tally: Tally) -> None:
         self._directories = directories
         self._tally = tally
         self._our_uid = os.geteuid()

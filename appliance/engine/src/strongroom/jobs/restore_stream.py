@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from strongroom.errors import SnapshotNotFoundError
-from strongroom.jobs.restore_choice import LEFT_OUT, PASSED, WANTED
+from strongroom.jobs.restore_choice import LEFT_OUT, PASSED, WANTED, BackedUp
 from strongroom.jobs.restore_deletion import Deletions
 from strongroom.jobs.restore_directories import Directories, Level
 from strongroom.jobs.restore_large import LARGE_BYTES, LargeFiles
 from strongroom.jobs.restore_links import Links, OtherName
 from strongroom.jobs.restore_metadata import reason_of
-from strongroom.jobs.restore_options import Kind
+from strongroom.jobs.restore_options import Kind, Overwrite
 from strongroom.jobs.restore_places import check_names, check_path
 from strongroom.jobs.restore_pool import Marks
 from strongroom.jobs.restore_windows import Windows
@@ -72,7 +72,7 @@ class RestoreStream:
         restorer: RowRestorer,
         pool: WorkerPool | None,
         root_fd: int,
-        backed_up: tuple[bytes, ...],
+        roots: tuple[bytes, ...],
         report: Callable[[int, int], None],
     ) -> None:
         self._listing = listing
@@ -87,33 +87,40 @@ class RestoreStream:
         self._large = None
         if pool is not None:
             self._large = LargeFiles(restorer, pool, self._marks, options.overwrite)
-        self._directories = Directories(restorer, options)
+        row = listing.lookup(options.subpath)
+        self._top = row
+        # Whether the target itself gets attributes from the snapshot.
+        self.has_target_row = False
+        self._is_file = row is not None and not stat.S_ISDIR(row.mode)
+        # The snapshot's path that stands at the target.
+        self._base = b"" if options.in_place else options.subpath
+        if self._is_file:
+            self._base = split_path(self._base)[0]
+        self._backed_up = BackedUp(roots, self._base)
+        self._directories = Directories(restorer, options, self._backed_up)
         self._deletions: Deletions | None = None
         if options.delete:
-            self._deletions = Deletions(
-                restorer, choice, backed_up, self._source_of, dry_run=options.dry_run
-            )
-        # Where in the snapshot the target is.
-        self._base = b"" if options.in_place else options.subpath
+            self._deletions = Deletions(restorer, choice, self._backed_up, dry_run=options.dry_run)
         self._flags_for_later: list[tuple[bytes, bytes, int, int]] = []
 
     def run(self, *, target_is_new: bool) -> None:
         """Restore everything. Raises SnapshotNotFoundError, DamageError, StoreError, ..."""
-        path = self._options.subpath
-        row = self._listing.lookup(path)
+        path, row = self._options.subpath, self._top
         if row is None and path:
             shown = path.decode("utf-8", "backslashreplace")
             raise SnapshotNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
-        is_file = row is not None and not stat.S_ISDIR(row.mode)
         is_wanted = self._choice.includes(path)
         self._directories.begin(is_new=target_is_new, is_wanted=is_wanted)
-        if is_file and not self._options.in_place:
-            self._base = split_path(path)[0]
         if self._options.in_place:
             self._lead_to(path)
-        elif row is not None and not is_file and (target_is_new or (path and is_wanted)):
+        elif (
+            row is not None
+            and not self._is_file
+            and (target_is_new or (path and is_wanted and self._may_change_target()))
+        ):
             self._directories.record(b"", row._replace(name=b""), is_new=False)
-        for rows in self._rows(is_file):
+            self.has_target_row = True
+        for rows in self._rows():
             self._take(rows)
         for level in self._directories.leave_all():
             self._leave(level)
@@ -123,16 +130,15 @@ class RestoreStream:
         self._directories.finish()
         self._report(0, 0)
 
-    def _rows(self, is_file: bool) -> Iterable[Rows]:
+    def _may_change_target(self) -> bool:
+        return self._backed_up(b"") and self._options.overwrite is not Overwrite.NEVER
+
+    def _rows(self) -> Iterable[Rows]:
         path = self._options.subpath
-        if not is_file:
+        if not self._is_file:
             return self._listing.rows(path)
         directory, name = split_path(path)
         return [slice_rows(next(iter(self._listing.directory_from(directory, name))), 0, 1)]
-
-    def _source_of(self, place: bytes) -> bytes:
-        """The snapshot's path of what is restored at `place`."""
-        return join_path(self._base, place) if self._base and place else self._base or place
 
     def _place_of(self, path: bytes) -> bytes:
         return path[len(self._base) :].lstrip(b"/") if self._base else path
@@ -175,7 +181,8 @@ class RestoreStream:
     def _take_root(self, rows: Rows) -> None:
         """The row of "/" is for the target only where that is "/" or was made just now."""
         row = next(views(rows, 0, 1))
-        if self._options.in_place and not self._options.subpath and self._choice.takes_all:
+        wants_root = self._options.in_place and not self._options.subpath
+        if wants_root and self._choice.takes_all and self._backed_up(b""):
             self._directories.record(b"", row, is_new=False)
 
     def _take_level(self, level: Level, rows: Rows, names: list[bytes]) -> None:

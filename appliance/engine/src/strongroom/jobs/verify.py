@@ -26,7 +26,7 @@ import numpy as np
 
 from strongroom.clock import elapsed_seconds
 from strongroom.errors import OperatingSystemError, SnapshotNotFoundError
-from strongroom.jobs.restore_choice import LEFT_OUT, WANTED, Choice
+from strongroom.jobs.restore_choice import LEFT_OUT, WANTED, BackedUp, Choice
 from strongroom.jobs.restore_metadata import reason_of
 from strongroom.jobs.restore_places import TargetDirectories, check_names, check_path, status_of
 from strongroom.jobs.restore_pool import Marks, WorkerPool
@@ -107,7 +107,7 @@ class _Verification:
         self._progress: Progress = NullProgress()
         self._choice = Choice(options.includes, options.excludes)
         self._base = options.base
-        self._roots = tuple(path.strip(b"/") for path in snapshot.paths)
+        self._backed_up = BackedUp(snapshot.paths, options.base)
         self._row_count = 0
         self._read_bytes = 0
         self._differences: Counter[str] = Counter()
@@ -149,8 +149,8 @@ class _Verification:
 
     def _new_pool(self, index: Index, root_fd: int) -> WorkerPool:
         def work(channel: ShardChannel) -> None:
-            reader = self._repository.reopen().block_reader(index, _CACHE_BYTES)
-            serve(channel, RowComparer(root_fd, StoredContent(reader), self._options))
+            source = StoredContent(self._repository.reopen().block_reader(index, _CACHE_BYTES))
+            serve(channel, RowComparer(root_fd, source, self._options, self._backed_up))
 
         gc.freeze()  # so that workers go on sharing what is loaded
         return WorkerPool(self._options.worker_count(), work)
@@ -195,6 +195,7 @@ class _Verification:
             return listing.rows(path)
         if path == self._base:
             self._base = directory
+            self._backed_up = BackedUp(self._snapshot.paths, directory)
         self._lead_to(self._place_of(directory))
         return [own]
 
@@ -206,9 +207,6 @@ class _Verification:
 
     def _place_of(self, path: bytes) -> bytes:
         return path[len(self._base) :].lstrip(b"/") if self._base else path
-
-    def _source_of(self, place: bytes) -> bytes:
-        return join_path(self._base, place) if self._base and place else self._base or place
 
     def _take(self, rows: Rows, windows: Windows) -> None:
         names = rows.name_list()
@@ -265,7 +263,7 @@ class _Verification:
         level.present = []
         try:
             os.fchdir(self._directories.descriptor(level.place))
-            if self._options.finds_extra and self._is_backed_up(level.place):
+            if self._options.finds_extra and self._backed_up(level.place):
                 level.present = sorted(os.listdir(b"."))
         except OSError as error:
             if error.errno not in _MISSING:
@@ -286,12 +284,6 @@ class _Verification:
             if are_directories[number] and value != WANTED:
                 (level.lost if value == LEFT_OUT else level.passed).add(names[number])
         return {number for number, value in enumerate(chosen) if value != WANTED}
-
-    def _is_backed_up(self, place: bytes) -> bool:
-        path = self._source_of(place)
-        return any(
-            not root or path == root or path.startswith(root + b"/") for root in self._roots
-        )
 
     def _find_extra(self, level: _Level, names: list[bytes]) -> None:
         if not level.present:
@@ -321,7 +313,7 @@ class _Verification:
                 continue
             if not self._choice.takes_all:
                 (chosen,) = self._choice.choose(
-                    self._source_of(level.place),
+                    self._backed_up.source_of(level.place),
                     [name],
                     [stat.S_ISDIR(status.st_mode)],
                     is_wanted=level.is_wanted,

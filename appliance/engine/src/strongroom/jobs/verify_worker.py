@@ -28,6 +28,7 @@ from strongroom.scan.rows import UNREADABLE, Rows, decode_rows
 
 if TYPE_CHECKING:
     from strongroom.jobs.channel import ShardChannel
+    from strongroom.jobs.restore_choice import BackedUp
     from strongroom.jobs.restore_content import Layout
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -46,7 +47,14 @@ _KINDS: Final = {
 class RowComparer:
     """Compares the rows of one directory after the other with the tree below `root_fd`."""
 
-    def __init__(self, root_fd: int, source: ContentSource, options: VerifyOptions) -> None:
+    def __init__(
+        self,
+        root_fd: int,
+        source: ContentSource,
+        options: VerifyOptions,
+        backed_up: BackedUp,
+    ) -> None:
+        self._backed_up = backed_up
         self._directories = TargetDirectories(root_fd)
         self._source = source
         self._options = options
@@ -105,7 +113,7 @@ class RowComparer:
         if row.mode != status.st_mode and not stat.S_ISLNK(row.mode):
             then, now = stat.S_IMODE(row.mode), stat.S_IMODE(status.st_mode)
             self._differs("mode", name, f"{then:04o} then, {now:04o} now")
-        if row.mtime_ns != status.st_mtime_ns:
+        if row.mtime_ns != status.st_mtime_ns and not self._leads_on(row):
             self._differs("mtime", name, f"{row.mtime_ns} ns then, {status.st_mtime_ns} ns now")
         if stat.S_ISREG(row.mode) and row.size != status.st_size:
             self._differs("size", name, f"{row.size} bytes then, {status.st_size} now")
@@ -116,6 +124,10 @@ class RowComparer:
         if row.link_count > 1 and not stat.S_ISDIR(row.mode):
             path = join_path(self._place, name)
             self.inodes.append((row.device, row.inode, status.st_dev, status.st_ino, path))
+
+    def _leads_on(self, row: RowView) -> bool:
+        """Whether it is a directory that the snapshot has only because it leads to others."""
+        return stat.S_ISDIR(row.mode) and not self._backed_up(join_path(self._place, row.name))
 
     def _compare_attributes(self, row: RowView) -> None:
         name = row.name or b"."
