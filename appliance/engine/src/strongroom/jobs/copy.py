@@ -134,6 +134,8 @@ class _Copy:
             self._take_footer,
         )
         self._moved = ReferenceMap()
+        self._listed = source.snapshots()
+        self._identities = {snapshot.id: identity(source, snapshot) for snapshot in self._listed}
         self._copies = {identity(target, snapshot): snapshot.id for snapshot in target.snapshots()}
 
     def run(self, missing: Sequence[Snapshot]) -> Iterator[CopiedSnapshot]:
