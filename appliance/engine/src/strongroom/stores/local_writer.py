@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from strongroom import clock
 from strongroom.errors import DamageError
+from strongroom.stores.direct_file import DirectFile
 from strongroom.stores.local_root import (
     TEMPORARY_PREFIX,
     LocalRoot,
@@ -40,6 +41,7 @@ class LocalWriter:
         self._path = b""
         self._descriptor = -1
         self._size_bytes = 0
+        self._stream: DirectFile | None = None
         folder = kind_folder(kind)
         try:
             if folder:
@@ -51,10 +53,10 @@ class LocalWriter:
     def write(self, data: Buffer) -> None:
         """Append `data`."""
         view = memoryview(data).cast("B")
+        if self._stream is None:
+            self._stream = DirectFile(self._descriptor)
         try:
-            written = os.write(self._descriptor, view)
-            while written < len(view):
-                written += os.write(self._descriptor, view[written:])
+            self._stream.write(view)
         except OSError as error:
             self._root.fail("write to", self._path, error)
         self._size_bytes += len(view)
@@ -78,6 +80,9 @@ class LocalWriter:
         """Remove the temporary file; harmless when that has happened."""
         if self._descriptor < 0:
             return
+        if self._stream is not None:
+            self._stream.drop()
+            self._stream = None
         # Unlink before the lock goes with the descriptor: else somebody could find it abandoned.
         try:
             os.unlink(self._path, dir_fd=self._root.descriptor)
@@ -92,6 +97,7 @@ class LocalWriter:
     def publish(self, name: str, *, durable: bool) -> bool:
         """Give the file its name unless that is taken (False); ends this writer."""
         path = object_path(self._kind, name)
+        self._flush()
         try:
             if durable:
                 os.fsync(self._descriptor)
@@ -109,6 +115,7 @@ class LocalWriter:
         """Give the file its name in the place of what had it; ends this writer."""
         path = object_path(self._kind, name)
         root = self._root.descriptor
+        self._flush()
         try:
             os.fsync(self._descriptor)
             os.rename(self._path, path, src_dir_fd=root, dst_dir_fd=root)
@@ -116,6 +123,13 @@ class LocalWriter:
         except OSError as error:
             self._root.fail("replace", path, error)
         self.abort()
+
+    def _flush(self) -> None:
+        if self._stream is not None:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._root.fail("write to", self._path, error)
 
     def _create(self, prefix: bytes) -> None:
         while True:

@@ -1,0 +1,107 @@
+"""Appends to a file past the page cache, so that a backup evicts nobody's data.
+
+Bytes are gathered in aligned buffers; a full one is written with O_DIRECT by a thread while the
+next is filled. What is left at the end, and everything on a file system that knows no O_DIRECT, is
+written the ordinary way. Copying packs through the page cache costs more processor time than
+compressing them where memory is scarce.
+
+One thread calls `write`, `flush` and `drop`; the writing thread touches only the buffer it was
+handed, and the two meet at `_wait`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+BUFFER_BYTES: Final = 2 << 20
+
+
+class DirectFile:
+    """An append-only view of an open descriptor, whose owner closes it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        # Anonymous memory is aligned to pages, and its pages cost nothing until they are touched.
+        self._buffers = [mmap.mmap(-1, BUFFER_BYTES) for _ in range(2)]
+        self._turn = 0
+        self._filled = 0
+        self._is_direct: bool | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._writing: Future[None] | None = None
+
+    def write(self, data: Buffer) -> None:
+        """Append `data`, which may be reused afterwards. Raises OSError, of earlier writes too."""
+        view = memoryview(data).cast("B")
+        while len(view):
+            count = min(len(view), BUFFER_BYTES - self._filled)
+            self._buffers[self._turn][self._filled : self._filled + count] = view[:count]
+            self._filled += count
+            view = view[count:]
+            if self._filled == BUFFER_BYTES:
+                self._hand_over()
+
+    def flush(self) -> None:
+        """Write what is left; the file is as long as what was appended. Raises OSError."""
+        self._wait()
+        if self._filled:
+            self._set_direct(wanted=False)
+            self._write_all(memoryview(self._buffers[self._turn])[: self._filled])
+            self._filled = 0
+
+    def drop(self) -> None:
+        """Let go of buffers and thread, whatever is in them; harmless when that has happened."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+            self._thread = None
+        self._buffers = []
+
+    def _hand_over(self) -> None:
+        self._wait()
+        if self._is_direct is None:
+            self._set_direct(wanted=True)
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "pack writer")
+        view = memoryview(self._buffers[self._turn])
+        self._writing = self._thread.submit(self._write_all, view)
+        self._turn ^= 1
+        self._filled = 0
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def _write_all(self, view: memoryview) -> None:
+        with view:
+            written = 0
+            while written < len(view):
+                try:
+                    written += os.write(self._descriptor, view[written:])
+                except OSError as error:
+                    # Some file systems take the flag and refuse the write; a short write leaves
+                    # an end that is not aligned.
+                    if error.errno != errno.EINVAL or not self._is_direct:
+                        raise
+                    self._set_direct(wanted=False)
+
+    def _set_direct(self, *, wanted: bool) -> None:
+        if not wanted and not self._is_direct:
+            return
+        flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
+        flags = flags | os.O_DIRECT if wanted else flags & ~os.O_DIRECT
+        try:
+            fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self._is_direct = False
+        else:
+            self._is_direct = wanted
