@@ -7,12 +7,15 @@ the same time would bring back each other's packs, so the caller holds the sweep
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from strongroom.errors import DamageError
 from strongroom.repo.index_objects import read_index_object
+from strongroom.repo.packs import read_footer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from strongroom.repo.index import Index
     from strongroom.repo.packs import PackFooter
@@ -35,26 +38,70 @@ def rewrite_index(repository: Repository, index: Index, without: Collection[byte
             known = read_index_object(repository.store, repository.key, name, chunks=False)
             if any(footer.pack_id in without for footer in known.footers):
                 affected.add(name)
-    leftovers = _leftovers(repository, index)
+    # Leftovers too: deleted or not, what they held must never count again.
+    replaced = affected | _leftovers(repository, index)
     if affected:
-        kept: dict[bytes, PackFooter] = {}
-        chunks = 0
-        for name in sorted(affected):
-            an_object = read_index_object(repository.store, repository.key, name, chunks=True)
-            for footer in an_object.footers:
-                if footer.pack_id in without or footer.pack_id in kept:
-                    continue
-                kept[footer.pack_id] = footer
-                chunks += footer.columns.chunk_count
-                if chunks >= _OBJECT_CHUNKS:
-                    repository.write_index(list(kept.values()))
-                    kept = {}
-                    chunks = 0
-        # Leftovers too: deleted or not, what they held must never count again.
-        repository.write_index(list(kept.values()), sorted(affected | leftovers))
-        repository.store.sync()
-    for name in sorted(affected | leftovers):
+        footers = (
+            footer
+            for name in sorted(affected)
+            for footer in read_index_object(
+                repository.store, repository.key, name, chunks=True
+            ).footers
+        )
+        _write(repository, footers, without, replaced)
+    for name in sorted(replaced):
         repository.store.delete("index", name)
+
+
+def rebuild_index(
+    repository: Repository,
+    without: Collection[bytes],
+    damaged: Collection[str],
+    keep_alive: Callable[[], None],
+) -> None:
+    """Write the whole index anew from the footers of the packs in the store.
+
+    Packs whose footers can't be read are left out; so are those `without`. Replaces every index
+    object there is, `damaged` ones too. Calls `keep_alive` once a pack.
+    """
+    store = repository.store
+    replaced = {info.name for info in store.list("index")} | set(damaged)
+
+    def footers() -> Iterator[PackFooter]:
+        for info in store.list("packs"):
+            keep_alive()
+            if len(info.name) != 64 or bytes.fromhex(info.name) in without:
+                continue
+            with suppress(DamageError):
+                yield read_footer(store, repository.key, bytes.fromhex(info.name))
+
+    _write(repository, footers(), without, replaced)
+    for name in sorted(replaced):
+        store.delete("index", name)
+
+
+def _write(
+    repository: Repository,
+    footers: Iterable[PackFooter],
+    without: Collection[bytes],
+    replaced: Collection[str],
+) -> None:
+    """Write index objects for packs; the last one names those that they replace together."""
+    kept: dict[bytes, PackFooter] = {}
+    written: set[bytes] = set()
+    chunks = 0
+    for footer in footers:
+        if footer.pack_id in without or footer.pack_id in written:
+            continue
+        written.add(footer.pack_id)
+        kept[footer.pack_id] = footer
+        chunks += footer.columns.chunk_count
+        if chunks >= _OBJECT_CHUNKS:
+            repository.write_index(list(kept.values()))
+            kept = {}
+            chunks = 0
+    repository.write_index(list(kept.values()), sorted(replaced))
+    repository.store.sync()
 
 
 def _small_objects(repository: Repository, index: Index) -> list[str]:

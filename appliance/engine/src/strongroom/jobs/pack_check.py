@@ -105,7 +105,10 @@ def open_entry(
     entry: BlockEntry,
     stored: memoryview,
 ) -> bytes:
-    """The raw bytes of a block, verified chunk by chunk; DamageError. `stored` may be longer."""
+    """The compressed bytes of a block, verified chunk by chunk; DamageError.
+
+    `stored` may be longer than the block.
+    """
     if len(stored) < entry.stored_length:
         raise DamageError("the pack ends before it")
     aad = block_aad(header.raw, entry.number, entry.codec, entry.raw_length, entry.block_id)
@@ -123,4 +126,4 @@ def open_entry(
     text = ids_and_lengths(entry.chunk_ids, entry.chunk_lengths.tobytes())
     if block_id(key.block_key, text) != entry.block_id:
         raise DamageError("its chunks are not those of its id")
-    return raw
+    return compressed

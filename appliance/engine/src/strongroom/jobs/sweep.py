@@ -88,7 +88,7 @@ def sweep(
     others = live_leases(repository, lease)
     ready = _ripe_tombstones(repository, lease, others, grace_seconds, swept)
     try:
-        exclusive = _sweep_lease(repository, lease)
+        exclusive = exclusive_lease(repository, lease)
     except LeaseError:
         swept.waiting_for = ("another prune, which is removing packs right now",)
     else:
@@ -135,11 +135,10 @@ def _shown_holder(listed: ListedLease) -> str:
     return f"{holder.purpose} on {holder.host} (process {holder.process_id}) to end"
 
 
-def _sweep_lease(repository: Repository, lease: Lease) -> Lease:
-    """The lease that only one prune may hold; LeaseError when another does."""
-    holder = Holder(
-        lease.holder.host, lease.holder.process_id, "prune, removing", clock.now_ns(), ()
-    )
+def exclusive_lease(repository: Repository, lease: Lease) -> Lease:
+    """The lease that only one job may hold that removes packs; LeaseError when another does."""
+    purpose = f"{lease.holder.purpose}, removing"
+    holder = Holder(lease.holder.host, lease.holder.process_id, purpose, clock.now_ns(), ())
     return Lease(repository.store, repository.key, repository.cipher, holder, name=SWEEP_LEASE)
 
 
