@@ -47,7 +47,7 @@ show() {
     local started ended status=0
     printf '\n  $ %s\n' "${*//$work/…}"
     started=$(date +%s.%N)
-    "$@" 2>&1 | sed 's/^/    /' || status=${PIPESTATUS[0]}
+    "$@" 2>&1 | sed "s|$work|…|g; s/^/    /" || status=${PIPESTATUS[0]}
     ended=$(date +%s.%N)
     printf '    [%s s]\n' "$(printf '%.2f' "$(echo "$ended $started" | awk '{print $1 - $2}')")"
     last_status=$status
