@@ -88,9 +88,13 @@ def back_up(
     tree: bytes,
     *,
     edit: Callable[[Rows], None] | None = None,
-    host: str = "host",
+    forge: Callable[[bytes], bytes] = bytes,
+    paths: tuple[bytes, ...] = (b"",),
 ) -> Snapshot:
-    """Store everything in the directory `tree` as if it were the root; its own row comes first."""
+    """Store everything in the directory `tree` as if it were the root; its own row comes first.
+
+    `edit` may change rows, `forge` the bytes of a listing page, before they are stored.
+    """
     root_fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
     here = os.open(b".", os.O_PATH)
     pack = repository.new_pack(KIND_DATA)
@@ -106,11 +110,15 @@ def back_up(
     if edit is not None:
         for rows in found:
             edit(rows)
-    return store(repository, pack, found, host=host)
+    return store(repository, pack, found, forge, paths)
 
 
 def store(
-    repository: Repository, pack: PackWriter, found: list[Rows], *, host: str = "host"
+    repository: Repository,
+    pack: PackWriter,
+    found: list[Rows],
+    forge: Callable[[bytes], bytes] = bytes,
+    paths: tuple[bytes, ...] = (b"",),
 ) -> Snapshot:
     """Commit rows whose content is in `pack`."""
     footers = [pack.finish()] if pack.block_count else []
@@ -120,7 +128,7 @@ def store(
     references = []
     keys = repository.key.put_key
     for page in pages:
-        raw = encode_page(page)
+        raw = forge(encode_page(page))
         an_id = chunk_id(keys.chunk_key, raw)
         length = len(raw).to_bytes(4, "little")
         block = block_id(keys.block_key, ids_and_lengths(an_id, length))
@@ -131,7 +139,7 @@ def store(
     footers.append(listing_pack.finish())
     repository.write_index(footers)
     totals = Totals(files=sum(rows.row_count for rows in found))
-    snapshot = Snapshot(host=host, paths=(b"",), totals=totals, pages=tuple(references))
+    snapshot = Snapshot(host="host", paths=paths, totals=totals, pages=tuple(references))
     with repository.lease("host", os.getpid(), "test") as lease:
         committed = repository.commit(snapshot, lease)
     return repository.snapshot(committed.id)
