@@ -116,7 +116,9 @@ say "7. Repair: drop what is lost, name the files, keep the rest"
 show strongroom repair --repo "$work/damaged"
 show strongroom check --read-data --repo "$work/damaged"
 
-say "8. The next backup puts back what was lost"
+say "8. The next backup puts back what was lost, and nothing differs from the live files"
 show strongroom backup --one-file-system --repo "$work/damaged" "$folder"
+
+show strongroom verify latest --read-data --repo "$work/damaged"
 
 say "Done. The demonstration is removed; $folder was only read."
