@@ -204,6 +204,8 @@ def _read_holder(store: Store, key: Key, name: str) -> Holder:
         raise DamageError(f"lease {name} does not begin as leases do; run repair")
     if data[4] != _VERSION:
         raise UnknownFormatError(f"lease {name} has version {data[4]}; update strongroom")
+    if data[: _HEAD.size] != _HEAD.pack(_MAGIC, _VERSION):
+        raise DamageError(f"lease {name} does not begin as leases do; run repair")
     text = open_object(key.put_key.snapshot_key, _LABEL, memoryview(data)[_HEAD.size :])
     try:
         return msgspec.msgpack.decode(text, type=Holder)

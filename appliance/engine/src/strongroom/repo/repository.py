@@ -286,10 +286,18 @@ def _find_key(store: Store, config: Config, secret: bytes | Key | None) -> Key:
         return _open_secrets(config)
     if secret is None:
         raise WrongKeyError(f"the repository at {store.location} needs a passphrase or a key")
+    damage: DamageError | None = None
     for info in store.list("keys"):
-        key = unwrap_key(store.get("keys", info.name), secret)
+        try:
+            key = unwrap_key(store.get("keys", info.name), secret)
+        except DamageError as error:
+            # Another one may be the one that opens with this passphrase.
+            damage = error
+            continue
         if key is not None and key.put_key.repository_id.hex() == config.id:
             return key
+    if damage is not None:
+        raise damage
     raise WrongKeyError(f"no key of the repository at {store.location} opens with this passphrase")
 
 
