@@ -198,9 +198,9 @@ def plot(rows: list[dict[str, float]]) -> str:
     """Seconds and MiB over the number of clients, as two panels of an SVG picture."""
     width, height, margin = 340, 220, 48
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * width} {height + 40}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * width} {height + 20}">',
         "<style>text { font: 11px sans-serif }</style>",
-        f'<rect width="{2 * width}" height="{height + 40}" fill="#ffffff"/>',
+        f'<rect width="{2 * width}" height="{height + 20}" fill="#ffffff"/>',
     ]
     panels = (("seconds", "median", TARGET_SECONDS), ("MiB", "mib", TARGET_MIB))
     most = max(row["count"] for row in rows)
@@ -239,7 +239,7 @@ def plot(rows: list[dict[str, float]]) -> str:
             f'<text x="{right:.1f}" y="{y(rows[-1][field]) - 8:.1f}" text-anchor="end">'
             f"{rows[-1][field]:.3g}</text>"
         )
-    parts.append(f'<text x="{width - 60}" y="{height + 30}">clients, and as many jobs</text></svg>')
+    parts.append(f'<text x="{width - 60}" y="{height + 10}">clients, and as many jobs</text></svg>')
     return "\n".join(parts) + "\n"
 
 

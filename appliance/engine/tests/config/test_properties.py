@@ -13,7 +13,7 @@ from tests.config.strategies import configurations
 from strongroom.config.convert import convert
 from strongroom.config.effective import effective_values
 from strongroom.config.effects import ACTED_ON, explain
-from strongroom.config.grammar import shape_of
+from strongroom.config.grammar import _remembered
 from strongroom.config.loader import LoadOptions, load_text
 from strongroom.config.printer import format_text, meaning
 from strongroom.config.resolve import resolve
@@ -117,7 +117,7 @@ REPEATED = [
 def test_time_is_linear_in_the_size(piece):
     def seconds(count):
         data = piece * (count // len(piece))
-        shape_of.cache_clear()
+        _remembered.cache_clear()
         start = time.process_time()
         load_text(data, "director", LoadOptions(), "/nowhere/t.conf")
         return time.process_time() - start

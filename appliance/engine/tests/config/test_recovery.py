@@ -151,3 +151,17 @@ def test_the_number_of_findings_is_bounded(read):
     reading = read("Pool { Name = p\n" + "Foo = 1\n" * 500 + "}", limits=Limits(diagnostics=100))
     assert len(reading.loaded.diagnostics.entries) == 100
     assert reading.loaded.diagnostics.dropped == 400
+
+
+def test_what_a_file_holds_does_not_drive_the_terminal(read):
+    reading = read(b"Pool { Name = p\n Label\x1b[31m = x\n Pool Type = \x1b]0;\xff\n}")
+    assert len(reading.errors) == 2
+    for finding in reading.loaded.diagnostics.sorted():
+        shown = finding.render()
+        assert "\x1b" not in shown
+        shown.encode("utf-8")
+
+
+def test_messages_are_of_bounded_length(read):
+    reading = read("Pool { Name = p; Volume Retention = " + "1 d " * 9000 + "x\n}")
+    assert len(reading.errors[0]) < 500

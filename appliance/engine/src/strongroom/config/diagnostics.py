@@ -20,6 +20,7 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
 _COLOURS = {ERROR: "\x1b[1;31m", WARNING: "\x1b[1;35m", NOTE: "\x1b[1;36m"}
 _BOLD, _GREEN, _RESET = "\x1b[1m", "\x1b[1;32m", "\x1b[0m"
 _SHOWN_LINE_COLUMNS = 160
+_MESSAGE_LENGTH = 400
 _SUGGESTION_BUDGET = 30_000  # words compared, over all questions
 
 
@@ -43,8 +44,12 @@ class Diagnostic:
     def head(self) -> str:
         """`file:line:column: severity: message; did you mean X?` on one line."""
         path, line, column = self.place
+        return f"{_printable(path)}:{line}:{column}: {self.severity}: {self._said()}"
+
+    def _said(self) -> str:
+        # What a file holds must not drive the terminal.
         hint = f"; did you mean {self.suggestion}?" if self.suggestion else ""
-        return f"{path}:{line}:{column}: {self.severity}: {self.message}{hint}"
+        return _printable(self.message + hint)
 
     def render(self, *, colour: bool = False) -> str:
         """The head, the source line, and a caret under the place."""
@@ -55,10 +60,10 @@ class Diagnostic:
         marker = "^" + "~" * (width - 1)
         if not colour:
             return f"{self.head()}\n    {_printable(text)}\n    {blank}{marker}"
-        hint = f"; did you mean {self.suggestion}?" if self.suggestion else ""
         return (
-            f"{_BOLD}{path}:{line}:{column}:{_RESET} {_COLOURS[self.severity]}{self.severity}:"
-            f"{_RESET} {_BOLD}{self.message}{hint}{_RESET}\n    {_printable(text)}\n"
+            f"{_BOLD}{_printable(path)}:{line}:{column}:{_RESET} "
+            f"{_COLOURS[self.severity]}{self.severity}:{_RESET} {_BOLD}{self._said()}{_RESET}\n"
+            f"    {_printable(text)}\n"
             f"    {blank}{_GREEN}{marker}{_RESET}"
         )
 
@@ -109,6 +114,8 @@ class Diagnostics:
             self.dropped += 1
             return
         offset = min(offset, len(source.text))
+        if len(message) > _MESSAGE_LENGTH:
+            message = message[: _MESSAGE_LENGTH - 3] + "..."
         self.entries.append(Diagnostic(severity, code, message, source, offset, length, suggestion))
 
     def suggest(self, word: str, known: Iterable[str], family: object) -> str:

@@ -15,12 +15,12 @@ and `My Pool 2` is MyPool2, because the first word that is not all letters ends 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from pyparsing import (
     Char,
-    DelimitedList,
     Group,
     Literal,
     Opt,
@@ -58,6 +58,7 @@ EXPECTED = {
     FILE: "`path = types`",
 }
 
+_REMEMBERED_TOKENS = 64  # longer values are rarely alike
 # Forms in which a comma promises another part.
 _COMMA_FORMS = frozenset((LIST, TYPES, FACILITY, DESTINATIONS, FILE))
 Span = tuple[int, int]
@@ -86,16 +87,31 @@ def _span(element: ParserElement) -> ParserElement:
     return element.copy().set_parse_action(locate)
 
 
+def _strings(string: str, whole: str) -> ParserElement:
+    """Many strings as one terminal: `whole` fits them all, `string` one of them.
+
+    Lists may be long, and a regular expression is fast.
+    """
+
+    def locate(word: str, location: int, parts: ParseResults) -> ParseResults:
+        base = location - 1
+        spans = [match.span() for match in re.finditer(string, parts[0])]
+        return ParseResults([ParseResults([(base + a, base + b) for a, b in spans])])
+
+    return Regex(whole).set_parse_action(locate)
+
+
 @cache
 def _statement() -> ParserElement:
-    quoted = Char("q")[1, ...]
-    identifier = Char("w")[1, ...] + Opt(Char("xn"))
+    quoted = Regex("q+")
+    identifier = Regex("w+[xn]?")
     string = quoted | identifier | Char("x")
     text = _span(string)
     item = _span(quoted | Char("wnx"))
     integer = _span(quoted | Char("n") | identifier | Char("x"))
-    measure = _span(Char("wnx")[1, ...])
-    texts = Group(DelimitedList(text))
+    measure = _span(Regex("[wnx]+"))
+    string_pattern = "q+|w+[xn]?|x"
+    texts = _strings(string_pattern, f"(?:{string_pattern})(?:,(?:{string_pattern}))*")
     junk = _span(Regex(".+"))
     types = texts
     forms = (
@@ -106,8 +122,7 @@ def _statement() -> ParserElement:
         Literal(MEASURE).suppress() + Group(measure),
         Literal(LIST).suppress() + texts,
         Literal(BARE).suppress() + Group(_span(identifier | Char("xn"))),
-        Literal(NAMES).suppress()
-        + Group((_span(Char("q")) | _span(Char("wnx")) | Char(",").suppress())[1, ...]),
+        Literal(NAMES).suppress() + _strings("[qwnx]", "[qwnx,]*[qwnx][qwnx,]*"),
         Literal(TYPES).suppress() + types,
         Literal(FACILITY).suppress() + Opt(Group(text) + Char("=").suppress()) + types,
         Literal(DESTINATIONS).suppress() + texts + Char("=").suppress() + types,
@@ -119,9 +134,19 @@ def _statement() -> ParserElement:
     return form + Opt(junk)("junk")
 
 
-@lru_cache(maxsize=8192)
 def shape_of(form: str, kinds: str) -> Shape | Misfit:
     """Parse the word `kinds` as a value of `form`."""
+    if len(kinds) > _REMEMBERED_TOKENS:
+        return _parsed(form, kinds)
+    return _remembered(form, kinds)
+
+
+@lru_cache(maxsize=8192)
+def _remembered(form: str, kinds: str) -> Shape | Misfit:
+    return _parsed(form, kinds)
+
+
+def _parsed(form: str, kinds: str) -> Shape | Misfit:
     try:
         result = _statement().parse_string(form + kinds, parse_all=True)
     except ParseException as problem:

@@ -8,6 +8,7 @@ inside a resource means that a `}` was forgotten, and begins the next resource.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from strongroom.config import lexer as lex
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from strongroom.config.sources import Source
 
 _EXCLUDE_HOLDS = "file"
+_EXPLAINED_NAMES = 1000  # of so many unknown names it is said what was meant
 
 
 class Parser:
@@ -49,6 +51,8 @@ class Parser:
         self._rejected = ERROR if strict else WARNING
         self._verdicts: dict[tuple[str, str], Verdict] = {}
         self._assignments = Assignments(component.name, dialect, reader, strict=strict)
+        self._resource_names = tuple(spec.name for spec in component.resources.values())
+        self._unknown_names: dict[tuple[str, str], tuple[str, str]] = {}
         self._named: dict[tuple[str, str], Block] = {}
 
     def parse(self, source: Source) -> None:
@@ -177,7 +181,6 @@ class Parser:
             if key in component.resources and component.name != "monitor"
         ]
         where = f"; it belongs to the {' or the '.join(others)}" if others else ""
-        names = tuple(spec.name for spec in known.values())
         self._add(
             self._rejected,
             "unknown-resource",
@@ -185,7 +188,7 @@ class Parser:
             source,
             head.offset,
             len(head.text),
-            self.diagnostics.suggest(head.text, names, (self.component.name, "resource")),
+            self.diagnostics.suggest(head.text, self._resource_names, self.component.name),
         )
         return None
 
@@ -269,15 +272,12 @@ class Parser:
             self.reader.leave()
 
     def _unknown(self, block: Block, key: str, head: Head, source: Source) -> None:
-        known = tuple(
-            spec.shown_name
-            for spec in block.spec.directives
-            if not spec.retired and not spec.bacula
-        )
-        suggestion = self.diagnostics.suggest(
-            head.text, known, (self.component.name, block.spec.name)
-        )
-        where = "" if suggestion else where_else(key, block.spec)
+        explained = self._unknown_names.get((block.spec.name, key))
+        if explained is None:
+            explained = self._explain_unknown(block.spec, key, head.text)
+            if len(self._unknown_names) < _EXPLAINED_NAMES:
+                self._unknown_names[block.spec.name, key] = explained
+        where, suggestion = explained
         self._add(
             self._rejected,
             "unknown-directive",
@@ -288,20 +288,26 @@ class Parser:
             suggestion,
         )
 
+    def _explain_unknown(self, resource: ResourceSpec, key: str, text: str) -> tuple[str, str]:
+        """Where the directive belongs, and what was probably meant; both may be ""."""
+        if len(self._unknown_names) >= _EXPLAINED_NAMES:
+            return "", ""
+        suggestion = self.diagnostics.suggest(text, _usable_names(resource), resource.name)
+        return ("" if suggestion else where_else(key, resource)), suggestion
+
     def _odd(self, lexer: Lexer, head: Head, block: Block | None) -> int:
-        where = f"a directive of {block.spec.name}" if block else "a resource"
-        shown = f"`{head.text}`" if head.text else "the end of the file"
-        hint = ""
-        if head.text[:1].isalpha() and any(letter in head.text for letter in "_-0123456789"):
-            known = block.spec.by_key if block else self.component.resources
-            hint = self.diagnostics.suggest(head.text, known, (self.component.name, "odd"))
-            match = known.get(hint)
-            hint = getattr(match, "shown_name", hint) if match else hint
+        """Report what can begin no statement, and skip it."""
+        wanted = f"a directive of {block.spec.name}" if block else "a resource"
+        suggestion = ""
+        if head.text.isalpha():
+            message = f"expected an `=` or `{{` after `{head.text}`"
         elif head.text[:1].isalpha():
-            shown = f"an `=` or `{{` after {shown}"
-            where = f"{where}; there is none"
-        message = f"expected {where}, got {shown}" if "none" not in where else f"expected {shown}"
-        self._add(ERROR, "syntax", message, lexer.source, head.offset, len(head.text), hint)
+            message = f"expected {wanted}, got `{head.text}`"
+            names = _usable_names(block.spec) if block else self._resource_names
+            suggestion = self.diagnostics.suggest(head.text, names, wanted)
+        else:
+            message = f"expected {wanted}, got `{head.text}`"
+        self._add(ERROR, "syntax", message, lexer.source, head.offset, len(head.text), suggestion)
         end = lexer.skip_statement(head.end)
         # A lone mark that opens nothing must not hold the parser at its place.
         end = max(end, head.end + 1) if lexer.text[head.end : head.end + 1] != "}" else end
@@ -357,6 +363,14 @@ class Parser:
         suggestion: str = "",
     ) -> None:
         self.diagnostics.add(severity, code, message, source, offset, length, suggestion)
+
+
+@cache
+def _usable_names(resource: ResourceSpec) -> tuple[str, ...]:
+    """The directives that may be suggested in a resource."""
+    return tuple(
+        spec.shown_name for spec in resource.directives if not spec.retired and not spec.bacula
+    )
 
 
 def _note_blank_lines(items: list[Any], text: str) -> None:

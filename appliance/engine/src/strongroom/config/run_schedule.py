@@ -23,6 +23,7 @@ from pyparsing import (
     ParseException,
     ParserElement,
     ParseResults,
+    Regex,
     Word,
     nums,
     one_of,
@@ -194,8 +195,7 @@ def _grammar() -> ParserElement:
 
     override = (Literal("F") + "=" + Char("FLWqn")).set_parse_action(place("override"))
     level = Char("L").set_parse_action(place("level"))
-    first = Char("Wq")
-    when = (first + Char("Wn,")[...]).set_parse_action(place("when"))
+    when = Regex("[Wq][Wn,]*").set_parse_action(place("when"))
     grammar: ParserElement = (override | level)[...] + when
     return grammar
 

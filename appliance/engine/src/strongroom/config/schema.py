@@ -119,7 +119,8 @@ class Retired:
     instead: str
 
 
-@dataclass(frozen=True, slots=True)
+# Specs are compared and hashed by identity: there is one of each, and they are keys of caches.
+@dataclass(frozen=True, slots=True, eq=False)
 class DirectiveSpec:
     """One directive of one resource."""
 
@@ -160,15 +161,15 @@ class DirectiveSpec:
         return " ".join(_SHOWN.get(word, word) for word in name_words(self.name))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ResourceSpec:
     """A resource, or a block within one."""
 
     name: str
     component: str
     directives: tuple[DirectiveSpec, ...]
-    by_key: dict[str, DirectiveSpec] = field(repr=False, compare=False)
-    by_attribute: dict[str, DirectiveSpec] = field(repr=False, compare=False)
+    by_key: dict[str, DirectiveSpec] = field(repr=False)
+    by_attribute: dict[str, DirectiveSpec] = field(repr=False)
     deprecated: bool = False
     required: tuple[DirectiveSpec, ...] = ()  # the Name apart
 
