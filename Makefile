@@ -38,9 +38,6 @@ test: setup  ## run the tests: make test [ARGUMENTS="-k words"]
 test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS="-k words"]
 	cd $(ENGINE) && $(BIN)/python -m pytest -m slow $(ARGUMENTS)
 
-test-slow: setup  ## run the tests that take minutes
-	cd $(ENGINE) && $(BIN)/python -m pytest -m slow $(ARGUMENTS)
-
 lint: setup  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/ruff check .
 	cd $(ENGINE) && $(BIN)/ruff format --check .
