@@ -12,7 +12,12 @@ from strongroom.content.digests import (
     ids_and_lengths,
     object_name,
 )
-from strongroom.errors import DamageError, ObjectMissingError, StoreError
+from strongroom.errors import (
+    DamageError,
+    ObjectMissingError,
+    StoreError,
+    UnknownFormatError,
+)
 from strongroom.jobs.repack import is_dead
 from strongroom.jobs.sound_index import footer_summary
 from strongroom.repo.packs import (
@@ -54,7 +59,11 @@ class PackAnswer(NamedTuple):
 
 
 def check_pack(repository: Repository, question: PackQuestion) -> PackAnswer:
-    """Check one pack; what is wrong is answered, not raised."""
+    """Check one pack; what is wrong is answered, not raised.
+
+    But a pack that is what its name says and has an unknown version raises UnknownFormatError: it
+    is no damage, and this version must keep its hands off it.
+    """
     store, name = repository.store, question.pack_id.hex()
     problems: list[str] = []
     bad: list[tuple[int, str]] = []
@@ -74,6 +83,10 @@ def check_pack(repository: Repository, question: PackQuestion) -> PackAnswer:
                 ids.append(entry.block_id)
     except ObjectMissingError:
         return PackAnswer(["it is missing"], [], [], True, True, 0)
+    except UnknownFormatError as error:
+        if object_name(store.get("packs", name)) == name:
+            raise
+        return PackAnswer([*problems, str(error)], bad, ids, True, False, read_bytes)
     except (DamageError, StoreError) as error:
         return PackAnswer([*problems, str(error)], bad, ids, True, False, read_bytes)
     return PackAnswer(problems, bad, ids, False, False, read_bytes)

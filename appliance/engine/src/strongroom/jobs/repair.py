@@ -35,7 +35,6 @@ from strongroom.jobs.salvage import (
 from strongroom.jobs.snapshot_repair import SnapshotLoss, find_loss, replace_snapshot
 from strongroom.jobs.sound_index import SoundIndex, load_sound_index
 from strongroom.jobs.sweep import exclusive_lease
-from strongroom.repo.keys import wrap_info
 from strongroom.repo.leases import list_leases
 
 if TYPE_CHECKING:
@@ -161,11 +160,8 @@ def _repair_small_objects(run: _Repair) -> None:
     damaged: list[str] = []
     for info in store.list("keys"):
         data = store.get("keys", info.name)
-        try:
-            wrap_info(data)
-            (sound if object_name(data) == info.name else damaged).append(info.name)
-        except DamageError:
-            damaged.append(info.name)
+        # A digest of its own content is all that can be asked of it without its passphrase.
+        (sound if object_name(data) == info.name else damaged).append(info.name)
     for name in damaged:
         if sound:
             run.act("keys", name, "damaged, opens with no passphrase: removed")

@@ -13,7 +13,7 @@ import numpy as np
 
 from strongroom.content.codecs import AUTO, Compressor
 from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
-from strongroom.errors import DamageError, StoreError
+from strongroom.errors import DamageError, StoreError, UnknownFormatError
 from strongroom.jobs.pack_check import open_entry
 from strongroom.jobs.repack import PACK_SIZE_BYTES, is_dead
 from strongroom.repo.id_table import IdTable
@@ -124,14 +124,14 @@ def save_blocks(
     footer = indexed
     try:
         footer = read_footer(store, key, pack_id)
-    except (DamageError, StoreError):
+    except (DamageError, StoreError, UnknownFormatError):
         if footer is None:
             return []
     assert footer is not None
     try:
         header = parse_header(store.get("packs", name, 0, HEADER_SIZE))
         cipher = open_block_cipher(header, key)
-    except (DamageError, StoreError):
+    except (DamageError, StoreError, UnknownFormatError):
         return [LostBlock(footer.kind, entry) for entry in _only_here(footer, elsewhere)]
     lost = []
     for entry in _only_here(footer, elsewhere):

@@ -184,7 +184,7 @@ def list_leases(store: Store, key: Key) -> list[ListedLease]:
             holder: Holder | None = _read_holder(store, key, info.name)
         except ObjectMissingError:
             continue
-        except DamageError:
+        except (DamageError, UnknownFormatError):
             # It still bars a sweep until it ends, whoever holds it.
             holder = None
         leases.append(ListedLease(info.name, info.modified_ns, holder))

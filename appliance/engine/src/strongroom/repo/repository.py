@@ -267,7 +267,8 @@ def _decode_config(data: bytes) -> tuple[Config, bytes, bytes]:
             f"the repository's configuration is damaged ({error}): restore the file config "
             "from a copy"
         ) from error
-    return config, line, rest.strip()
+    # All of it counts, the line end too: whatever is missing was there once.
+    return config, line, rest[:-1] if rest.endswith(b"\n") else b""
 
 
 def _find_key(store: Store, config: Config, secret: bytes | Key | None) -> Key:
