@@ -1,0 +1,108 @@
+"""`strongroom init` makes a repository once, and says what must be kept."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from kit.command import PASSPHRASE, Command
+from strongroom.errors import RepositoryExistsError, UsageError
+
+
+@pytest.fixture
+def bare(tmp_path):
+    return Command(tmp_path)
+
+
+def secret(command):
+    return "--password-file", str(command.passphrase_file)
+
+
+def test_a_new_repository_opens_and_says_how_to_go_on(bare):
+    answer = bare.run("init", *secret(bare))
+    assert "Keep the passphrase" in answer.stdout
+    assert f"strongroom key export-put put.key --repo {bare.repository}" in answer.stdout
+    assert bare.run("snapshots", *secret(bare)).stdout == "0 snapshots\n"
+
+
+def test_a_second_init_changes_nothing(bare):
+    bare.run("init", *secret(bare))
+    before = bare.stored_objects()
+    answer = bare.run("init", *secret(bare), exit_code=RepositoryExistsError.exit_code)
+    assert "already" in answer.stderr
+    assert bare.stored_objects() == before
+
+
+def test_no_other_user_may_look_into_it(bare):
+    bare.run("init", *secret(bare))
+    assert all(not path.stat().st_mode & 0o077 for path in bare.repository.rglob("*"))
+
+
+@pytest.mark.parametrize("encryption", ["aes-256-gcm", "chacha20-poly1305"])
+def test_the_cipher_can_be_chosen(bare, encryption):
+    answer = bare.run("init", "--encryption", encryption, "--json", *secret(bare))
+    assert f'"encryption":"{encryption}"' in answer.stdout
+
+
+def test_a_repository_without_encryption_says_so_loudly_and_needs_no_passphrase(bare):
+    answer = bare.run("init", "--encryption", "none")
+    assert "NOT ENCRYPTED" in answer.stderr
+    assert bare.run("snapshots").stdout == "0 snapshots\n"
+
+
+def test_without_a_passphrase_and_a_terminal_nothing_is_made(bare):
+    bare.run("init", exit_code=UsageError.exit_code)
+    assert not bare.repository.exists()
+
+
+ON_A_TERMINAL = """
+import os, fcntl, termios, sys
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "strongroom", *sys.argv[1:]])
+"""
+
+
+def answer_questions(command, words, answers):
+    """Run on a terminal and type an answer after each question; what the terminal showed."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", ON_A_TERMINAL, *words],
+        env=command.environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    for answer in answers:
+        while not shown.rstrip().endswith(b":"):
+            shown += os.read(ours, 4096)
+        os.write(ours, answer.encode() + b"\n")
+        shown += b"|"
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # the other side was closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    return process.wait(timeout=60), shown.decode()
+
+
+def test_a_person_is_asked_twice_and_the_passphrase_is_not_shown(bare):
+    exit_code, shown = answer_questions(bare, ["init"], [PASSPHRASE, PASSPHRASE])
+    assert exit_code == 0, shown
+    assert PASSPHRASE not in shown
+    bare.run("snapshots", *secret(bare))
+
+
+def test_answers_that_differ_are_asked_for_again(bare):
+    answers = ["one", "other", PASSPHRASE, PASSPHRASE]
+    exit_code, shown = answer_questions(bare, ["init"], answers)
+    assert exit_code == 0, shown
+    bare.run("snapshots", *secret(bare))

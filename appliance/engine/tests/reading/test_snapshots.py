@@ -1,0 +1,73 @@
+"""`strongroom snapshots` lists, filters and groups; at once, and with any key."""
+
+import pytest
+
+from strongroom.errors import UsageError
+
+
+def listed(site, *words):
+    return [found["id"] for found in site.command.objects("snapshots", *words)]
+
+
+def test_the_oldest_comes_first(site):
+    assert listed(site) == [site.before, site.after, site.other]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--host", "mail"), ["other"]),
+        (("--host", "nobody"), []),
+        (("--tag", "daily"), ["before", "after"]),
+        (("--tag", "daily,first"), ["before"]),
+        (("--tag", "daily", "--tag", "first"), ["before"]),
+        (("--job", "nightly"), ["after"]),
+        (("--latest", "1"), ["other"]),
+        (("--latest", "2"), ["after", "other"]),
+        (("--before", "1d"), []),
+        (("--before", "@99999999999"), ["before", "after", "other"]),
+        (("--group-by", "host", "--latest", "1"), ["other", "after"]),
+        (("--group-by", "host,paths,tags,job"), ["other", "after", "before"]),
+    ],
+)
+def test_filters_and_groups(site, words, expected):
+    found = listed(site, *words)
+    assert sorted(found) == sorted(getattr(site, name) for name in expected)
+
+
+def test_a_path_selects_snapshots_made_of_it(site):
+    assert listed(site, "--path", str(site.tree)) == [site.before, site.after]
+    assert listed(site, "--path", f"{site.tree}/../tree/etc/") == [site.other]
+
+
+def test_the_table_shows_what_there_is(site):
+    heading, *rows, total = site.command("snapshots")
+    assert heading.split() == [
+        "ID", "TIME", "HOST", "JOB", "LEVEL", "FILES", "SIZE", "TAGS", "PATHS"
+    ]  # fmt: skip
+    assert [row.split()[0] for row in rows] == [
+        snapshot[:8] for snapshot in (site.before, site.after, site.other)
+    ]
+    assert "daily,first" in rows[0]
+    assert rows[2].endswith(str(site.tree / "etc"))
+    assert total == "3 snapshots"
+
+
+def test_a_put_key_may_list_snapshots(site):
+    answer = site.command.run("snapshots", key_file=site.command.put_key)
+    assert answer.stdout.endswith("3 snapshots\n")
+
+
+@pytest.mark.parametrize("words", [("--group-by", "size"), ("--latest", "0"), ("--before", "noon")])
+def test_nonsense_is_refused(site, words):
+    site.command("snapshots", *words, exit_code=UsageError.exit_code)
+
+
+def test_nothing_heavy_is_imported(site):
+    command = site.command
+    answer = command.run("snapshots", key_file=command.restore_key, PYTHONPROFILEIMPORTTIME="1")
+    imported = {line.rsplit("|", 1)[-1].strip() for line in answer.stderr.splitlines()}
+    assert "strongroom.repo.snapshots" in imported
+    assert imported.isdisjoint(
+        {"numpy", "lz4", "pyparsing", "strongroom.repo.index", "strongroom.repo.packs"}
+    )
