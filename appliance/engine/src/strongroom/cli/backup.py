@@ -107,6 +107,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     # After the command line is understood, not before: these bring numpy.
     from strongroom.jobs.backup import back_up
 
+    if arguments.parent and arguments.level == "full":
+        raise UsageError("a full backup compares with nothing: leave out --parent or --level full")
     options = _options(arguments)
     source = _source(arguments)
     repository = open_repository(arguments, terminal, "write")
@@ -114,6 +116,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         report = back_up(repository, source, options, lambda: terminal.progress("backup"))
     finally:
         repository.close()
+    for warning in report.warnings:
+        terminal.emit({"type": "warning", "message": warning})
+        terminal.warn(warning)
     for problem in report.problems:
         _tell(problem, terminal)
     terminal.emit(_summary(report, options))
@@ -183,6 +188,7 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         dry_run=arguments.dry_run,
         selection=selection,
         tuning=tuning,
+        cache_folder=arguments.settings.cache_folder,
     )
 
 

@@ -7,37 +7,35 @@ next one finds and uses. It needs no lock, only a lease, which prune respects.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 import strongroom
 from strongroom import clock
-from strongroom.errors import SourceError
+from strongroom.errors import DamageError, SourceError
 from strongroom.jobs.backup_parent import choose_parent, open_parent
-from strongroom.jobs.channel import CoordinatorChannel, ShardChannel, channel_pair
 from strongroom.jobs.coordinator import Coordinator, Problem
 from strongroom.jobs.deduplication import Deduplication
 from strongroom.jobs.dry_pack import DryPack
 from strongroom.jobs.listing_writer import ListingWriter
-from strongroom.jobs.pack_lanes import BlockLane, LaneSettings, OpenPack
-from strongroom.jobs.shard import Shard
-from strongroom.jobs.shard_process import fork_shard
+from strongroom.jobs.parent_cache import ParentCache
+from strongroom.jobs.shard_group import ShardGroup, decode_footer
 from strongroom.jobs.stored_chunks import StoredChunks
-from strongroom.repo.packs import KIND_DATA, KIND_LISTING, PackFooter
+from strongroom.repo.packs import KIND_LISTING
 from strongroom.repo.snapshots import Snapshot, Totals
-from strongroom.scan.selection import compile_selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from strongroom.jobs.backup_options import BackupOptions
-    from strongroom.jobs.parent_listing import ParentListing
+    from strongroom.jobs.pack_lanes import OpenPack
+    from strongroom.jobs.parent_cache import ListingKeeper
     from strongroom.progress import Progress
     from strongroom.repo.leases import Lease
+    from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
     from strongroom.scan.sources import Source
 
@@ -53,7 +51,8 @@ class BackupReport:
     `files`, `directories`, `others`, `size_bytes`: what the snapshot holds. `files_read`,
     `bytes_read`: what was new or changed and therefore read. `new_chunks`, `new_bytes`: chunks
     the repository did not hold, before compression; `stored_bytes`: the packs added for them and
-    for the listing. `snapshot` is None after a dry run.
+    for the listing. `snapshot` is None after a dry run. `warnings`: what made the job slower than
+    it should be.
     """
 
     snapshot: Snapshot | None
@@ -69,6 +68,7 @@ class BackupReport:
     stored_bytes: int
     elapsed_seconds: float
     problems: tuple[Problem, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -111,6 +111,7 @@ class _Backup:
         self._start_ns = clock.now_ns()
         self._footers: list[PackFooter] = []
         self._stored_bytes = 0
+        self._warnings: list[str] = []
         self._stored = StoredChunks(repository)
         self._index = self._stored.index
         for footer in self._stored.orphans:
@@ -123,49 +124,55 @@ class _Backup:
         """Scan, store, commit."""
         options = self._options
         paths = self._source.paths()
-        snapshots = self._repository.snapshots()
-        base = choose_parent(snapshots, paths, options)
+        base = self._choose_parent(paths)
+        cache = self._open_cache(paths)
         parent = None
         if base is not None:
-            parent = open_parent(self._repository, self._index, base, options.tuning)
-        channels, pids = self._start_shards(paths, parent)
-        try:
-            with show() as progress:
-                self._lease.start_renewing()
-                listing = ListingWriter(
-                    self._repository.key.put_key,
-                    self._index,
-                    lambda: self._new_pack(self._repository, KIND_LISTING),
-                    self._take_footer,
-                    options.tuning.pack_size_bytes,
-                    progress,
-                )
-                coordinator = Coordinator(
-                    [CoordinatorChannel(end) for end in channels],
-                    paths,
-                    self._deduplication.claim,
-                    lambda data: self._take_footer(_decode_footer(data)),
-                    parent,
-                    listing,
-                    progress,
-                )
-                try:
-                    coordinator.run()
-                    listing.finish()
-                except BaseException:
-                    listing.abort()
-                    raise
-                if not listing.pages:
-                    raise SourceError("there is nothing to back up")
-                progress.message("committing")
-                snapshot = None
-                if not options.dry_run:
-                    snapshot = self._commit(paths, base, coordinator, listing)
-        finally:
-            for end in channels:
-                end.close()
-            for pid in pids:
-                os.waitpid(pid, 0)
+            parent = open_parent(
+                self._repository, self._index, base, options.tuning, cache, self._warnings.append
+            )
+        limit_ns = 0 if parent is None else parent.recent_limit_ns
+        with (
+            self._keeper(cache) as keeper,
+            ShardGroup(
+                self._repository, self._source, paths, options, limit_ns, self._new_pack
+            ) as shards,
+            show() as progress,
+        ):
+            self._lease.start_renewing()
+            listing = ListingWriter(
+                self._repository.key.put_key,
+                self._index,
+                lambda: self._new_pack(self._repository, KIND_LISTING),
+                self._take_footer,
+                options.tuning.pack_size_bytes,
+                progress,
+                None if keeper is None else keeper.add,
+            )
+            coordinator = Coordinator(
+                shards.channels,
+                paths,
+                self._deduplication.claim,
+                lambda data: self._take_footer(decode_footer(data)),
+                parent,
+                listing,
+                progress,
+                shards.scan_threads,
+            )
+            try:
+                coordinator.run()
+                listing.finish()
+            except BaseException:
+                listing.abort()
+                raise
+            if not listing.pages:
+                raise SourceError("there is nothing to back up")
+            progress.message("committing")
+            snapshot = None
+            if not options.dry_run:
+                snapshot = self._commit(paths, base, coordinator, listing)
+                if keeper is not None and cache is not None:
+                    cache.keep(keeper, snapshot)
         counts = coordinator.counts
         return BackupReport(
             snapshot=snapshot,
@@ -181,56 +188,49 @@ class _Backup:
             stored_bytes=self._stored_bytes,
             elapsed_seconds=clock.elapsed_seconds() - self._started,
             problems=tuple(counts.problems),
+            warnings=tuple(self._warnings),
         )
 
-    def _start_shards(
-        self, paths: tuple[bytes, ...], parent: ParentListing | None
-    ) -> tuple[list[Any], list[int]]:
+    def _choose_parent(self, paths: tuple[bytes, ...]) -> Snapshot | None:
+        if self._options.level == "full":
+            return None
+        try:
+            snapshots = self._repository.snapshots()
+        except DamageError as error:
+            # A backup is what one needs most just then.
+            self._warnings.append(f"no parent can be chosen, so everything is read: {error}")
+            return None
+        return choose_parent(snapshots, paths, self._options)
+
+    def _open_cache(self, paths: tuple[bytes, ...]) -> ParentCache | None:
         options = self._options
-        tuning = options.tuning
-        selection = compile_selection(options.selection)
-        devices = None
-        if options.selection.one_file_system:
-            devices = frozenset(os.lstat(b"/" + path).st_dev for path in paths)
-        put_key = self._repository.key.put_key
-        chunk_key, chunker_seed = put_key.chunk_key, put_key.chunker_seed
-        shard_count = tuning.shard_count()
-        lane_settings = LaneSettings(
-            tuning.compression,
-            -(-tuning.workers // shard_count),
-            -(-tuning.upload_queue_size // shard_count),
-            tuning.pack_size_bytes,
-        )
-        streams = self._source.streams()
+        if options.cache_folder is None or self._repository.key.can_read:
+            return None
+        try:
+            return ParentCache.open(
+                options.cache_folder, self._repository, options.host, options.job, paths
+            )
+        except OSError as error:
+            self._warn_of_cache(error)
+            return None
 
-        def run_shard(channel: ShardChannel) -> None:
-            repository = self._repository.reopen()
-            lane = BlockLane(
-                lane_settings,
-                lambda: self._new_pack(repository, KIND_DATA),
-                lambda footer: channel.send(["footer", _encode_footer(footer)]),
-            )
-            shard = Shard(
-                channel,
-                tuning,
-                selection,
-                devices,
-                0 if parent is None else parent.recent_limit_ns,
-                chunk_key,
-                chunker_seed,
-                lane,
-                streams,
-            )
+    @contextlib.contextmanager
+    def _keeper(self, cache: ParentCache | None) -> Iterator[ListingKeeper | None]:
+        """Who keeps the new listing for the next backup, where it cannot be read back."""
+        keeper = None
+        if cache is not None and not self._options.dry_run:
             try:
-                shard.run()
-            except BaseException:
-                lane.abort()
-                raise
+                keeper = cache.keeper(self._warnings.append)
+            except OSError as error:
+                self._warn_of_cache(error)
+        try:
+            yield keeper
+        finally:
+            if keeper is not None:
+                keeper.abort()
 
-        pairs = [channel_pair() for _ in range(shard_count)]
-        ours = [end for end, _ in pairs]
-        pids = [fork_shard(theirs, run_shard, ours) for _, theirs in pairs]
-        return ours, pids
+    def _warn_of_cache(self, error: OSError) -> None:
+        self._warnings.append(f"there is no cache, so every backup reads everything: {error}")
 
     def _new_pack(self, repository: Repository, kind: int) -> OpenPack:
         if self._options.dry_run:
@@ -293,11 +293,3 @@ class _Backup:
             pages=tuple(listing.pages),
         )
         return self._repository.commit(snapshot, self._lease)
-
-
-def _encode_footer(footer: PackFooter) -> bytes:
-    return msgspec.msgpack.encode(footer)
-
-
-def _decode_footer(data: bytes) -> PackFooter:
-    return msgspec.msgpack.decode(data, type=PackFooter)

@@ -52,7 +52,8 @@ class BackupOptions:
 
     level: `full` reads everything, `differential` compares with the last full snapshot,
     `incremental` with the last one. parent: the id of the snapshot to compare with instead.
-    dry_run: read and compare, but store nothing.
+    dry_run: read and compare, but store nothing. cache_folder: where a key that cannot read keeps
+    the listings it is going to compare with; None: nowhere.
     """
 
     host: str
@@ -64,3 +65,4 @@ class BackupOptions:
     dry_run: bool = False
     selection: SelectionOptions = field(default_factory=SelectionOptions)
     tuning: Tuning = field(default_factory=Tuning)
+    cache_folder: bytes | None = None

@@ -1,20 +1,27 @@
-"""Which snapshot a backup compares with, and how its listing is read."""
+"""Which snapshot a backup compares with, and how its listing is read.
+
+Without the parent's listing a backup reads everything and comes to the same result, so nothing
+here ends a job but the user naming a parent that is not there.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strongroom.errors import DamageError
 from strongroom.jobs.parent_listing import ParentListing
-from strongroom.jobs.shard import WIDE_DIRECTORY_ROWS
+from strongroom.jobs.wide_directory import WIDE_DIRECTORY_ROWS
 from strongroom.repo.keys import RestoreKey
 from strongroom.repo.listing_reader import Listing
 from strongroom.repo.snapshots import find_snapshot, select_snapshots
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from strongroom.jobs.backup_options import BackupOptions, Tuning
+    from strongroom.jobs.parent_cache import ParentCache
     from strongroom.repo.index import Index
+    from strongroom.repo.listing_reader import ChunkReader
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
 
@@ -44,12 +51,28 @@ def choose_parent(
 
 
 def open_parent(
-    repository: Repository, index: Index, base: Snapshot, tuning: Tuning
+    repository: Repository,
+    index: Index,
+    base: Snapshot,
+    tuning: Tuning,
+    cache: ParentCache | None,
+    warn: Callable[[str], None],
 ) -> ParentListing | None:
-    """The listing of `base`; None with a put key, which cannot read it: then all is read."""
-    if not isinstance(repository.key, RestoreKey):
+    """The listing of `base`; None when it cannot be read: then all files are.
+
+    A key that cannot read gets it from `cache`. Raises StoreError.
+    """
+    try:
+        if isinstance(repository.key, RestoreKey):
+            pages = repository.snapshot(base.id).pages
+            chunks: ChunkReader = repository.block_reader(index, _CACHE_BYTES)
+        else:
+            cached = None if cache is None else cache.find(base.id)
+            if cached is None:
+                return None
+            pages, chunks = cached.pages, cached
+        listing = Listing(pages, chunks, tuning.lru_size)
+    except (DamageError, OSError) as error:
+        warn(f"the parent's listing cannot be used, so everything is read: {error}")
         return None
-    whole = repository.snapshot(base.id)
-    reader = repository.block_reader(index, _CACHE_BYTES)
-    listing = Listing(whole.pages, reader, tuning.lru_size)
-    return ParentListing(listing, index, base.start_ns, WIDE_DIRECTORY_ROWS, tuning.signature)
+    return ParentListing(listing, index, base.start_ns, WIDE_DIRECTORY_ROWS, tuning.signature, warn)

@@ -72,6 +72,15 @@ class ShardChannel:
         self._reader = _FrameReader()
         self._received: deque[Any] = deque()
 
+    @property
+    def has_received(self) -> bool:
+        """Whether `receive` has something to return at once."""
+        return bool(self._received)
+
+    def fileno(self) -> int:
+        """The descriptor to wait for, when nothing has been received yet."""
+        return self._socket.fileno()
+
     def send(self, message: Any) -> None:
         """Send one message. Raises `ChannelClosedError`."""
         data = encode_message(message)
@@ -108,21 +117,26 @@ class CoordinatorChannel:
         return bool(self._outgoing)
 
     def send(self, message: Any) -> None:
-        """Queue one message and send what fits. Raises `ChannelClosedError`."""
+        """Queue one message and send what fits."""
         data = encode_message(message)
         self._outgoing.append(memoryview(_LENGTH.pack(len(data)) + data))
         self.flush()
 
     def flush(self) -> None:
-        """Send as much as the socket takes. Raises `ChannelClosedError`."""
+        """Send as much as the socket takes.
+
+        To a process that is gone nothing is sent; what it said last is still to be received, and
+        then `receive` raises.
+        """
         while self._outgoing:
             data = self._outgoing[0]
             try:
                 sent = self.socket.send(data)
             except BlockingIOError:
                 return
-            except OSError as error:
-                raise ChannelClosedError from error
+            except OSError:
+                self._outgoing.clear()
+                return
             if sent == len(data):
                 self._outgoing.popleft()
             else:

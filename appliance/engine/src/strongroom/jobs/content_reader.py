@@ -11,7 +11,7 @@ import os
 from array import array
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from strongroom.content.chunker import GREATEST_SIZE, Chunker
 from strongroom.content.digests import new_signature
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = 3
 # Files opened before their turn: enough to keep a disk busy, few enough descriptors.
 OPENED_AHEAD: Final = 32
+# Content, chattr flags, and where the data of a sparse file lies.
+Fetched: TypeAlias = "tuple[bytes, int, list[tuple[int, int]] | None]"
 _CHANGED: Final = "it changed while it was read; what was read is kept"
 
 
@@ -47,14 +49,10 @@ class ContentReader:
         self._buffers: list[bytearray] = []
         self._turn = 0
 
-    def read(
-        self, work: DirectoryWork, share_bytes: int | None, byte_range: tuple[int, int] | None
-    ) -> None:
-        """Read changed regular files of `work` in the working directory.
+    def rows_to_read(self, work: DirectoryWork, share_bytes: int | None) -> list[int]:
+        """Changed regular files of `work` that have content to read.
 
-        With `share_bytes`, rows beyond so many bytes are deferred. With `byte_range`, only that
-        (offset, length) of the one file of `work` is read, and the row's size becomes what was
-        read. Files that cannot be read become problems of the work. Raises StoreError.
+        With `share_bytes`, rows beyond so many bytes are deferred instead.
         """
         flat = work.flat
         left = share_bytes
@@ -74,12 +72,17 @@ class ContentReader:
                     work.sign(row, new_signature(self._signature_name).digest())
                 continue
             rows.append(row)
-        self._read_rows(work, rows, byte_range)
+        return rows
 
-    def _read_rows(
+    def read_rows(
         self, work: DirectoryWork, rows: list[int], byte_range: tuple[int, int] | None
     ) -> None:
-        """Read files in order, some of them opened ahead."""
+        """Read files of the working directory in order, some of them opened ahead.
+
+        With `byte_range`, only that (offset, length) of the one file of `work` is read, and the
+        row's size becomes what was read. Files that cannot be read become problems of the work.
+        Raises StoreError.
+        """
         opened: deque[tuple[int, int]] = deque()
         upcoming = iter(rows)
         try:
@@ -103,32 +106,33 @@ class ContentReader:
             for _, fd in opened:
                 os.close(fd)
 
-    def _read_open(
-        self, work: DirectoryWork, row: int, fd: int, byte_range: tuple[int, int] | None
-    ) -> None:
-        size = work.column(row, SIZE)
-        is_small = size <= WHOLE_FILE_BYTES and byte_range is None
-        # One byte more than expected: a file that grew gives itself away.
-        data = os.read(fd, size + 1) if is_small else b""
-        status = os.fstat(fd)
-        required_regular(status)
-        if self._flags_wanted:
-            flags = read_flags(fd)
-            if flags:
-                work.flags[row] = flags
-        if not is_small:
-            self._read_large(work, row, fd, byte_range)
-            return
-        if not _is_as_seen(status, work.flat, row) or len(data) != size:
-            data, status = self._read_again(work, row, fd, status)
-            if status.st_size > WHOLE_FILE_BYTES:
-                self._read_large(work, row, fd, None)
-                return
-        if may_be_sparse(status):
-            extents = data_extents(fd, status.st_size)
-            if extents is not None:
-                work.extents[row] = extents
-                data = b"".join([data[start : start + length] for start, length in extents])
+    def fetch(self, work: DirectoryWork, rows: list[int]) -> list[tuple[int, Fetched | None]]:
+        """Read small files of the working directory; None for all that is not as it was listed.
+
+        For threads of a scan pool: nothing is changed here, `take` does that. A file that gives
+        None is read in its turn by `read_rows`, which says what is wrong with it.
+        """
+        found: list[tuple[int, Fetched | None]] = []
+        for row in rows:
+            fetched = None
+            try:
+                fd = self._opener.open(work.names[row])
+                try:
+                    fetched = self._fetch_open(work, row, fd)
+                finally:
+                    os.close(fd)
+            except OSError:
+                fetched = None
+            found.append((row, fetched))
+        return found
+
+    def take(self, work: DirectoryWork, row: int, fetched: Fetched) -> None:
+        """Hand on what is the whole content of a small file. Raises StoreError."""
+        data, flags, extents = fetched
+        if flags:
+            work.flags[row] = flags
+        if extents is not None:
+            work.extents[row] = extents
         work.changed_bytes += len(data)
         if self._signature_name != "none":
             signature = new_signature(self._signature_name)
@@ -138,28 +142,68 @@ class ContentReader:
             work.expect_one(row)
             self._assembler.add_small(work, row, 0, data)
 
-    def _read_again(
-        self, work: DirectoryWork, row: int, fd: int, status: os.stat_result
-    ) -> tuple[bytes, os.stat_result]:
-        """Read a small file that is not as it was listed until it keeps still."""
+    def _read_open(
+        self, work: DirectoryWork, row: int, fd: int, byte_range: tuple[int, int] | None
+    ) -> None:
+        if byte_range is None and work.column(row, SIZE) <= WHOLE_FILE_BYTES:
+            fetched = self._fetch_open(work, row, fd) or self._fetch_again(work, row, fd)
+            if fetched is not None:
+                self.take(work, row, fetched)
+                return
+        self._read_large(work, row, fd, byte_range)
+
+    def _fetch_open(self, work: DirectoryWork, row: int, fd: int) -> Fetched | None:
+        """The content of a small file; None when it is not as it was listed. Raises OSError."""
+        size = work.column(row, SIZE)
+        # One byte more than expected: a file that grew gives itself away.
+        data = os.read(fd, size + 1)
+        status = os.fstat(fd)
+        required_regular(status)
+        if len(data) != size or not _is_as_seen(status, work.flat, row):
+            return None
+        return self._fetched(fd, data, status)
+
+    def _fetch_again(self, work: DirectoryWork, row: int, fd: int) -> Fetched | None:
+        """Read a small file that is not as it was listed until it keeps still.
+
+        None when it is no small file any more. Raises OSError.
+        """
+        status = os.fstat(fd)
         for _ in range(ATTEMPTS):
             before = status
             data = os.pread(fd, WHOLE_FILE_BYTES + 1, 0)
             status = os.fstat(fd)
             if _same(before, status) and len(data) == min(status.st_size, WHOLE_FILE_BYTES + 1):
+                break
+        else:
+            if len(data) <= WHOLE_FILE_BYTES:
                 _take_status(work.flat, row, status)
-                return data, status
+                work.resize(row, len(data))
+                work.changed_meanwhile(row, _CHANGED)
+                return data, self._flags(fd), None
+        if len(data) > WHOLE_FILE_BYTES:
+            return None
         _take_status(work.flat, row, status)
-        if status.st_size <= WHOLE_FILE_BYTES:
-            data = data[:WHOLE_FILE_BYTES]
-            work.resize(row, len(data))
-            work.changed_meanwhile(row, _CHANGED)
-        return data, status
+        return self._fetched(fd, data, status)
+
+    def _fetched(self, fd: int, data: bytes, status: os.stat_result) -> Fetched:
+        flags = self._flags(fd)
+        extents = data_extents(fd, status.st_size) if may_be_sparse(status) else None
+        if extents is not None:
+            data = b"".join([data[start : start + length] for start, length in extents])
+        return data, flags, extents
+
+    def _flags(self, fd: int) -> int:
+        return read_flags(fd) if self._flags_wanted else 0
 
     def _read_large(
         self, work: DirectoryWork, row: int, fd: int, byte_range: tuple[int, int] | None
     ) -> None:
         before = os.fstat(fd)
+        required_regular(before)
+        flags = self._flags(fd)
+        if flags:
+            work.flags[row] = flags
         size = before.st_size
         extents = data_extents(fd, size) if may_be_sparse(before) else None
         if byte_range is None:

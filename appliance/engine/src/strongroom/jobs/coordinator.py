@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strongroom import errors
 from strongroom.jobs.channel import ChannelClosedError, CoordinatorChannel
 from strongroom.jobs.deferred_content import DeferredContent
+from strongroom.jobs.directory_work import without_vanished
 from strongroom.jobs.ordering import ROOT_NAME, ContentRead, Node, Ordering, Way
 from strongroom.scan.rows import decode_rows, encode_rows
 
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from strongroom.progress import Progress
     from strongroom.scan.rows import Rows
 
-# How much is queued at each shard: directories count 1, content reads more.
+# How much is queued at each shard: directories count 1, content reads more. With several scan
+# threads twice as much as they can have under way, so that none waits for the coordinator.
 SCANS_IN_FLIGHT: Final = 8
+SCANS_A_THREAD: Final = 2
 READ_WEIGHT: Final = 4
 
 
@@ -70,7 +73,7 @@ class Coordinator:
     """Runs the shards until the listing is whole.
 
     `claim(ids, lengths)` decides about one group of chunks; `footer(data)` takes the footer of a
-    finished pack; `listing` takes rows in order.
+    finished pack; `listing` takes rows in order; `scan_threads` is what each shard has.
     """
 
     def __init__(
@@ -82,7 +85,9 @@ class Coordinator:
         parent: ParentListing | None,
         listing: ListingWriter,
         progress: Progress,
+        scan_threads: int,
     ) -> None:
+        self._scans_in_flight = max(SCANS_IN_FLIGHT, SCANS_A_THREAD * scan_threads)
         self._shards = [_ShardState(channel) for channel in channels]
         self._claim = claim
         self._footer = footer
@@ -167,13 +172,13 @@ class Coordinator:
             return
         encoded, counts, problems, _ = rest
         self._settled(shard, read)
-        self._count(counts, problems)
         node = read.node
         assert node.content is not None
+        self._count(counts, node.content.first_told(problems))
         whole = node.content.settle(read.place, decode_rows(encoded))
         if whole is not None:
             node.content = None
-            self._order.settle(node, [whole])
+            self._order.settle(node, [without_vanished(whole)])
 
     def _take_of_node(self, shard: _ShardState, kind: str, node: Node, rest: list[Any]) -> None:
         if kind == "children":
@@ -186,7 +191,7 @@ class Coordinator:
             if deferred:
                 self._order.defer(node, DeferredContent(rows, deferred))
             else:
-                self._order.settle(node, [rows])
+                self._order.settle(node, [without_vanished(rows)])
         elif kind == "same":
             self._scanned(shard, node, rest[0])
             self._settled(shard, node)
@@ -243,7 +248,7 @@ class Coordinator:
     def _hand_out(self) -> None:
         while True:
             shard = min(self._shards, key=lambda shard: shard.scanning)
-            if shard.scanning >= SCANS_IN_FLIGHT:
+            if shard.scanning >= self._scans_in_flight:
                 break
             task = self._order.next_task()
             if task is None:

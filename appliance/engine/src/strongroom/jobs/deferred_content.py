@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import struct
 from array import array
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from strongroom.jobs.directory_work import VANISHED
 from strongroom.scan.rows import (
     BLOCK_ID_BYTES,
+    CHANGED,
     COLUMN_COUNT,
     ROW_BYTES,
     SIZE,
     UNREADABLE,
+    WHOLE,
     Rows,
     part_starts,
     zero_array,
@@ -50,6 +53,7 @@ class DeferredContent:
         self.tasks = list(self._split(deferred))
         self._results: list[Rows | None] = [None] * len(self.tasks)
         self._missing = len(self.tasks)
+        self._told: set[tuple[Any, ...]] = set()
 
     def names_and_stats(self, number: int) -> tuple[bytes, bytes]:
         """Joined names and stat rows of task `number`."""
@@ -65,6 +69,12 @@ class DeferredContent:
         self._results[number] = result
         self._missing -= 1
         return None if self._missing else self._joined()
+
+    def first_told(self, problems: list[list[Any]]) -> list[list[Any]]:
+        """The problems that no other task of the directory has told: ranges of one file do."""
+        new = [problem for problem in problems if tuple(problem) not in self._told]
+        self._told.update(map(tuple, problems))
+        return new
 
     def _split(self, deferred: list[int]) -> Iterator[ContentTask]:
         pending: list[int] = []
@@ -92,7 +102,7 @@ class DeferredContent:
         flags = dict(old.flags)
         states = dict(old.states)
         extents = dict(old.extents)
-        range_bytes: dict[int, int] = {}
+        ranges = _Ranges()
         for task, result in zip(self.tasks, self._results, strict=True):
             assert result is not None
             starts = part_starts(result)
@@ -113,19 +123,21 @@ class DeferredContent:
                 if place in result.flags:
                     flags[row] = result.flags[place]
                 if place in result.states:
-                    states[row] = max(states.get(row, 0), result.states[place])
-                if place in result.extents:
-                    extents[row] = _joined_extents(extents.get(row, []), result.extents[place])
+                    states[row] = max(states.get(row, 0), result.states[place], key=_severity)
                 if task.byte_range is not None:
                     # The size of a range's result is what was read of it.
-                    range_bytes[row] = range_bytes.get(row, 0) + result_sizes[place]
-        for row, read_bytes in range_bytes.items():
-            if row not in extents and read_bytes != self._sizes[row]:
-                struct.pack_into("<q", stats, row * ROW_BYTES + 8 * SIZE, read_bytes)
+                    read_bytes = result_sizes[place]
+                    ranges.add(row, task.byte_range[0], read_bytes, result.extents.get(place))
+                elif place in result.extents:
+                    extents[row] = result.extents[place]
+        extents.update(ranges.sparse_extents())
         for row, content in contents.items():
-            if states.get(row) == UNREADABLE:
+            if states.get(row, WHOLE) not in (WHOLE, CHANGED):
                 content.part_blocks, content.part_slots = b"", array("H")
                 extents.pop(row, None)
+            elif row not in extents and row in ranges.read_bytes:
+                size_bytes = ranges.read_bytes[row]
+                struct.pack_into("<q", stats, row * ROW_BYTES + 8 * SIZE, size_bytes)
         rows = Rows(
             old.directory,
             old.names,
@@ -139,6 +151,34 @@ class DeferredContent:
         rows.targets, rows.xattrs = old.targets, old.xattrs
         rows.flags, rows.states, rows.extents = flags, states, extents
         return rows
+
+
+class _Ranges:
+    """What was read of files that are read in several ranges, in order of the ranges."""
+
+    def __init__(self) -> None:
+        self.read_bytes: dict[int, int] = {}
+        self._extents: dict[int, list[tuple[int, int]]] = {}
+        self._sparse: set[int] = set()
+
+    def add(
+        self, row: int, offset: int, read_bytes: int, extents: list[tuple[int, int]] | None
+    ) -> None:
+        """A range of `row` from `offset` on; `extents` when the file was found to be sparse."""
+        self.read_bytes[row] = self.read_bytes.get(row, 0) + read_bytes
+        if extents is not None:
+            self._sparse.add(row)
+        else:
+            extents = [(offset, read_bytes)] if read_bytes else []
+        self._extents[row] = _joined_extents(self._extents.get(row, []), extents)
+
+    def sparse_extents(self) -> dict[int, list[tuple[int, int]]]:
+        """Extents of the files of which a range was sparse; a hole may have come or gone since."""
+        return {row: self._extents[row] for row in self._sparse}
+
+
+def _severity(state: int) -> int:
+    return (WHOLE, CHANGED, UNREADABLE, VANISHED).index(state)
 
 
 def _joined_extents(

@@ -7,7 +7,8 @@ in another directory's turn. When the work is sealed and nothing is missing it i
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any
+from errno import ENOENT
+from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.scan.rows import (
     CHANGED,
@@ -17,6 +18,9 @@ from strongroom.scan.rows import (
     UNREADABLE,
     Rows,
     encode_rows,
+    join_rows,
+    slice_rows,
+    split_rows,
 )
 from strongroom.scan.unchanged import Content, take
 
@@ -26,10 +30,25 @@ if TYPE_CHECKING:
     from strongroom.jobs.block_assembly import Reference
 
 
+# A state that no listing holds: such rows are left out when their directory is settled.
+VANISHED: Final = 3
+_WITHOUT_CONTENT: Final = (UNREADABLE, VANISHED)
+
+
 def problem(path: bytes, name: bytes, error: OSError) -> list[Any]:
     """[path, errno, text] of something that could not be read."""
     where = path + b"/" + name if path and name else path or name
     return [where, error.errno or 0, error.strerror or str(error)]
+
+
+def without_vanished(rows: Rows) -> Rows:
+    """The rows that are still there, of rows whose content is settled."""
+    gone = sorted(row for row, state in rows.states.items() if state == VANISHED)
+    if not gone:
+        return rows
+    pieces = split_rows(rows, sorted({cut for row in gone for cut in (row, row + 1)}))
+    kept = [piece for piece in pieces if VANISHED not in piece.states.values()]
+    return join_rows(kept) if kept else slice_rows(rows, 0, 0)
 
 
 class DirectoryWork:
@@ -127,8 +146,8 @@ class DirectoryWork:
         self.problems.append(problem(self._path, name, error))
 
     def unreadable(self, row: int, error: OSError) -> None:
-        """Row `row` goes without content."""
-        self._states[row] = UNREADABLE
+        """Row `row` goes without content, or altogether if the file is not there any more."""
+        self._states[row] = VANISHED if error.errno == ENOENT else UNREADABLE
         self.extents.pop(row, None)
         self.problem(self.names[row], error)
 
@@ -172,7 +191,7 @@ class DirectoryWork:
 
     def _known_files(self) -> int:
         """How many of the files that were read the parent has under the same name."""
-        if self._parent is None or not self.changed_files:
+        if self._parent is None or not (self.changed_files or self.deferred):
             return 0
         known = set(self._parent.name_list())
         return sum(
@@ -186,7 +205,7 @@ class DirectoryWork:
         slots = array("H")
         counts = array("I", [0]) * rows.row_count
         for row, parts in enumerate(self._parts):
-            if parts is None or self._states.get(row) == UNREADABLE:
+            if parts is None or self._states.get(row) in _WITHOUT_CONTENT:
                 continue
             if isinstance(parts, tuple):
                 counts[row] = 1
@@ -213,7 +232,7 @@ class DirectoryWork:
         for row in self.changed_rows:
             parts = self._parts[row]
             signature = self._signatures.get(row, b"")
-            if parts is None or self._states.get(row) == UNREADABLE:
+            if parts is None or self._states.get(row) in _WITHOUT_CONTENT:
                 if signature:
                     contents[row] = Content(b"", array("H"), signature)
                 continue

@@ -42,7 +42,10 @@ class ListingWriter:
         finished: Callable[[PackFooter], None],
         pack_size_bytes: int,
         progress: Progress,
+        keep: Callable[[bytes, bytes], None] | None = None,
     ) -> None:
+        """`keep(block id, page)` is told every page, new or not."""
+        self._keep = keep
         self._key = key
         self._index = index
         self._written: set[bytes] = set()
@@ -85,6 +88,8 @@ class ListingWriter:
         chunk = chunk_id(self._key.chunk_key, raw)
         length = len(raw).to_bytes(4, "little")
         block = block_id(self._key.block_key, ids_and_lengths(chunk, length))
+        if self._keep is not None:
+            self._keep(block, raw)
         if block not in self._written and not self._index.has_blocks(block).all():
             self._written.add(block)
             codec, stored = self._compressor.compress(raw)

@@ -36,105 +36,115 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import stat
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
+from typing import TYPE_CHECKING, Any
 
 from strongroom import clock
 from strongroom.errors import SourceError
 from strongroom.jobs.block_assembly import BlockAssembler
 from strongroom.jobs.content_reader import ContentReader
-from strongroom.jobs.directory_work import DirectoryWork, problem
-from strongroom.jobs.ordering import ROOT_NAME
-from strongroom.scan.attributes import read_flags_of, read_xattrs, supports_xattrs
-from strongroom.scan.directory import (
-    open_beneath,
-    read_names,
-    read_wide_names,
-    stat_rows,
-    without_failures,
-)
-from strongroom.scan.rows import (
-    COLUMN_COUNT,
-    DEVICE,
-    MODE,
-    SIZE,
-    comparison_digest,
-    decode_rows,
-)
-from strongroom.scan.unchanged import merge_unchanged
+from strongroom.jobs.directory_scan import DirectoryScan
+from strongroom.jobs.directory_work import DirectoryWork
+from strongroom.jobs.scan_pool import ScanPool, Steps, run_here
+from strongroom.scan.mounts import lies_below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from strongroom.jobs.backup_options import Tuning
     from strongroom.jobs.channel import ShardChannel
+    from strongroom.jobs.directory_scan import ScanRules
     from strongroom.jobs.pack_lanes import BlockLane
-    from strongroom.scan.selection import Selection
     from strongroom.scan.sources import Stream
-
-WIDE_DIRECTORY_ROWS: Final = 16384
-# A wide directory is cut before the first name whose checksum says so, between these bounds.
-SLICE_LEAST_ROWS: Final = 4096
-SLICE_MOST_ROWS: Final = 16384
-_SLICE_MASK: Final = 4095
-# What a shard reads itself of a directory that it scans; other shards help with the rest.
-SHARE_BYTES: Final = 16 << 20
-_ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Shard:
-    """The loop of one shard process."""
+    """The loop of one shard process.
+
+    `far`: places that are scanned with `scan_threads` threads; all others with this one.
+    """
 
     def __init__(
         self,
         channel: ShardChannel,
         tuning: Tuning,
-        selection: Selection | None,
-        devices: frozenset[int] | None,
-        recent_limit_ns: int,
+        rules: ScanRules,
         chunk_key: bytes,
         chunker_seed: bytes,
         lane: BlockLane,
         streams: Iterator[Stream],
+        scan_threads: int,
+        far: tuple[bytes, ...],
     ) -> None:
         self._channel = channel
         self._tuning = tuning
         self._streams = streams
-        self._selection = selection
-        self._devices = devices
-        self._recent_limit_ns = recent_limit_ns
         self._lane = lane
         self._tasks: deque[list[Any]] = deque()
         self._claim_answers: deque[Any] = deque()
         self._rows_answers: deque[Any] = deque()
         self._assembler = BlockAssembler(chunk_key, lane, channel.send, self._claim_answer)
         self._reader = ContentReader(self._assembler, self._tuning, chunker_seed)
-        self._root_fd = os.open(b"/", _ROOT_FLAGS)
-        self._xattrs_of_device: dict[int, bool] = {}
+        self._scan = DirectoryScan(
+            rules, tuning, self._reader, channel.send, self._parent_rows, self._deliver
+        )
+        self._far = far
+        self._pool = ScanPool(scan_threads)
 
     def run(self) -> None:
         """Serve until told to finish. Raises StoreError, ChannelClosedError."""
         while True:
-            if not self._tasks:
-                self._receive()
-                continue
-            message = self._tasks.popleft()
-            if message[0] == "scan":
-                self._scan(*message[1:])
-            elif message[0] == "read":
-                self._read_content(*message[1:])
-            elif message[0] == "streams":
-                self._read_streams(message[1])
-            elif message[0] == "flush":
-                self._assembler.flush()
+            if self._tasks and self._may_begin(self._tasks[0]):
+                if self._begin(self._tasks.popleft()):
+                    return
+            elif self._pool.running:
+                self._wait()
             else:
-                self._assembler.flush()
-                self._lane.finish()
-                self._channel.send(["finished"])
+                self._receive()
+
+    def _may_begin(self, message: list[Any]) -> bool:
+        """What is no scan waits until all that came before it is done."""
+        if message[0] in ("scan", "read") and lies_below(message[2], self._far):
+            return self._pool.has_room
+        return not self._pool.running or message[0] in ("scan", "read")
+
+    def _begin(self, message: list[Any]) -> bool:
+        """Handle one message; whether it was the last."""
+        kind = message[0]
+        if kind in ("scan", "read"):
+            is_far = bool(self._far) and lies_below(message[2], self._far)
+            threads = self._pool.thread_count if is_far else 1
+            make_steps = self._scan.scan if kind == "scan" else self._scan.read_content
+            steps: Steps = make_steps(*message[1:], threads=threads)
+            if is_far:
+                self._pool.begin(steps)
+            else:
+                run_here(steps)
+        elif kind == "streams":
+            self._read_streams(message[1])
+        else:
+            self._assembler.flush()
+        if kind != "finish":
+            return False
+        self._lane.finish()
+        self._channel.send(["finished"])
+        return True
+
+    def _wait(self) -> None:
+        """Until the pool has done something or a message has come; and see to it."""
+        if not self._channel.has_received:
+            poll = select.poll()
+            poll.register(self._channel, select.POLLIN)
+            poll.register(self._pool.descriptor, select.POLLIN)
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._channel.fileno() not in ready:
+                self._pool.go_on()
                 return
+        self._receive()
+        self._pool.go_on()
 
     def _claim_answer(self) -> Any:
         return self._answer(self._claim_answers)
@@ -158,122 +168,6 @@ class Shard:
         else:
             self._tasks.append(message)
 
-    def _scan(
-        self,
-        task: int,
-        path: bytes,
-        only: bytes | None,
-        selects: bool,
-        parent_digest: bytes | None,
-        has_parent: bool,
-    ) -> None:
-        problems: list[list[Any]] = []
-        try:
-            fd = open_beneath(self._root_fd, path)
-        except OSError as error:
-            self._channel.send(["lost", task, [problem(path, b"", error)]])
-            return
-        try:
-            self._scan_open(task, path, fd, only, selects, parent_digest, has_parent, problems)
-        finally:
-            os.close(fd)
-
-    def _scan_open(
-        self,
-        task: int,
-        path: bytes,
-        fd: int,
-        only: bytes | None,
-        selects: bool,
-        parent_digest: bytes | None,
-        has_parent: bool,
-        problems: list[list[Any]],
-    ) -> None:
-        if only is None:
-            try:
-                found = read_names(fd, WIDE_DIRECTORY_ROWS)
-                if found is None:
-                    self._cut_wide(task, path)
-                    return
-            except OSError as error:
-                self._channel.send(["lost", task, [problem(path, b"", error)]])
-                return
-            names = found if path else [ROOT_NAME, *found]
-        else:
-            os.fchdir(fd)
-            names = only.split(b"\0")
-        flat, failures = stat_rows(names)
-        if failures:
-            names = without_failures(names, failures)
-            problems += [problem(path, failure.name, failure.error) for failure in failures]
-        modes = flat[MODE::COLUMN_COUNT].tolist()
-        names, flat, modes = self._select(path, names, flat, modes, selects)
-        joined = b"\0".join(names)
-        if names and names[0] == ROOT_NAME:
-            joined = joined[len(ROOT_NAME) :]  # the root's own row is named b""
-        children = self._children(names, flat, modes)
-        if parent_digest is not None and comparison_digest(joined, flat) == parent_digest:
-            self._channel.send(["same", task, children])
-            return
-        self._channel.send(["children", task, children])
-        work = DirectoryWork(
-            task, path, names, joined, flat, problems, self._tuning.signature, self._deliver
-        )
-        if has_parent:
-            encoded = self._parent_rows(task)
-            if encoded is not None:
-                parent = decode_rows(encoded)
-                work.match(parent, merge_unchanged(joined, flat, parent, self._recent_limit_ns))
-        self._read_attributes(fd, work, modes)
-        self._reader.read(work, SHARE_BYTES, None)
-        work.seal()
-
-    def _cut_wide(self, task: int, path: bytes) -> None:
-        """Slices of a wide directory, cut where names say so: equal slices in every backup."""
-        pending: list[bytes] = [] if path else [ROOT_NAME]
-        number = 0
-        for names in read_wide_names():
-            pending += names
-            start = 0
-            while len(pending) - start > SLICE_MOST_ROWS:
-                end = start + SLICE_MOST_ROWS
-                for row in range(start + SLICE_LEAST_ROWS, end):
-                    if crc32(pending[row]) & _SLICE_MASK == 0:
-                        end = row
-                        break
-                number += 1
-                self._channel.send(["slice", task, number, b"\0".join(pending[start:end])])
-                start = end
-            del pending[:start]
-        self._channel.send(["slice", task, number + 1, b"\0".join(pending)])
-        self._channel.send(["wide", task])
-
-    def _read_content(
-        self,
-        task: int,
-        path: bytes,
-        joined: bytes,
-        stats: bytes,
-        byte_range: tuple[int, int] | None,
-    ) -> None:
-        names = joined.split(b"\0")
-        work = DirectoryWork(
-            task, path, names, joined, array("q", stats), [], self._tuning.signature, self._deliver
-        )
-        try:
-            fd = open_beneath(self._root_fd, path)
-        except OSError as error:
-            for row in range(len(names)):
-                work.unreadable(row, error)
-        else:
-            try:
-                os.fchdir(fd)
-                self._reader.read(work, None, byte_range)
-            finally:
-                os.close(fd)
-        self._channel.send(["children", task, []])
-        work.seal()
-
     def _read_streams(self, task: int) -> None:
         """Each stream is a regular file in the root, owned by whoever runs the backup."""
         names: list[bytes] = []
@@ -292,73 +186,6 @@ class Shard:
         work.rename(b"\0".join(names))
         self._channel.send(["children", task, []])
         work.seal()
-
-    def _select(
-        self, path: bytes, names: list[bytes], flat: array[int], modes: list[int], selects: bool
-    ) -> tuple[list[bytes], array[int], list[int]]:
-        """Leave out sockets and what the options exclude."""
-        selection = self._selection
-        keep: Sequence[bool] | None = None
-        if selection is not None and selects:
-            keep = selection.filter(path, names, flat)
-            if keep is not None and names and names[0] == ROOT_NAME:
-                keep[0] = True
-        if keep is None:
-            if not any(stat.S_ISSOCK(mode) for mode in set(modes)):
-                return names, flat, modes
-            keep = [not stat.S_ISSOCK(mode) for mode in modes]
-        else:
-            keep = [
-                kept and not stat.S_ISSOCK(mode) for kept, mode in zip(keep, modes, strict=True)
-            ]
-            if all(keep):
-                return names, flat, modes
-        rows = [row for row, kept in enumerate(keep) if kept]
-        kept_flat = array("q")
-        for row in rows:
-            kept_flat.extend(flat[row * COLUMN_COUNT : (row + 1) * COLUMN_COUNT])
-        return [names[row] for row in rows], kept_flat, [modes[row] for row in rows]
-
-    def _children(self, names: list[bytes], flat: array[int], modes: list[int]) -> list[bytes]:
-        devices = self._devices
-        found = [row for row, mode in enumerate(modes) if mode & 0o170000 == 0o040000]
-        if devices is not None:
-            found = [row for row in found if flat[row * COLUMN_COUNT + DEVICE] in devices]
-        return [names[row] for row in found if names[row] != ROOT_NAME]
-
-    def _read_attributes(self, fd: int, work: DirectoryWork, modes: list[int]) -> None:
-        """Link targets, extended attributes and flags of the rows that changed."""
-        tuning = self._tuning
-        rows = work.changed_rows
-        names = work.names
-        if rows and (tuning.acls or tuning.xattrs) and self._has_xattrs(fd):
-            work.xattrs, failures = read_xattrs(names, rows, acls=tuning.acls, others=tuning.xattrs)
-            for failure in failures:
-                work.problem(failure.name, failure.error)
-        for row in rows:
-            mode = modes[row]
-            if stat.S_ISLNK(mode):
-                try:
-                    work.targets[row] = os.readlink(names[row])
-                except OSError as error:
-                    work.unreadable(row, error)
-            elif tuning.flags and (stat.S_ISDIR(mode) or not work.column(row, SIZE)):
-                # Regular files with content are asked when they are open for reading anyway.
-                try:
-                    flags = read_flags_of(names[row], mode)
-                except OSError:
-                    # Who may not open an empty file or a directory cannot see its flags; that
-                    # the directory cannot be listed is reported when it is its turn.
-                    continue
-                if flags:
-                    work.flags[row] = flags
-
-    def _has_xattrs(self, fd: int) -> bool:
-        device = os.fstat(fd).st_dev
-        known = self._xattrs_of_device.get(device)
-        if known is None:
-            known = self._xattrs_of_device[device] = supports_xattrs(fd)
-        return known
 
     def _deliver(self, work: DirectoryWork) -> None:
         self._channel.send(work.message())

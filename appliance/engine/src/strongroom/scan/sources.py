@@ -12,8 +12,10 @@ point is a callable that takes a SourceRequest and returns a Source (docs/source
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
+import signal
 import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
@@ -27,7 +29,8 @@ ENTRY_POINT_GROUP: Final = "strongroom.sources"
 DEFAULT_STREAM_NAME: Final = b"stdin"
 _STREAM_MODE: Final = 0o600
 _PIPE_BYTES: Final = 1 << 20
-_END_SECONDS: Final = 5.0
+_END_SECONDS: Final = 1.0
+_PR_SET_PDEATHSIG: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +180,11 @@ class CommandStream:
         self._shown = arguments[0].decode("utf-8", "backslashreplace")
         try:
             self._process = subprocess.Popen(
-                list(arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
+                list(arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - no other thread runs yet
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -212,6 +219,14 @@ class CommandStream:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end this process when the one that started it dies, however it dies."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # What a shard ignores, so that its coordinator decides, is for the command to heed again.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 _BUILT_IN: Final[Mapping[str, Callable[[SourceRequest], Source]]] = {

@@ -1,0 +1,291 @@
+"""Listings of the last snapshots, kept on the machine that made them, for keys that cannot read.
+
+A put key can add to a repository but not read it, so it cannot get the parent's listing back.
+Instead the pages are kept in a cache folder, sealed under a random key of the folder:
+
+    key                                32 bytes, mode 0600
+    parents/DIGEST-LEVEL-SNAPSHOT      DIGEST stands for repository, host, job and paths;
+                                       LEVEL is "full", or "part" for the other levels
+
+A file holds: magic "SRPC" | version u8, the pages (zstd, each sealed with its block id as label),
+the sealed table (msgpack of page references and the place of each page), its size u32, the magic.
+
+It is only a cache: whatever is lost, damaged or of another snapshot costs one full read, and a
+listing that cannot be written only brings a warning. Files are written beside their place and
+renamed after the commit, so concurrent jobs do no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import struct
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+from blake3 import blake3
+
+from strongroom import clock
+from strongroom.content.ciphers import KEY_SIZE, open_object, preferred_cipher, seal_object
+from strongroom.content.codecs import Compressor, decompress, parse_compression
+from strongroom.errors import DamageError, UnknownFormatError
+from strongroom.repo.snapshots import PageReference  # noqa: TC001 - msgspec reads annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+
+# What one listing and all of them may take; a million files need about 20 MB.
+LISTING_BYTES_LIMIT: Final = 1 << 30
+CACHE_BYTES_LIMIT: Final = 4 << 30
+_MAGIC: Final = b"SRPC\1"
+_TABLE_SIZE: Final = struct.Struct("<I")
+_PAGE_HEAD: Final = struct.Struct("<BI")
+_PAGE_BYTES_LIMIT: Final = 256 << 20
+_TABLE_LABEL: Final = b"strongroom parent table 1"
+_PAGE_LABEL: Final = b"strongroom parent page 1 "
+_OPEN_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
+_TEMPORARY: Final = b"new-"
+_ABANDONED_SECONDS: Final = 7 * 86400
+
+
+class _Table(msgspec.Struct, frozen=True, array_like=True):
+    snapshot: str
+    pages: tuple[PageReference, ...]
+    places: dict[bytes, tuple[int, int]]  # block id -> offset, size
+
+
+class CachedListing:
+    """One listing of the cache, open; its pages are read as `Listing` asks for them."""
+
+    def __init__(self, descriptor: int, key: bytes, table: _Table) -> None:
+        self._descriptor = descriptor
+        self._key = key
+        self._places = table.places
+        self.pages = table.pages
+
+    def chunk(self, block_id: bytes, slot: int) -> bytes:
+        """The page stored as `block_id`. Raises DamageError."""
+        place = self._places.get(block_id)
+        if place is None:
+            raise DamageError("a page is missing in the cache")
+        packed = _open_at(self._descriptor, self._key, _PAGE_LABEL + block_id, *place)
+        codec, raw_size = _PAGE_HEAD.unpack_from(packed)
+        if raw_size > _PAGE_BYTES_LIMIT:
+            raise DamageError(f"a page in the cache claims {raw_size} bytes")
+        return decompress(codec, memoryview(packed)[_PAGE_HEAD.size :], raw_size)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+class ListingKeeper:
+    """Writes the listing of a snapshot that is being made; `publish` or `abort` ends it.
+
+    What goes wrong is told `warn`, and nothing is kept then.
+    """
+
+    def __init__(self, folder: bytes, key: bytes, warn: Callable[[str], None]) -> None:
+        """Raises OSError."""
+        self._warn = warn
+        self._is_open = True
+        self._folder = folder
+        self._key = key
+        self._path = folder + b"/" + _TEMPORARY + clock.random_bytes(12).hex().encode()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
+        self._file = open(os.open(self._path, flags, 0o600), "wb")  # noqa: SIM115 - see `abort`
+        self._file.write(_MAGIC)
+        self._compressor = Compressor(parse_compression("zstd1"))
+        self._cipher = preferred_cipher()
+        self._places: dict[bytes, tuple[int, int]] = {}
+
+    def add(self, block_id: bytes, page: bytes) -> None:
+        """Keep a page."""
+        if block_id in self._places or not self._is_open:
+            return
+        codec, packed = self._compressor.compress(page)
+        sealed = seal_object(
+            self._key,
+            _PAGE_LABEL + block_id,
+            _PAGE_HEAD.pack(codec, len(page)) + packed,
+            self._cipher,
+        )
+        place = (self._file.tell(), len(sealed))
+        try:
+            self._file.write(sealed)
+            if sum(place) > LISTING_BYTES_LIMIT:
+                raise OSError(errno.EFBIG, "the listing is too large")
+        except OSError as error:
+            self._fail(error)
+        self._places[block_id] = place
+
+    def publish(self, name: bytes, snapshot: Snapshot) -> bool:
+        """Keep the listing as `name`; whether that succeeded."""
+        if not self._is_open:
+            return False
+        table = msgspec.msgpack.encode(_Table(snapshot.id, snapshot.pages, self._places))
+        sealed = seal_object(self._key, _TABLE_LABEL, table, self._cipher)
+        try:
+            self._file.write(sealed + _TABLE_SIZE.pack(len(sealed)) + _MAGIC)
+            self._file.close()
+            os.rename(self._path, self._folder + b"/" + name)
+        except OSError as error:
+            self._fail(error)
+            return False
+        self._is_open = False
+        return True
+
+    def abort(self) -> None:
+        """Drop it; harmless after `publish`."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        # What is still buffered may not fit the disk; nobody wants it.
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+
+    def _fail(self, error: OSError) -> None:
+        self.abort()
+        self._warn(
+            f"the listing is not kept in {os.fsdecode(self._folder)}, so the next backup with "
+            f"this key reads everything: {error.strerror}"
+        )
+
+
+class ParentCache:
+    """The cached listings of one repository, host, job and set of paths."""
+
+    def __init__(self, folder: bytes, key: bytes, digest: str) -> None:
+        self._folder = folder
+        self._key = key
+        self._digest = digest
+
+    @classmethod
+    def open(
+        cls, folder: bytes, repository: Repository, host: str, job: str, paths: tuple[bytes, ...]
+    ) -> Self:
+        """The cache in `folder`, which is made if need be. Raises OSError."""
+        parents = folder + b"/parents"
+        os.makedirs(parents, 0o700, exist_ok=True)
+        key = _local_key(folder)
+        what = msgspec.msgpack.encode((repository.config.id, host, job, sorted(paths)))
+        return cls(parents, key, blake3(what, key=key).hexdigest()[:32])
+
+    def find(self, snapshot_id: str) -> CachedListing | None:
+        """The listing of a snapshot; None when it is not kept. Raises DamageError, OSError."""
+        ending = f"-{snapshot_id}".encode()
+        for name in os.listdir(self._folder):
+            if name.endswith(ending) and not name.startswith(_TEMPORARY):
+                return self._opened(self._folder + b"/" + name, snapshot_id)
+        return None
+
+    def keeper(self, warn: Callable[[str], None]) -> ListingKeeper:
+        """Begin to keep the listing of a new snapshot. Raises OSError."""
+        return ListingKeeper(self._folder, self._key, warn)
+
+    def keep(self, keeper: ListingKeeper, snapshot: Snapshot) -> None:
+        """Keep what `keeper` has as the listing of `snapshot`, in the place of those before it.
+
+        The last full snapshot's stays beside the last one's.
+        """
+        level = "full" if snapshot.level == "full" else "part"
+        name = f"{self._digest}-{level}-{snapshot.id}".encode()
+        if not keeper.publish(name, snapshot):
+            return
+        outdated = (self._digest if level == "full" else f"{self._digest}-part").encode()
+        with contextlib.suppress(OSError):
+            for other in os.listdir(self._folder):
+                if other.startswith(outdated) and other != name:
+                    self._remove(other)
+            self._shrink()
+
+    def _opened(self, path: bytes, snapshot_id: str) -> CachedListing:
+        descriptor = os.open(path, os.O_RDONLY | _OPEN_FLAGS)
+        try:
+            table = _read_table(descriptor, self._key)
+            if table.snapshot != snapshot_id:
+                raise DamageError("it is of another snapshot")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return CachedListing(descriptor, self._key, table)
+
+    def _shrink(self) -> None:
+        """Remove the oldest listings of all jobs beyond the limit, and what killed jobs left."""
+        left = CACHE_BYTES_LIMIT
+        files = []
+        for name in os.listdir(self._folder):
+            with contextlib.suppress(FileNotFoundError):
+                status = os.lstat(self._folder + b"/" + name)
+                files.append((status.st_mtime, name, status.st_size))
+        oldest_kept = clock.now_ns() / 1e9 - _ABANDONED_SECONDS
+        for modified, name, size in sorted(files, reverse=True):
+            left -= size
+            if left < 0 or (name.startswith(_TEMPORARY) and modified < oldest_kept):
+                self._remove(name)
+
+    def _remove(self, name: bytes) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._folder + b"/" + name)
+
+
+def _local_key(folder: bytes) -> bytes:
+    """The key of the folder; a new one when there is none or it is none. Raises OSError."""
+    path = folder + b"/key"
+    for _ in range(2):
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY | _OPEN_FLAGS)
+            with open(descriptor, "rb") as file:
+                key = file.read(KEY_SIZE + 1)
+            if len(key) == KEY_SIZE:
+                return key
+            os.unlink(path)
+        temporary = folder + b"/" + _TEMPORARY + clock.random_bytes(12).hex().encode()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
+        with open(os.open(temporary, flags, 0o600), "wb") as file:
+            file.write(clock.random_bytes(KEY_SIZE))
+        # Whoever comes first makes the key of all.
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+        os.unlink(temporary)
+    raise OSError(f"cannot make a key in {os.fsdecode(folder)}")
+
+
+def _read_table(descriptor: int, key: bytes) -> _Table:
+    size = os.fstat(descriptor).st_size
+    tail = _TABLE_SIZE.size + len(_MAGIC)
+    if size < len(_MAGIC) + tail:
+        raise DamageError("it is cut off")
+    ending = _read_at(descriptor, size - tail, tail)
+    (table_size,) = _TABLE_SIZE.unpack_from(ending)
+    start = size - tail - table_size
+    if ending[_TABLE_SIZE.size :] != _MAGIC or start < len(_MAGIC):
+        raise DamageError("it is cut off or of another version")
+    table = _open_at(descriptor, key, _TABLE_LABEL, start, table_size)
+    try:
+        return msgspec.msgpack.decode(table, type=_Table)
+    except msgspec.MsgspecError as error:
+        raise DamageError(f"its table holds something else ({error})") from error
+
+
+def _open_at(descriptor: int, key: bytes, label: bytes, offset: int, size: int) -> bytes:
+    try:
+        return open_object(key, label, _read_at(descriptor, offset, size))
+    except UnknownFormatError as error:
+        raise DamageError(str(error)) from error
+
+
+def _read_at(descriptor: int, offset: int, size: int) -> bytes:
+    try:
+        data = os.pread(descriptor, size, offset)
+    except OSError as error:
+        raise DamageError(f"a listing in the cache cannot be read: {error.strerror}") from error
+    if len(data) != size:
+        raise DamageError("a listing in the cache is cut off")
+    return data

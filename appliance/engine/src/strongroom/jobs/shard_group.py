@@ -1,0 +1,139 @@
+"""The shard processes of one backup: started together, ended together."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from strongroom.errors import UsageError
+from strongroom.jobs.channel import CoordinatorChannel, ShardChannel, channel_pair
+from strongroom.jobs.directory_scan import ScanRules
+from strongroom.jobs.pack_lanes import BlockLane, LaneSettings, OpenPack
+from strongroom.jobs.scan_pool import own_working_directory
+from strongroom.jobs.shard import Shard
+from strongroom.jobs.shard_process import await_shards, fork_shard, stop_shards
+from strongroom.repo.packs import KIND_DATA, PackFooter
+from strongroom.scan.mounts import far_places
+from strongroom.scan.selection import compile_selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from strongroom.jobs.backup_options import BackupOptions, Tuning
+    from strongroom.repo.repository import Repository
+    from strongroom.scan.sources import Source
+
+# What each shard keeps under way on a file system behind a network or a daemon.
+FAR_SCAN_THREADS: Final = 32
+EVERYWHERE: Final = (b"",)
+
+
+class ShardGroup:
+    """A context manager: leaving it by an error stops the shards, else they must be finished.
+
+    Entering forks, so the caller must not have started threads.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        source: Source,
+        paths: tuple[bytes, ...],
+        options: BackupOptions,
+        recent_limit_ns: int,
+        new_pack: Callable[[Repository, int], OpenPack],
+    ) -> None:
+        """Compiles what is excluded. Raises UsageError, SourceError."""
+        self._repository = repository
+        self._options = options
+        self._new_pack = new_pack
+        devices = None
+        if options.selection.one_file_system:
+            devices = frozenset(os.lstat(b"/" + path).st_dev for path in paths)
+        selection = compile_selection(options.selection)
+        self._rules = ScanRules(selection, devices, recent_limit_ns)
+        self._streams = source.streams()
+        self.scan_threads, self._far = _scan_threads(options.tuning, paths)
+        self._pids: list[int] = []
+        self.channels: list[CoordinatorChannel] = []
+
+    def __enter__(self) -> Self:
+        ends = []
+        for _ in range(self._options.tuning.shard_count()):
+            # One after the other: an end that a later shard inherited would hide that this one
+            # has died.
+            ours, theirs = channel_pair()
+            ends.append(ours)
+            self.channels.append(CoordinatorChannel(ours))
+            self._pids.append(fork_shard(theirs, self._be_shard, ends))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for channel in self.channels:
+            channel.socket.close()
+        if error is None:
+            await_shards(self._pids)
+        else:
+            stop_shards(self._pids)
+
+    def _be_shard(self, channel: ShardChannel) -> None:
+        tuning = self._options.tuning
+        put_key = self._repository.key.put_key
+        repository = self._repository.reopen()
+        shard_count = tuning.shard_count()
+        lane = BlockLane(
+            LaneSettings(
+                tuning.compression,
+                -(-tuning.workers // shard_count),
+                -(-tuning.upload_queue_size // shard_count),
+                tuning.pack_size_bytes,
+            ),
+            lambda: self._new_pack(repository, KIND_DATA),
+            lambda footer: channel.send(["footer", msgspec.msgpack.encode(footer)]),
+        )
+        try:
+            Shard(
+                channel,
+                tuning,
+                self._rules,
+                put_key.chunk_key,
+                put_key.chunker_seed,
+                lane,
+                self._streams,
+                self.scan_threads,
+                self._far,
+            ).run()
+        except BaseException:
+            lane.abort()
+            raise
+
+
+def decode_footer(data: bytes) -> PackFooter:
+    """The footer of a shard's message."""
+    return msgspec.msgpack.decode(data, type=PackFooter)
+
+
+def _scan_threads(tuning: Tuning, paths: tuple[bytes, ...]) -> tuple[int, tuple[bytes, ...]]:
+    """How many threads scan, and the places where they do. Raises UsageError."""
+    if tuning.scan_threads == 1:
+        return 1, ()
+    far = EVERYWHERE if tuning.scan_threads else far_places(paths)
+    if not far:
+        return 1, ()
+    if not own_working_directory():
+        if not tuning.scan_threads:
+            return 1, ()
+        raise UsageError(
+            "scan threads need a working directory each (unshare), which this sandbox forbids; "
+            "allow that system call, or use more shards and 1 scan thread"
+        )
+    return tuning.scan_threads or FAR_SCAN_THREADS, far

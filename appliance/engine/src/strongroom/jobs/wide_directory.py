@@ -1,0 +1,38 @@
+"""Cuts a wide directory into slices, which are scanned as if they were directories of their own.
+
+The cuts are where names say so, so every backup of the same names cuts alike and a slice finds
+its like in the parent; one name more or less changes the slice it is in and at most the next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# A directory of more rows is wide.
+WIDE_DIRECTORY_ROWS: Final = 16384
+# A slice ends before the first name whose checksum says so, between these bounds.
+SLICE_LEAST_ROWS: Final = 4096
+SLICE_MOST_ROWS: Final = 16384
+_SLICE_MASK: Final = 4095
+
+
+def name_slices(batches: Iterable[list[bytes]], first: list[bytes]) -> Iterator[bytes]:
+    """Slices of the sorted names in `first` and `batches`, each as its names joined by NUL."""
+    pending = first
+    for names in batches:
+        pending = pending + names
+        start = 0
+        while len(pending) - start > SLICE_MOST_ROWS:
+            end = start + SLICE_MOST_ROWS
+            for row in range(start + SLICE_LEAST_ROWS, end):
+                if crc32(pending[row]) & _SLICE_MASK == 0:
+                    end = row
+                    break
+            yield b"\0".join(pending[start:end])
+            start = end
+        del pending[:start]
+    yield b"\0".join(pending)

@@ -1,0 +1,63 @@
+"""Which places of this machine are far away: mounts behind a network or a daemon.
+
+There every system call waits for somebody else's answer, so many of them should be under way at
+once; on a local file system that would only cost. Nothing here touches the mounts themselves, so
+one that does not answer hangs nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_FAR_TYPES: Final = frozenset(
+    b"9p acfs afs beegfs ceph cifs coda davfs fuse gfs2 glusterfs gpfs lustre nfs nfs4 "
+    b"ocfs2 orangefs panfs pvfs2 smb3 smbfs virtiofs".split()
+)
+_FAR_FAMILY: Final = b"fuse."
+_ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
+
+
+def far_places(paths: Iterable[bytes], mountinfo: bytes | None = None) -> tuple[bytes, ...]:
+    """Mount points of far file systems that hold one of `paths` or lie below one, sorted.
+
+    Paths and mount points are relative to "/". `mountinfo`: text of that file of /proc, read here
+    when None; without it no place counts as far.
+    """
+    if mountinfo is None:
+        try:
+            with open("/proc/self/mountinfo", "rb") as file:
+                mountinfo = file.read()
+        except OSError:
+            return ()
+    types: dict[bytes, bytes] = {}
+    for line in mountinfo.splitlines():
+        before, separator, after = line.partition(b" - ")
+        fields = before.split(b" ")
+        if separator and len(fields) > 4:
+            # A later mount at the same place hides the earlier one.
+            types[_unescaped(fields[4]).strip(b"/")] = after.split(b" ")[0]
+    found = set()
+    for path in paths:
+        holding = max(
+            (place for place in types if lies_below(path, (place,))), key=len, default=b""
+        )
+        found.add(holding)
+        found.update(place for place in types if lies_below(place, (path,)))
+    return tuple(sorted(place for place in found if _is_far(types.get(place, b""))))
+
+
+def lies_below(path: bytes, places: Sequence[bytes]) -> bool:
+    """Whether `path` is one of the places or below one."""
+    return any(not place or path == place or path.startswith(place + b"/") for place in places)
+
+
+def _is_far(file_system: bytes) -> bool:
+    return file_system in _FAR_TYPES or file_system.startswith(_FAR_FAMILY)
+
+
+def _unescaped(text: bytes) -> bytes:
+    return _ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), text)
