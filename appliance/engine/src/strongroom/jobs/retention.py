@@ -1,9 +1,9 @@
 """Which snapshots rules of retention keep, and why.
 
-Snapshots are judged newest first, in the calendar of the local time zone: an hour, a day, an ISO week (Monday to Sunday), a month or a year is kept by its newest
-snapshot, and only periods that have a snapshot count. An hour that a change to winter time repeats
-counts twice. `within` counts back from the newest snapshot, not from now: when backups stop,
-nothing more is forgotten.
+Snapshots are judged newest first, in the calendar of the local time zone: an hour, a day, an ISO
+week (Monday to Sunday), a month or a year is kept by its newest snapshot, and only periods that
+have a snapshot count. An hour that a change to winter time repeats counts twice. `within` counts
+back from the newest snapshot, not from now: when backups stop, nothing more is forgotten.
 """
 
 from __future__ import annotations
