@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from array import array
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +130,30 @@ def test_modes_tell_kinds_apart(folder):
     os.mkfifo(b"fifo", dir_fd=folder)
     flat, _ = stat_rows(read_names(folder))
     assert stat.S_ISFIFO(flat[0])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_directories_that_may_only_be_passed_do_not_bar_the_way(tmp_path: Path) -> None:
+    goal = tmp_path / "passage" / "goal"
+    goal.mkdir(parents=True)
+    (goal / "file").touch()
+    goal.parent.chmod(0o711)
+    tmp_path.chmod(0o711)  # pytest keeps its folders to itself
+    root_fd = os.open(tmp_path, os.O_RDONLY)
+    before = os.getcwd()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            os.setegid(65534)
+            os.seteuid(65534)
+            passed = open_beneath(root_fd, b"passage/goal")
+            status = 0 if read_names(passed) == [b"file"] else 2
+            os.fchdir(open_beneath(root_fd, b"passage"))
+            os.lstat(b"goal")
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    os.close(root_fd)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert os.getcwd() == before

@@ -69,6 +69,7 @@ def supports_xattrs(directory_fd: int) -> bool:
     try:
         os.listxattr(directory_fd)
     except OSError as error:
+        # A directory that may only be entered does not tell (EBADF): then every name is asked.
         if error.errno in _UNSUPPORTED:
             return False
     return True

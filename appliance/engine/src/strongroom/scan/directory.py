@@ -38,6 +38,7 @@ _LARGEST: Final = (1 << 63) - 1
 _packed_columns = attrgetter(*STAT_COLUMNS)
 _BATCH_NAMES: Final = 65536
 _FIXED_WIDTH_LIMIT_BYTES: Final = 64 << 20
+_PASS_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -52,19 +53,23 @@ class Failure(NamedTuple):
 def open_beneath(root_fd: int, path: bytes) -> int:
     """Open the directory `path` (bytes, relative, b"" for `root_fd`), following no link.
 
-    The caller closes the descriptor. Raises OSError: ELOOP or ENOTDIR where a step is not a
-    directory.
+    The right to pass through is enough on the way; a directory at the end that may not be listed
+    can still be entered. The caller closes the descriptor. Raises OSError: ELOOP or ENOTDIR where
+    a step is not a directory.
     """
-    current = os.open(b".", _OPEN_DIRECTORY, dir_fd=root_fd)
-    if not path:
-        return current
-    for step in path.split(b"/"):
-        try:
-            following = os.open(step, _OPEN_DIRECTORY, dir_fd=current)
-        finally:
+    current = os.open(b".", _PASS_DIRECTORY, dir_fd=root_fd)
+    *steps, last = path.split(b"/") if path else [b"."]
+    try:
+        for step in steps:
+            following = os.open(step, _PASS_DIRECTORY, dir_fd=current)
             os.close(current)
-        current = following
-    return current
+            current = following
+        try:
+            return os.open(last, _OPEN_DIRECTORY, dir_fd=current)
+        except PermissionError:
+            return os.open(last, _PASS_DIRECTORY, dir_fd=current)
+    finally:
+        os.close(current)
 
 
 def read_names(directory_fd: int, most: int | None = None) -> list[bytes] | None:
