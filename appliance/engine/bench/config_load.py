@@ -34,7 +34,7 @@ seconds = time.perf_counter() - start
 assert not loaded.diagnostics.entries, loaded.diagnostics.entries[0].head()
 director = configuration.director
 assert director.jobs["job-1"].fileset.include[0].options[0].compression == "zstd3"
-print(json.dumps({"seconds": seconds, "files": len(loaded.files),
+print(json.dumps({"seconds": seconds, "cpu": time.process_time(), "files": len(loaded.files),
     "resources": len(director.tree.blocks),
     "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 """
@@ -147,7 +147,7 @@ def main() -> int:
         rows.append({**best, "count": count, "median": median})
         print(
             f"{count:6} clients and jobs, {best['files']:5.0f} files: {median:5.2f} s "
-            f"(best {best['seconds']:.2f} s), {best['mib']:.0f} MiB"
+            f"({best['cpu']:.2f} s of processor time), {best['mib']:.0f} MiB"
         )
     last = rows[-1]
     print(f"{1e6 * last['median'] / last['resources']:.0f} microseconds a resource")
@@ -168,15 +168,16 @@ def document(rows: list[dict[str, float]]) -> str:
         f"Measured {datetime.now(UTC):%Y-%m-%d} on {_machine()},",
         "by `python -m bench.config_load --plot` in `appliance/engine`: a director's tree of",
         "clients and jobs, ten of them in a file, read, checked and resolved in a process of its",
-        "own. Wall time is the median of several runs.",
+        "own. Wall time is the median of several runs on a machine that others used as well;",
+        "processor time is of the fastest run, the start of Python included.",
         "",
         "![time and memory over size](configuration-load.svg)",
         "",
-        "| clients and jobs, each | files | seconds | MiB | microseconds a resource |",
+        "| clients and jobs, each | files | seconds | of processor time | MiB |",
         "|---:|---:|---:|---:|---:|",
         *(
-            f"| {row['count']:,.0f} | {row['files']:,.0f} | {row['median']:.2f} | {row['mib']:.0f} "
-            f"| {1e6 * row['median'] / row['resources']:.0f} |"
+            f"| {row['count']:,.0f} | {row['files']:,.0f} | {row['median']:.2f} "
+            f"| {row['cpu']:.2f} | {row['mib']:.0f} |"
             for row in rows
         ),
         "",
@@ -195,14 +196,18 @@ def _machine() -> str:
 
 
 def plot(rows: list[dict[str, float]]) -> str:
-    """Seconds and MiB over the number of clients, as two panels of an SVG picture."""
+    """Seconds, processor time and MiB over the number of clients, as three panels of an SVG picture."""
     width, height, margin = 340, 220, 48
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * width} {height + 20}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {3 * width} {height + 20}">',
         "<style>text { font: 11px sans-serif }</style>",
-        f'<rect width="{2 * width}" height="{height + 20}" fill="#ffffff"/>',
+        f'<rect width="{3 * width}" height="{height + 20}" fill="#ffffff"/>',
     ]
-    panels = (("seconds", "median", TARGET_SECONDS), ("MiB", "mib", TARGET_MIB))
+    panels = (
+        ("seconds", "median", TARGET_SECONDS),
+        ("seconds of processor time", "cpu", TARGET_SECONDS),
+        ("MiB", "mib", TARGET_MIB),
+    )
     most = max(row["count"] for row in rows)
     for index, (title, field, target) in enumerate(panels):
         left = index * width + margin
@@ -239,7 +244,9 @@ def plot(rows: list[dict[str, float]]) -> str:
             f'<text x="{right:.1f}" y="{y(rows[-1][field]) - 8:.1f}" text-anchor="end">'
             f"{rows[-1][field]:.3g}</text>"
         )
-    parts.append(f'<text x="{width - 60}" y="{height + 10}">clients, and as many jobs</text></svg>')
+    parts.append(
+        f'<text x="{width + 100}" y="{height + 10}">clients, and as many jobs</text></svg>'
+    )
     return "\n".join(parts) + "\n"
 
 

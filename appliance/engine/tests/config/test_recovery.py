@@ -155,7 +155,7 @@ def test_the_number_of_findings_is_bounded(read):
 
 def test_what_a_file_holds_does_not_drive_the_terminal(read):
     reading = read(b"Pool { Name = p\n Label\x1b[31m = x\n Pool Type = \x1b]0;\xff\n}")
-    assert len(reading.errors) == 2
+    assert len(reading.errors) == 3
     for finding in reading.loaded.diagnostics.sorted():
         shown = finding.render()
         assert "\x1b" not in shown
