@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from array import array
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +17,9 @@ from strongroom.scan.directory import (
     stat_rows,
     without_failures,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
