@@ -196,7 +196,7 @@ def _machine() -> str:
 
 
 def plot(rows: list[dict[str, float]]) -> str:
-    """Seconds, processor time and MiB over the number of clients, as three panels of an SVG picture."""
+    """Seconds, processor time and MiB over the number of clients: three panels of an SVG."""
     width, height, margin = 340, 220, 48
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {3 * width} {height + 20}">',
