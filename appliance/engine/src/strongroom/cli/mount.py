@@ -33,7 +33,7 @@ _READY = b"ready"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the mount point and its options."""
-    parser.add_argument("mount_point", metavar="FOLDER", help="an existing folder to mount on")
+    parser.add_argument("mount_point", metavar="FOLDER", help="an empty folder to mount on")
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground until unmounted"
     )
@@ -62,9 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Mount; with --foreground until it is unmounted."""
-    mount_point = os.path.realpath(os.fsencode(arguments.mount_point))
-    if not os.path.isdir(mount_point):
-        raise UsageError(f"{shown(mount_point)} is no folder; make it first")
+    mount_point = _vacant_folder(arguments.mount_point)
     if arguments.cache_size < 1:
         raise UsageError("--cache-size needs a number of MiB from 1 on")
     if arguments.threads < 1:
@@ -81,6 +79,23 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return _serve_in_background(repository, mount_point, arguments, terminal)
     finally:
         repository.close()
+
+
+def _vacant_folder(path: str) -> bytes:
+    """The folder to mount on, absolute. What is in a folder would be hidden, so it must be empty.
+
+    Raises UsageError.
+    """
+    mount_point = os.path.realpath(os.fsencode(path))
+    try:
+        names = os.listdir(mount_point)
+    except OSError as error:
+        raise UsageError(
+            f"cannot mount at {shown(mount_point)}: {error.strerror}; name an empty folder"
+        ) from error
+    if names:
+        raise UsageError(f"{shown(mount_point)} is not empty; name an empty folder")
+    return mount_point
 
 
 def _require_fuse() -> None:

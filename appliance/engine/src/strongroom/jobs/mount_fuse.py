@@ -12,6 +12,7 @@ import errno
 import os
 import signal
 import struct
+import threading
 from typing import TYPE_CHECKING, Any
 
 # libfuse 3 before 2, where both are installed; the library asks for this when it is imported.
@@ -32,6 +33,7 @@ _STATFS_BLOCK_BYTES = 4096
 # FS_IOC_GETFLAGS as 64-bit and 32-bit programs write it; the kernel always asks for four bytes.
 _GET_FLAGS = (0x80086601, 0x80046601)
 _NAME_LIMIT_BYTES = 255
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def serve(
@@ -49,9 +51,12 @@ def serve(
     mounted; libfuse says why on standard error.
     """
     # libfuse sets its handlers only where nobody else has.
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _STOPPING:
         signal.signal(number, signal.SIG_DFL)
     operations = _Operations(files, ready)
+    if threads == 1:
+        # Until libfuse has set them, a signal would end the process and leave a dead mount behind.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     try:
         _Fuse(
             operations,
@@ -76,6 +81,8 @@ def serve(
                 f"could not mount at {os.fsdecode(mount_point)}; libfuse says why above (is "
                 "/dev/fuse there, may this user use it, and is fuse3 installed?)"
             ) from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
 
 
 class _Fuse(mfusepy.FUSE):  # type: ignore[misc]
@@ -98,6 +105,8 @@ class _Operations:
 
     def init(self, path: str) -> None:
         self.was_mounted = True
+        if threading.current_thread() is threading.main_thread():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
         self._ready()
 
     def destroy(self, path: str) -> None:
