@@ -34,7 +34,7 @@ from strongroom.jobs.salvage import (
 )
 from strongroom.jobs.snapshot_repair import SnapshotLoss, find_loss, replace_snapshot
 from strongroom.jobs.sound_index import SoundIndex, load_sound_index
-from strongroom.jobs.sweep import exclusive_lease
+from strongroom.jobs.sweep import exclusive_lease, live_leases
 from strongroom.repo.leases import list_leases
 
 if TYPE_CHECKING:
@@ -124,28 +124,38 @@ def repair(repository: Repository, options: RepairOptions, progress: Progress) -
     """
     started = clock.elapsed_seconds()
     _ = repository.restore_key
-    with (
-        repository.lease(socket.gethostname(), os.getpid(), "repair") as lease,
-        exclusive_lease(repository, lease) as exclusive,
-    ):
-        run = _Repair(repository, options, progress, (lease, exclusive))
-        run.renewed = started
-        _repair_small_objects(run)
-        progress.message("reading the index")
-        known = load_sound_index(repository)
-        answers = _check_packs(run, known)
-        lost = _repair_index_and_packs(run, known, answers)
-        losses: list[SnapshotLoss] = []
-        if "snapshots" in options.parts:
-            losses = _repair_snapshots(run, known, lost)
-        return RepairReport(
-            tuple(run.actions),
-            tuple(losses),
-            run.saved_blocks,
-            run.healed_chunks,
-            clock.elapsed_seconds() - started,
-            options.dry_run,
-        )
+    with repository.lease(socket.gethostname(), os.getpid(), "repair") as lease:
+        # Also removes what an earlier repair or prune left that was killed.
+        live_leases(repository, lease)
+        with exclusive_lease(repository, lease) as exclusive:
+            return _repair_all(repository, options, progress, (lease, exclusive), started)
+
+
+def _repair_all(
+    repository: Repository,
+    options: RepairOptions,
+    progress: Progress,
+    leases: tuple[Lease, ...],
+    started: float,
+) -> RepairReport:
+    run = _Repair(repository, options, progress, leases)
+    run.renewed = started
+    _repair_small_objects(run)
+    progress.message("reading the index")
+    known = load_sound_index(repository)
+    answers = _check_packs(run, known)
+    lost = _repair_index_and_packs(run, known, answers)
+    losses: list[SnapshotLoss] = []
+    if "snapshots" in options.parts:
+        losses = _repair_snapshots(run, known, lost)
+    return RepairReport(
+        tuple(run.actions),
+        tuple(losses),
+        run.saved_blocks,
+        run.healed_chunks,
+        clock.elapsed_seconds() - started,
+        options.dry_run,
+    )
 
 
 def _repair_small_objects(run: _Repair) -> None:

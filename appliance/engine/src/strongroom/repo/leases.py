@@ -1,9 +1,10 @@
 """Leases: how prune knows which writers are under way.
 
 A lease is an object that its holder writes anew every minute. One that was not renewed for half an
-hour, by the clock of the store, has ended: prune removes it, and its holder finds that out before
-it commits. A lease names the tombstones its holder knew when it began; packs of others may still
-be used by it, so prune sweeps a tombstone only when every lease there is names it.
+hour, by the clock of the store, has ended, and so has one whose process is seen to be dead: prune
+removes it, and a holder that lives after all finds that out before it commits. A lease names the
+tombstones its holder knew when it began; packs of others may still be used by it, so prune sweeps
+a tombstone only when every lease there is names it.
 
     magic "SRLS" | version u8 | 0 u8 x 3 | sealed under the snapshot key: msgpack of Holder
 
@@ -12,6 +13,7 @@ be used by it, so prune sweeps a tombstone only when every lease there is names 
 
 from __future__ import annotations
 
+import os
 import struct
 import threading
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -51,6 +53,8 @@ class Holder(msgspec.Struct, frozen=True):
     purpose: str
     started_ns: int
     tombstones: tuple[str, ...]
+    # Of the running system and its process numbers: where both are ours, we can see a dead holder.
+    processes: str = ""
 
 
 class ListedLease(NamedTuple):
@@ -90,6 +94,7 @@ class Lease:
         self.name = name or clock.random_bytes(16).hex()
         # The lease must be there before the tombstones are listed: a prune that marks packs after
         # the listing sees a lease that does not name its tombstone, and waits.
+        holder = msgspec.structs.replace(holder, processes=_visible_processes())
         self._holder = msgspec.structs.replace(holder, tombstones=())
         if not store.put_new("leases", self.name, self._encoded()):
             raise LeaseError(f"another job holds the lease {self.name}: wait until it has ended")
@@ -194,8 +199,40 @@ def list_leases(store: Store, key: Key) -> list[ListedLease]:
 def has_ended(
     lease: ListedLease, store_time_ns: int, expiry_seconds: float = EXPIRY_SECONDS
 ) -> bool:
-    """Whether a lease was not renewed in time; `store_time_ns` is from a lease of one's own."""
-    return store_time_ns - lease.renewed_ns > int(expiry_seconds * 1e9)
+    """Whether a lease was not renewed in time, or its holder is a process of ours that is dead.
+
+    `store_time_ns` is from a lease of one's own.
+    """
+    if store_time_ns - lease.renewed_ns > int(expiry_seconds * 1e9):
+        return True
+    holder = lease.holder
+    return (
+        holder is not None
+        and bool(holder.processes)
+        and holder.processes == _visible_processes()
+        and not _is_alive(holder.process_id)
+    )
+
+
+def _visible_processes() -> str:
+    """What tells the processes that we see from those of other machines, boots and containers."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
+def _is_alive(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        # It is there, but not ours to signal.
+        return True
+    return True
 
 
 def _read_holder(store: Store, key: Key, name: str) -> Holder:

@@ -1,0 +1,36 @@
+"""Does something in a forked process, which may be killed on the way."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from strongroom.errors import StrongroomError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def in_child(action: Callable[[], object]) -> int:
+    """The exit status of a child that does `action`: 0, the exit code of an error, or -9."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            # Whatever the parent has open is not ours to finish.
+            gc.disable()
+            action()
+            status = 0
+        except StrongroomError as error:
+            status = error.exit_code
+        except BaseException:  # noqa: BLE001 - the child ends here, whatever happened
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -1,0 +1,29 @@
+"""All that a snapshot holds, by path, for comparing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.errors import DamageError
+from strongroom.repo.listing_reader import Listing
+from strongroom.scan.row_view import views
+
+if TYPE_CHECKING:
+    from strongroom.repo.repository import Repository
+
+Contents = dict[bytes, tuple[int, int, bytes, bytes]]
+
+
+def contents(repository: Repository, snapshot_id: str) -> Contents:
+    """Mode, time, link target and data of each path; DamageError when anything is amiss."""
+    snapshot = repository.snapshot(snapshot_id)
+    reader = repository.block_reader(repository.load_index())
+    found: Contents = {}
+    for groups in Listing(snapshot.pages, reader).pages():
+        for rows in groups:
+            for view in views(rows):
+                data = b"".join(bytes(reader.chunk(block, slot)) for block, slot in view.parts)
+                if view.parts and view.extents is None and len(data) != view.size:
+                    raise DamageError(f"{view.path!r} has {len(data)} bytes, not {view.size}")
+                found[view.path] = (view.mode, view.mtime_ns, view.target, data)
+    return found
