@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -87,11 +87,10 @@ class Site:
         return Repository.open(store or self.store(), self.key)
 
     def back_up(self, store: Store | None = None) -> str:
-        repository = self.open(store)
         source = FilesSource(SourceRequest((os.fsencode(self.tree),)))
         options = BackupOptions(host="host", tuning=TUNING)
-        report = back_up(repository, source, options, lambda: nullcontext(NullProgress()))
-        repository.close()
+        with closing(self.open(store)) as repository:
+            report = back_up(repository, source, options, lambda: nullcontext(NullProgress()))
         assert report.snapshot is not None
         return report.snapshot.id
 
@@ -120,7 +119,8 @@ class Site:
         return {path: one for path, one in found.items() if path.startswith(top)}
 
     def pack_bytes(self) -> int:
-        return sum(info.size_bytes for info in self.store().list("packs"))
+        with closing(self.store()) as store:
+            return sum(info.size_bytes for info in store.list("packs"))
 
 
 @pytest.fixture(scope="module")
@@ -136,25 +136,27 @@ def job_backup(site: Site, store: Store) -> None:
 
 
 def job_prune(site: Site, store: Store) -> None:
-    prune(site.open(store), THOROUGH, NullProgress())
+    with closing(site.open(store)) as repository:
+        prune(repository, THOROUGH, NullProgress())
 
 
 def job_forget_and_prune(site: Site, store: Store) -> None:
-    repository = site.open(store)
-    options = ForgetOptions(RetentionRules(last=1))
-    forget(repository, repository.snapshots(), options, NullProgress())
-    prune(repository, THOROUGH, NullProgress())
+    with closing(site.open(store)) as repository:
+        options = ForgetOptions(RetentionRules(last=1))
+        forget(repository, repository.snapshots(), options, NullProgress())
+        prune(repository, THOROUGH, NullProgress())
 
 
 def job_change_passphrase(site: Site, store: Store) -> None:
-    repository = site.open(store)
-    (old,) = [name for name, _ in repository.passphrases()]
-    repository.add_passphrase(b"new", cost=CHEAP)
-    repository.remove_passphrase(old)
+    with closing(site.open(store)) as repository:
+        (old,) = [name for name, _ in repository.passphrases()]
+        repository.add_passphrase(b"new", cost=CHEAP)
+        repository.remove_passphrase(old)
 
 
 def job_repair(site: Site, store: Store) -> None:
-    repair(site.open(store), RepairOptions(processes=1), NullProgress())
+    with closing(site.open(store)) as repository:
+        repair(repository, RepairOptions(processes=1), NullProgress())
 
 
 def kills(original: Site, folder: Path, job: Job, stride: int) -> Iterator[tuple[Site, int]]:

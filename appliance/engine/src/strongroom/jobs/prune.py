@@ -132,13 +132,24 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
     with repository.lease(socket.gethostname(), os.getpid(), "prune") as lease:
         lease.start_renewing()
         plan = _plan(repository, marker, lease, options, progress)
+        swept = Swept()
+        if plan.unused and plan.repacked:
+            # What needs no copying goes first: on a disk that is nearly full it makes room.
+            only = _mark(repository, lease, plan.unused)
+            swept.count(sweep(repository, lease, marker, options.grace_seconds, progress, only))
         footers = _repack(repository, plan, marker, options, progress)
-        marked = plan.unused + [usage.pack.pack_id for usage in plan.repacked]
-        if marked:
-            lease.require()
-            write_tombstone(repository.store, repository.key, marked, repository.cipher)
-        swept = sweep(repository, lease, marker, options.grace_seconds, progress)
-        return _report(plan, marker, options, footers, len(marked), swept, started)
+        repacked = [usage.pack.pack_id for usage in plan.repacked]
+        _mark(repository, lease, repacked or plan.unused)
+        swept.count(sweep(repository, lease, marker, options.grace_seconds, progress))
+        marked_packs = len(plan.unused) + len(repacked)
+        return _report(plan, marker, options, footers, marked_packs, swept, started)
+
+
+def _mark(repository: Repository, lease: Lease, pack_ids: list[bytes]) -> str:
+    if not pack_ids:
+        return ""
+    lease.require()
+    return write_tombstone(repository.store, repository.key, pack_ids, repository.cipher)
 
 
 def _plan(

@@ -57,6 +57,15 @@ class Swept:
     waiting_for: tuple[str, ...] = ()
     temporary_files: int = 0
 
+    def count(self, later: Swept) -> None:
+        """Add what a later sweep of the same prune did."""
+        self.packs += later.packs
+        self.bytes += later.bytes
+        self.kept_after_all += later.kept_after_all
+        self.temporary_files += later.temporary_files
+        self.waiting_packs = later.waiting_packs
+        self.waiting_for = later.waiting_for
+
 
 def live_leases(repository: Repository, lease: Lease) -> list[ListedLease]:
     """The leases of others; those that ended without being given back are removed."""
@@ -78,15 +87,20 @@ def sweep(
     marker: Marker,
     grace_seconds: float | None,
     progress: Progress,
+    only: str = "",
 ) -> Swept:
     """Remove what may be removed now.
 
-    `grace_seconds` None: none when nobody else holds a lease. Raises LeaseError when our own lease
-    has ended, DamageError when a snapshot can't be read: then nothing is removed.
+    `grace_seconds` None: none when nobody else holds a lease. `only`: the one tombstone to sweep,
+    by a prune that still counts on packs which others may have marked since it began. Raises
+    LeaseError when our own lease has ended, DamageError when a snapshot can't be read: then
+    nothing is removed.
     """
     swept = Swept()
     others = live_leases(repository, lease)
     ready = _ripe_tombstones(repository, lease, others, grace_seconds, swept)
+    if only:
+        ready &= {only}
     try:
         exclusive = exclusive_lease(repository, lease)
     except LeaseError:
