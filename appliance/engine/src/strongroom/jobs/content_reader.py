@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from array import array
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from strongroom.content.chunker import GREATEST_SIZE, Chunker
@@ -87,12 +86,17 @@ class ContentReader:
         upcoming = iter(rows)
         try:
             while True:
-                for row in islice(upcoming, OPENED_AHEAD - len(opened)):
-                    whole = work.column(row, SIZE) <= WHOLE_FILE_BYTES
+                while (
+                    len(opened) < OPENED_AHEAD
+                    and (upcoming_row := next(upcoming, None)) is not None
+                ):
+                    whole = work.column(upcoming_row, SIZE) <= WHOLE_FILE_BYTES
                     try:
-                        opened.append((row, self._opener.open_ahead(work.names[row], whole)))
+                        fd = self._opener.open_ahead(work.names[upcoming_row], whole)
                     except OSError as error:
-                        work.unreadable(row, error)
+                        work.unreadable(upcoming_row, error)
+                    else:
+                        opened.append((upcoming_row, fd))
                 if not opened:
                     return
                 row, fd = opened.popleft()
