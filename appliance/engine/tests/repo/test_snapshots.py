@@ -117,6 +117,13 @@ def test_rubbish_that_is_properly_sealed_is_damage(text):
         decode_snapshot(KEY, object_name(data), data)
 
 
+def test_a_host_that_is_no_text_is_damage():
+    text = b"\x81\xa4host\xa1\xa7"
+    data = envelope(len(text).to_bytes(4, "little") + zstandard.compress(text))
+    with pytest.raises(DamageError, match="holds something else"):
+        decode_snapshot(KEY, object_name(data), data)
+
+
 def test_a_bomb_that_is_properly_sealed_is_damage():
     frame = zstandard.compress(bytes(1 << 28))
     for claimed in (1 << 28, 1 << 31, 100):

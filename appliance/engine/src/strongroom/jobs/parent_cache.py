@@ -270,7 +270,7 @@ def _read_table(descriptor: int, key: bytes) -> _Table:
     table = _open_at(descriptor, key, _TABLE_LABEL, start, table_size)
     try:
         return msgspec.msgpack.decode(table, type=_Table)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamageError(f"its table holds something else ({error})") from error
 
 

@@ -246,7 +246,7 @@ def _read_holder(store: Store, key: Key, name: str) -> Holder:
     text = open_object(key.put_key.snapshot_key, _LABEL, memoryview(data)[_HEAD.size :])
     try:
         return msgspec.msgpack.decode(text, type=Holder)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamageError(f"lease {name} holds something else ({error}); run repair") from error
 
 

@@ -262,7 +262,7 @@ def _decode_config(data: bytes) -> tuple[Config, bytes, bytes]:
             raise UnknownFormatError(
                 f"the repository's encryption {config.encryption} is unknown; update strongroom"
             )
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamageError(
             f"the repository's configuration is damaged ({error}): restore the file config "
             "from a copy"

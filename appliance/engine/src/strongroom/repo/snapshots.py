@@ -143,7 +143,7 @@ def decode_snapshot(key: Key, name: str, data: bytes, *, pages: bool = False) ->
             page_list = msgspec.msgpack.decode(
                 _open_pages(key, envelope, view[envelope_size:]), type=tuple[PageReference, ...]
             )
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamageError(f"snapshot {name} holds something else ({error}); run check") from error
     return msgspec.structs.replace(snapshot, id=name, pages=page_list)
 

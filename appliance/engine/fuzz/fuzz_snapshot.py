@@ -1,0 +1,85 @@
+"""Coverage-guided fuzzing of the snapshot decoder: envelope and list of pages.
+
+    python fuzz/fuzz_snapshot.py --seeds DIRECTORY            write a seed corpus
+    python fuzz/fuzz_snapshot.py DIRECTORY [libFuzzer options]
+
+The two plain texts are packed and sealed, then read as the engine does. Reading gives a snapshot,
+which can be written again and reads the same, or DamageError.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import atheris
+import msgspec
+from sealed_objects import KEY, PRIVATE, cut, joined, run
+
+with atheris.instrument_imports(include=["strongroom"]):
+    from strongroom.content.ciphers import NONE, seal_object
+    from strongroom.content.digests import object_name
+    from strongroom.errors import DamageError
+    from strongroom.repo.keys import agree, derive_key, public_of
+    from strongroom.repo.snapshots import (
+        PageReference,
+        Snapshot,
+        Totals,
+        decode_snapshot,
+        encode_snapshot,
+    )
+
+import zstandard
+from blake3 import blake3
+
+EPHEMERAL = bytes(range(32, 64))
+PUBLIC = public_of(EPHEMERAL)
+RESTORE_PUBLIC = public_of(PRIVATE)
+PAGES_KEY = derive_key(
+    agree(EPHEMERAL, RESTORE_PUBLIC), PUBLIC + RESTORE_PUBLIC, b"strongroom pages 1"
+)
+
+
+def packed(text: bytes) -> bytes:
+    return struct.pack("<I", len(text)) + zstandard.compress(text, 1)
+
+
+def check_snapshot(data: bytes) -> None:
+    first, second = cut(data)
+    snapshot_key = KEY.put_key.snapshot_key
+    envelope = seal_object(snapshot_key, b"strongroom snapshot 1", packed(first), NONE)
+    label = b"strongroom pages 1" + blake3(envelope).digest()
+    pages = seal_object(PAGES_KEY, label, packed(second), NONE)
+    stored = struct.pack("<4sB3xI", b"SRSN", 1, len(envelope)) + envelope + PUBLIC + pages
+    try:
+        read = decode_snapshot(KEY, object_name(stored), stored, pages=True)
+    except DamageError:
+        return
+    again = encode_snapshot(KEY, read, NONE)
+    reread = decode_snapshot(KEY, object_name(again), again, pages=True)
+    assert msgspec.structs.replace(reread, id=read.id) == read
+
+
+def seed_snapshots() -> list[bytes]:
+    """Plain texts of an empty and of a full snapshot."""
+    page = PageReference(b"home/ann", b"file\xff", bytes(16), 4096, 1 << 40)
+    full = Snapshot(
+        host="vault",
+        job="nightly",
+        level="incremental",
+        parent="ab" * 32,
+        tags=("a", "b"),
+        paths=(b"home", b"\xff"),
+        start_ns=-1,
+        end_ns=1 << 62,
+        totals=Totals(files=3, stored_bytes=1 << 50),
+        options={"compression": "auto"},
+    )
+    texts = ((Snapshot(host=""), ()), (full, (page, page)))
+    return [
+        joined(msgspec.msgpack.encode(snapshot), msgspec.msgpack.encode(pages))
+        for snapshot, pages in texts
+    ]
+
+
+if __name__ == "__main__":
+    run(check_snapshot, seed_snapshots)

@@ -1,0 +1,65 @@
+"""What the fuzz targets of sealed objects share: fixed keys, a store in memory, the command line.
+
+Decoders of footers, indexes and snapshots stand behind a seal, which no mutation would pass. The
+targets therefore seal what the fuzzer made, with known keys, and read it as the engine does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import atheris
+
+with atheris.instrument_imports(include=["strongroom"]):
+    from strongroom.errors import DamageError
+    from strongroom.repo.keys import PutKey, RestoreKey, public_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PRIVATE = bytes(range(32))
+KEY = RestoreKey(PRIVATE, PutKey(bytes(16), public_of(PRIVATE), bytes(range(1, 33))))
+
+
+class OneObject:
+    """As much of a store as reading one object takes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def get(self, kind: str, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """A part of the object, whatever its name. Raises DamageError."""
+        end = len(self._data) if length is None else offset + length
+        if offset > len(self._data) or end > len(self._data):
+            raise DamageError("the object is cut off")
+        return self._data[offset:end]
+
+    def size(self, kind: str, name: str) -> int:
+        """Its size in bytes."""
+        return len(self._data)
+
+
+def cut(data: bytes) -> tuple[bytes, bytes]:
+    """Two parts of `data`: its first four bytes say where the second begins."""
+    at = 4 + int.from_bytes(data[:4], "little") % (len(data) + 1)
+    return data[4:at], data[at:]
+
+
+def joined(first: bytes, second: bytes) -> bytes:
+    """The inverse of `cut`, for seeds."""
+    return len(first).to_bytes(4, "little") + first + second
+
+
+def run(check: Callable[[bytes], None], seeds: Callable[[], list[bytes]]) -> None:
+    """Write the seed corpus, or fuzz."""
+    if sys.argv[1:2] == ["--seeds"]:
+        folder = Path(sys.argv[2])
+        folder.mkdir(parents=True, exist_ok=True)
+        for seed in seeds():
+            (folder / hashlib.sha256(seed).hexdigest()[:16]).write_bytes(seed)
+        return
+    atheris.Setup(sys.argv, check)
+    atheris.Fuzz()
