@@ -16,7 +16,8 @@ from strongroom.cli.snapshot_choice import (
 from strongroom.cli.terminal import shown
 from strongroom.errors import EXIT_DONE, SourceError
 from strongroom.repo.listing_reader import Listing
-from strongroom.scan.row_view import views
+from strongroom.scan.row_view import join_path, views
+from strongroom.scan.rows import slice_rows
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from strongroom.cli.terminal import Terminal
     from strongroom.scan.row_view import RowView
+    from strongroom.scan.rows import Rows
 
 EPILOG = """\
 examples:
@@ -67,30 +69,47 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             whole = arguments.recursive
             if len(arguments.paths) > 1 and not whole:
                 terminal.line(f"{'' if number == 0 else chr(10)}{shown(shown_path(wanted))}:")
-            for row in _rows(listing, wanted, recursive=whole):
+            for rows in _found(listing, wanted, recursive=whole):
                 if terminal.as_json:
-                    terminal.emit({"type": "entry", "snapshot": snapshot.id, **entry_object(row)})
+                    for row in _entries(rows):
+                        entry = {"type": "entry", "snapshot": snapshot.id, **entry_object(row)}
+                        terminal.emit(entry)
                     continue
-                name = shown_path(row.path) if whole or row.path == wanted else row.name
+                with_paths = whole or rows.directory != wanted
                 if arguments.long:
-                    terminal.line(entry_line(row, name, human=arguments.human))
+                    lines = [
+                        entry_line(
+                            row,
+                            shown_path(row.path) if with_paths else row.name,
+                            human=arguments.human,
+                        )
+                        for row in _entries(rows)
+                    ]
                 else:
-                    terminal.line(shown(name))
+                    prefix = shown_path(join_path(rows.directory, b"")) if with_paths else b""
+                    lines = [shown(prefix + name) for name in rows.name_list() if name]
+                # One line at a time would take longer than finding them.
+                if lines:
+                    terminal.line("\n".join(lines))
     finally:
         repository.close()
     return EXIT_DONE
 
 
-def _rows(listing: Listing, path: bytes, *, recursive: bool) -> Iterator[RowView]:
+def _found(listing: Listing, path: bytes, *, recursive: bool) -> Iterator[Rows]:
     """What to show for a path: what is in it, or itself where it is no directory."""
     row = listing.lookup(path)
-    if row is not None and not stat.S_ISDIR(row.mode):
-        yield row
-        return
     if row is None and path:
         raise SourceError(f"the snapshot holds no {shown(shown_path(path))}")
-    for rows in listing.rows(path) if recursive else listing.directory(path):
-        for found in views(rows):
-            # The root's own row stands in the root, with no name.
-            if found.path != path:
-                yield found
+    if row is not None and not stat.S_ISDIR(row.mode):
+        itself = next(listing.directory_from(row.directory, row.name))
+        yield slice_rows(itself, 0, 1)
+    elif recursive:
+        yield from listing.rows(path)
+    else:
+        yield from listing.directory(path)
+
+
+def _entries(rows: Rows) -> Iterator[RowView]:
+    """The rows but for the root's own, which stands in the root with no name."""
+    return (row for row in views(rows) if row.name)
