@@ -125,9 +125,7 @@ def _options(arguments: argparse.Namespace) -> VerifyOptions:
     )
 
 
-def _summary(
-    snapshot: Snapshot, options: VerifyOptions, report: VerifyReport
-) -> dict[str, object]:
+def _summary(snapshot: Snapshot, options: VerifyOptions, report: VerifyReport) -> dict[str, object]:
     return {
         "type": "summary",
         "snapshot": snapshot.id,
