@@ -168,6 +168,36 @@ def test_a_backup_whose_lease_has_ended_can_not_commit(repository):
     assert not repository.snapshots()
 
 
+def test_a_backup_that_slept_while_it_committed_takes_the_commit_back(repository):
+    """Between its last renewal and the snapshot a prune takes it for dead."""
+    from kit.passing_store import PassingStore
+    from strongroom.errors import LeaseError
+
+    old = back_up(repository, files(1, 2))
+    inner = repository.store
+    armed = []
+
+    def before(count: int) -> None:
+        if armed and not list(inner.list("tombstones")):
+            (lease,) = inner.list("leases")
+            path = os.path.join(inner.location, "leases", lease.name)
+            os.utime(path, ns=(1, lease.modified_ns - 3600 * 10**9))
+            forget(repository, old)
+            run(repository)
+            armed.clear()
+
+    class Sleepy(PassingStore):
+        def put_durable(self, kind, name, data):
+            armed.append(True)
+            super().put_durable(kind, name, data)
+
+    backup = TinyBackup(Repository.open(Sleepy(inner, before), repository.key))
+    backup.store(files(1, 2))
+    with pytest.raises(LeaseError, match="taken back"):
+        backup.commit()
+    assert not repository.snapshots()
+
+
 def test_what_a_killed_backup_left_is_removed(repository):
     kept = back_up(repository, files(1))
     backup = TinyBackup(repository)

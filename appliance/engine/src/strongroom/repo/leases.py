@@ -125,6 +125,22 @@ class Lease:
         with self._lock:
             self._renew()
 
+    def confirm(self) -> None:
+        """LeaseError when the lease is no longer there: what was committed must be taken back.
+
+        While it is there no prune has passed us over. One that does so removes it first and lists
+        snapshots afterwards, so it sees a snapshot that was written before this was asked.
+        """
+        with self._lock:
+            try:
+                self._store.size("leases", self.name)
+            except ObjectMissingError as error:
+                self._lost = "it was removed as abandoned"
+                raise LeaseError(
+                    f"the lease {self.name} of this job ended while it committed; the commit was "
+                    "taken back: run the same command again"
+                ) from error
+
     def end(self) -> None:
         """Give the lease back; harmless when that has happened."""
         self._ended.set()

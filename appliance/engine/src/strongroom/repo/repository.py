@@ -23,6 +23,7 @@ from strongroom.content.ciphers import CIPHER_NAMES, NONE, parse_encryption
 from strongroom.content.digests import object_name
 from strongroom.errors import (
     DamageError,
+    LeaseError,
     ObjectMissingError,
     RepositoryExistsError,
     RepositoryNotFoundError,
@@ -201,7 +202,14 @@ class Repository:
         # After the sync, which may take long, and at once before the snapshot becomes visible.
         lease.require()
         stamped = msgspec.structs.replace(snapshot, server_ns=lease.store_time_ns)
-        return write_snapshot(self.store, self.key, stamped, self.cipher)
+        written = write_snapshot(self.store, self.key, stamped, self.cipher)
+        try:
+            lease.confirm()
+        except LeaseError:
+            # We slept in between, and a prune went by without us.
+            self.store.delete("snapshots", written.id)
+            raise
+        return written
 
     def snapshots(self) -> list[Snapshot]:
         """Every snapshot without its pages, the oldest first."""
