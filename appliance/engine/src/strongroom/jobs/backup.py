@@ -289,7 +289,11 @@ class _Backup:
             totals=totals,
             error_count=sum(not problem.is_harmless for problem in counts.problems),
             engine_version=strongroom.__version__,
-            options={"compression": str(tuning.compression), "signature": tuning.signature},
+            options={
+                "compression": str(tuning.compression),
+                "signature": tuning.signature,
+                **tuning.attribute_options(),
+            },
             pages=tuple(listing.pages),
         )
         return self._repository.commit(snapshot, self._lease)

@@ -45,6 +45,14 @@ class Tuning:
             return self.shards
         return max(1, min(LARGEST_DEFAULT_SHARDS, len(os.sched_getaffinity(0))))
 
+    def attribute_options(self) -> dict[str, str]:
+        """What rows hold besides content, as a snapshot states it.
+
+        Rows of another snapshot may only be taken over where it states the same.
+        """
+        kept = {"acls": self.acls, "xattrs": self.xattrs, "flags": self.flags}
+        return {name: "yes" if is_kept else "no" for name, is_kept in kept.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class BackupOptions:

@@ -34,8 +34,9 @@ def choose_parent(
 ) -> Snapshot | None:
     """The snapshot to compare with; None for a full backup.
 
-    Without one named in the options it is the newest of the same host, job and paths, for the
-    level `differential` the newest full one. Raises SnapshotNotFoundError for a named one.
+    Without one named in the options it is the newest of the same host, job, paths and kept
+    attributes, for the level `differential` the newest full one of those. Raises
+    SnapshotNotFoundError for a named one.
     """
     if options.level == "full":
         return None
@@ -45,6 +46,7 @@ def choose_parent(
         snapshot
         for snapshot in select_snapshots(snapshots, host=options.host, job=options.job)
         if set(snapshot.paths) == set(paths)
+        and _keeps_the_same(snapshot, options.tuning)
         and (options.level == "incremental" or snapshot.level == "full")
     ]
     return find_snapshot(fitting, "latest") if fitting else None
@@ -62,6 +64,12 @@ def open_parent(
 
     A key that cannot read gets it from `cache`. Raises StoreError.
     """
+    if not _keeps_the_same(base, tuning):
+        warn(
+            "the named parent was made with other choices of ACLs, extended attributes or flags, "
+            "so everything is read"
+        )
+        return None
     try:
         if isinstance(repository.key, RestoreKey):
             pages = repository.snapshot(base.id).pages
@@ -76,3 +84,12 @@ def open_parent(
         warn(f"the parent's listing cannot be used, so everything is read: {error}")
         return None
     return ParentListing(listing, index, base.start_ns, WIDE_DIRECTORY_ROWS, tuning.signature, warn)
+
+
+def _keeps_the_same(snapshot: Snapshot, tuning: Tuning) -> bool:
+    """Whether unchanged rows of a snapshot hold what ours would.
+
+    An attribute that was left out does not show in the columns that are compared.
+    """
+    wanted = tuning.attribute_options()
+    return all(snapshot.options.get(name) == choice for name, choice in wanted.items())
