@@ -130,7 +130,7 @@ class DirectoryScan:
                 problems: list[list[Any]] = []
                 found = yield from self._examined(path, fd, names, selects, problems, threads)
                 yield from self._compared(
-                    task, path, fd, found, parent_digest, has_parent, problems, threads
+                    task, path, fd, found, selects, parent_digest, has_parent, problems, threads
                 )
         finally:
             os.close(fd)
@@ -218,6 +218,7 @@ class DirectoryScan:
         path: bytes,
         fd: int,
         found: _Found,
+        selects: bool,
         parent_digest: bytes | None,
         has_parent: bool,
         problems: list[list[Any]],
@@ -228,7 +229,8 @@ class DirectoryScan:
         joined = b"\0".join(names)
         if names and names[0] == ROOT_NAME:
             joined = joined[len(ROOT_NAME) :]  # the root's own row is named b""
-        children = self._children(found)
+        # The way to the paths given may lead over any file system.
+        children = _directories(found, self._rules.devices if selects else None)
         if parent_digest is not None and comparison_digest(joined, flat) == parent_digest:
             self._send(["same", task, children])
             return
@@ -246,14 +248,6 @@ class DirectoryScan:
             yield from self._add_attributes(fd, work, modes, threads)
             yield from self._read(fd, work, SHARE_BYTES, None, threads)
         work.seal()
-
-    def _children(self, found: _Found) -> list[bytes]:
-        names, flat, modes = found
-        devices = self._rules.devices
-        rows = [row for row, mode in enumerate(modes) if mode & 0o170000 == 0o040000]
-        if devices is not None:
-            rows = [row for row in rows if flat[row * COLUMN_COUNT + DEVICE] in devices]
-        return [names[row] for row in rows if names[row] != ROOT_NAME]
 
     def _add_attributes(
         self, fd: int, work: DirectoryWork, modes: list[int], threads: int
@@ -362,6 +356,15 @@ class DirectoryScan:
                     else:
                         self._reader.take(work, row_found, fetched)
         return left
+
+
+def _directories(found: _Found, devices: frozenset[int] | None) -> list[bytes]:
+    """Names of directories, of those on one of `devices` if given."""
+    names, flat, modes = found
+    rows = [row for row, mode in enumerate(modes) if mode & 0o170000 == 0o040000]
+    if devices is not None:
+        rows = [row for row in rows if flat[row * COLUMN_COUNT + DEVICE] in devices]
+    return [names[row] for row in rows if names[row] != ROOT_NAME]
 
 
 def _at(fd: int, call: Callable[..., Any], *arguments: Any) -> Any:
