@@ -15,10 +15,11 @@ import errno
 import fcntl
 import mmap
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from typing_extensions import Buffer
 
 BUFFER_BYTES: Final = 2 << 20
@@ -68,6 +69,9 @@ class DirectFile:
         if self._is_direct is None:
             self._set_direct(wanted=True)
         if self._thread is None:
+            # Loading it takes longer than most commands write.
+            from concurrent.futures import ThreadPoolExecutor
+
             self._thread = ThreadPoolExecutor(1, "pack writer")
         view = memoryview(self._buffers[self._turn])
         self._writing = self._thread.submit(self._write_all, view)
