@@ -1,0 +1,106 @@
+"""The commands forget, prune, check and repair, as a user runs them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from strongroom.errors import CheckFailedError, UsageError
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def strongroom(folder: Path) -> Run:
+    """Run `strongroom WORDS...` on a repository with one snapshot of a tree of 50 files."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("STRONGROOM")}
+    environment = {
+        **kept,
+        "HOME": str(folder),
+        "STRONGROOM_REPOSITORY": str(folder / "repository"),
+        "STRONGROOM_PASSWORD": "passphrase",
+    }
+
+    def run(*words: str, expected: int = 0) -> "subprocess.CompletedProcess[str]":
+        done = subprocess.run(
+            [sys.executable, "-m", "strongroom", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == expected, done.stderr
+        return done
+
+    for number in range(50):
+        path = folder / "tree" / str(number % 5) / f"file{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(3000))
+    run("init")
+    run("backup", str(folder / "tree"))
+    return run
+
+
+def lines(done: "subprocess.CompletedProcess[str]") -> list[dict]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_forget_and_prune_give_space_back_and_say_so(strongroom, folder):
+    strongroom("backup", str(folder / "tree" / "1"))
+    foreseen = lines(strongroom("forget", "--keep-last", "1", "--group-by", "", "-n", "--json"))
+    assert [one["forgotten"] for one in foreseen[:-1]] == [False, True]
+    assert foreseen[0]["reasons"] == ["last 1 of 1"]
+    assert foreseen[-1] == {"type": "forget_summary", "dry_run": True, "forgotten": 1, "kept": 1}
+    done = lines(strongroom("forget", "--keep-last", "1", "--group-by", "", "--prune", "--json"))
+    report = done[-1]
+    assert report["type"] == "prune"
+    assert report["freed_bytes"] > 40 * 3000
+    assert lines(strongroom("prune", "--json"))[0]["removed_packs"] == 0
+    assert "no damage found" in strongroom("check", "--read-data").stdout
+
+
+def test_check_finds_damage_and_repair_names_the_files(strongroom, folder):
+    packs = [path for path in (folder / "repository" / "packs").rglob("*") if path.is_file()]
+    largest = max(packs, key=lambda path: path.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 1
+    largest.write_bytes(data)
+    done = strongroom("check", "--read-data", "--json", expected=CheckFailedError.exit_code)
+    finding, summary = lines(done)
+    assert finding["kind"] == "packs"
+    assert finding["name"] == largest.name
+    assert all(path.startswith(str(folder)) for path in finding["paths"])
+    assert not summary["clean"]
+    repaired = lines(strongroom("repair", "--json"))
+    (loss,) = [one for one in repaired if one["type"] == "repair_loss"]
+    assert sorted(loss["paths"]) == sorted(finding["paths"])
+    assert len(loss["paths"]) == finding["path_count"] == repaired[-1]["lost_files"]
+    assert "no damage found" in strongroom("check", "--read-data").stdout
+    again = lines(strongroom("backup", "--json", str(folder / "tree")))[-1]
+    assert again["files_read"] == finding["path_count"]
+    assert "nothing to repair" in strongroom("repair").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("forget",),
+        ("forget", "--keep-last", "x"),
+        ("forget", "--keep-last", "1", "0123"),
+        ("forget", "--keep-last", "1", "--group-by", "colour"),
+        ("forget", "--keep-within", "soon"),
+        ("prune", "--max-unused", "200%"),
+        ("prune", "--grace", "1m"),
+        ("check", "--read-data=0%"),
+        ("check", "--read-data=4/3"),
+        ("repair", "everything"),
+    ],
+    ids=" ".join,
+)
+def test_what_makes_no_sense_is_refused(strongroom, words):
+    strongroom(*words, expected=UsageError.exit_code)
