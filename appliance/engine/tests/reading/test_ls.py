@@ -19,6 +19,11 @@ def test_a_folder_lists_its_names(site):
     ]  # fmt: skip
 
 
+def test_a_path_may_be_written_as_restore_takes_it(site):
+    place = in_snapshot(site, "home/ann")
+    assert site.command("ls", f"{site.before}:{place}") == site.command("ls", site.before, place)
+
+
 def test_the_newest_snapshot_is_the_default_and_filters_choose(site):
     assert "new" in site.command("ls", "latest", in_snapshot(site, "home/ann"), "--host", "web1")
     assert site.command("ls") == [in_snapshot(site).split("/")[1]]

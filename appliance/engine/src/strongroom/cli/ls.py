@@ -14,7 +14,7 @@ from strongroom.cli.snapshot_choice import (
     shown_path,
 )
 from strongroom.cli.terminal import shown
-from strongroom.errors import EXIT_DONE, SourceError
+from strongroom.errors import EXIT_DONE, SourceError, UsageError
 from strongroom.repo.listing_reader import Listing
 from strongroom.scan.row_view import join_path, views
 from strongroom.scan.rows import slice_rows
@@ -31,6 +31,7 @@ EPILOG = """\
 examples:
   strongroom ls                                the top of the newest snapshot
   strongroom ls latest /home/ann -l --host web1
+  strongroom ls latest:/home/ann               the same place, written as restore takes it
   strongroom ls 3f2a91c0 /etc --recursive
   strongroom ls latest / -R --json | jq -r 'select(.kind == "file") | .path'
 """
@@ -40,13 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the snapshot, the paths and the form."""
     parser.add_argument(
         "snapshot",
-        metavar="SNAPSHOT",
+        metavar="SNAPSHOT[:PATH]",
         nargs="?",
         default="latest",
         help="`latest` (the default) or the beginning of an id",
     )
     parser.add_argument(
-        "paths", metavar="PATH", nargs="*", default=["/"], help="what to list (default: /)"
+        "paths", metavar="PATH", nargs="*", help="what to list (default: /)"
     )
     parser.add_argument(
         "-l", "--long", action="store_true", help="mode, links, owner, group, size, time"
@@ -60,14 +61,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """List; SourceError for a path that the snapshot does not hold."""
+    name, colon, inside = arguments.snapshot.partition(":")
+    if colon and arguments.paths:
+        raise UsageError(f"{arguments.snapshot} names a path already; give one or the other")
+    paths = arguments.paths or [inside or "/"]
     repository = open_repository(arguments, terminal)
     try:
-        snapshot = chosen_snapshot(arguments, repository, arguments.snapshot)
+        snapshot = chosen_snapshot(arguments, repository, name)
         listing = Listing(snapshot.pages, repository.block_reader(repository.load_index()))
-        for number, path in enumerate(arguments.paths):
+        for number, path in enumerate(paths):
             wanted = normal_path(path)
             whole = arguments.recursive
-            if len(arguments.paths) > 1 and not whole:
+            if len(paths) > 1 and not whole:
                 terminal.line(f"{'' if number == 0 else chr(10)}{shown(shown_path(wanted))}:")
             for rows in _found(listing, wanted, recursive=whole):
                 if terminal.as_json:
