@@ -46,9 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="latest",
         help="`latest` (the default) or the beginning of an id",
     )
-    parser.add_argument(
-        "paths", metavar="PATH", nargs="*", help="what to list (default: /)"
-    )
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="what to list (default: /)")
     parser.add_argument(
         "-l", "--long", action="store_true", help="mode, links, owner, group, size, time"
     )
