@@ -118,8 +118,10 @@ def test_files_that_vanish_are_left_out_and_harmless(user: User, source: Path) -
         [
             sys.executable,
             "-c",
-            (f"import shutil; shutil.rmtree({str(source / '1')!r})\n"
-            f"for n in range(2, 40): shutil.rmtree({str(source)!r} + '/' + str(n))"),
+            (
+                f"import shutil; shutil.rmtree({str(source / '1')!r})\n"
+                f"for n in range(2, 40): shutil.rmtree({str(source)!r} + '/' + str(n))"
+            ),
         ]
     )
     outcome = user.run("backup", source)

@@ -1,0 +1,127 @@
+"""The threads of a shard: what runs at once, what waits, and how errors come back."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strongroom.jobs.scan_pool import BYTES_IN_FLIGHT, Lot, ScanPool, Steps, run_here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def drive(pool: ScanPool) -> None:
+    while pool.running:
+        select.select([pool.descriptor], [], [], 10)
+        pool.go_on()
+
+
+def run_in_pool(*generators: Steps) -> None:
+    pool = ScanPool(4)
+    for steps in generators:
+        pool.begin(steps)
+    drive(pool)
+
+
+def refuse() -> None:
+    raise FileNotFoundError(2, "gone")
+
+
+@pytest.mark.parametrize("run", [run_here, run_in_pool])
+def test_results_come_in_the_order_of_their_calls(run: Callable[[Steps], None]) -> None:
+    seen = []
+
+    def steps() -> Steps:
+        seen.append((yield Lot([lambda: 1, lambda: 2, lambda: 3])))
+        seen.append((yield Lot([lambda: 4])))
+
+    run(steps())
+    assert seen == [[1, 2, 3], [4]]
+
+
+@pytest.mark.parametrize("run", [run_here, run_in_pool])
+def test_an_error_of_the_system_is_raised_where_the_lot_was_asked_for(
+    run: Callable[[Steps], None],
+) -> None:
+    seen = []
+
+    def steps() -> Steps:
+        try:
+            yield Lot([lambda: 1, refuse])
+        except FileNotFoundError as error:
+            seen.append(error.errno)
+        seen.append((yield Lot([lambda: 2])))
+
+    run(steps())
+    assert seen == [2, [2]]
+
+
+@pytest.mark.parametrize("run", [run_here, run_in_pool])
+def test_what_a_generator_does_not_handle_ends_the_run(run: Callable[[Steps], None]) -> None:
+    def steps() -> Steps:
+        yield Lot([refuse])
+
+    with pytest.raises(FileNotFoundError):
+        run(steps())
+
+
+def test_calls_of_all_generators_run_at_once() -> None:
+    barrier = threading.Barrier(4, timeout=10)
+
+    def steps() -> Steps:
+        yield Lot([barrier.wait, barrier.wait])
+
+    run_in_pool(steps(), steps())
+
+
+def test_each_thread_has_a_working_directory_of_its_own(tmp_path: Path) -> None:
+    before = os.getcwd()
+    barrier = threading.Barrier(4, timeout=10)
+    seen = set()
+
+    def visit(name: str) -> str:
+        (tmp_path / name).mkdir()
+        os.chdir(tmp_path / name)
+        barrier.wait()
+        return os.path.basename(os.getcwd())
+
+    def steps() -> Steps:
+        names = [f"{number}" for number in range(4)]
+        for name, found in zip(
+            names, (yield Lot([lambda name=name: visit(name) for name in names])), strict=True
+        ):
+            seen.add((name, found))
+
+    run_in_pool(steps())
+    assert seen == {(f"{number}", f"{number}") for number in range(4)}
+    assert os.getcwd() == before
+
+
+def test_lots_with_much_content_wait_for_room_and_others_pass_by() -> None:
+    lock = threading.Lock()
+    held = most = 0
+    passed = threading.Event()
+
+    def heavy() -> None:
+        nonlocal held, most
+        with lock:
+            held += 1
+            most = max(most, held)
+        passed.wait(10)
+        with lock:
+            held -= 1
+
+    def reading() -> Steps:
+        yield Lot([heavy], BYTES_IN_FLIGHT // 2 + 1)
+
+    def looking() -> Steps:
+        yield Lot([passed.set])
+
+    run_in_pool(reading(), reading(), reading(), looking())
+    assert most == 1
