@@ -64,6 +64,11 @@ def object_name(data: Buffer) -> str:
     return blake3(data).hexdigest()
 
 
+def is_object_name(name: str) -> bool:
+    """Whether `object_name` could have given `name`."""
+    return len(name) == 2 * OBJECT_NAME_SIZE and set(name) <= set("0123456789abcdef")
+
+
 def new_signature(name: str) -> Signature:
     """A fresh digest by a name of `signature_names`; UsageError for another."""
     return _constructor(name)()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from strongroom import clock
-from strongroom.content.digests import object_name
+from strongroom.content.digests import is_object_name, object_name
 from strongroom.errors import DamageError, ObjectMissingError, StoreError
 from strongroom.jobs.damage import Finding, Findings
 from strongroom.jobs.forked_map import ForkedMap, default_processes
@@ -147,11 +147,6 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
     )
 
 
-def is_pack_name(name: str) -> bool:
-    """Whether an object among the packs can be one."""
-    return len(name) == 64 and all(letter in "0123456789abcdef" for letter in name)
-
-
 def reading_lease(repository: Repository, purpose: str) -> Lease | None:
     """A lease for a job that only reads; None where the store can't be written to."""
     try:
@@ -214,7 +209,7 @@ def _check_packs(run: _Check, known: SoundIndex, snapshots: list[Snapshot]) -> s
     index = known.index
     present = set()
     for info in run.repository.store.list("packs"):
-        if is_pack_name(info.name):
+        if is_object_name(info.name):
             present.add(bytes.fromhex(info.name))
         else:
             run.notes.append(f"packs/{info.name} is none of ours")

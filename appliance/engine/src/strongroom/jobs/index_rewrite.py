@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from strongroom.content.digests import is_object_name
 from strongroom.errors import DamageError
 from strongroom.repo.index_objects import read_index_object
 from strongroom.repo.packs import read_footer
@@ -70,7 +71,7 @@ def rebuild_index(
     def footers() -> Iterator[PackFooter]:
         for info in store.list("packs"):
             keep_alive()
-            if len(info.name) != 64 or bytes.fromhex(info.name) in without:
+            if not is_object_name(info.name) or bytes.fromhex(info.name) in without:
                 continue
             with suppress(DamageError):
                 yield read_footer(store, repository.key, bytes.fromhex(info.name))

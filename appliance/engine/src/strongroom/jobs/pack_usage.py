@@ -53,7 +53,7 @@ class Keepers:
     """Which copy of each block counts."""
 
     def __init__(self, index: Index, present: Collection[bytes]) -> None:
-        """`present`: ids of the packs that are in the store."""
+        """`present`: ids of the packs that are in the store, and not cut off."""
         packs = index.packs()
         avoided = np.array([pack.marked or pack.pack_id not in present for pack in packs], np.bool_)
         order = np.lexsort((-index.raw_lengths.astype(np.int64), avoided[index.pack_numbers]))
@@ -102,12 +102,12 @@ def measure_usage(
 
 
 def require_present(usages: Sequence[Usage], present: Collection[bytes]) -> None:
-    """DamageError when a pack that is used is not in the store."""
+    """DamageError when a pack that is used is not in the store, or cut off there."""
     for usage in usages:
         if usage.in_use and usage.pack.pack_id not in present:
             raise DamageError(
-                f"pack {usage.pack.pack_id.hex()} is missing and snapshots need it; nothing was "
-                "removed. Run strongroom check, then strongroom repair"
+                f"pack {usage.pack.pack_id.hex()} is missing or cut off and snapshots need it; "
+                "nothing was removed. Run strongroom check, then strongroom repair"
             )
 
 

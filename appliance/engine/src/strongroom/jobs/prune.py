@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.content.digests import is_object_name
 from strongroom.errors import ObjectMissingError
 from strongroom.jobs.marking import Marker
 from strongroom.jobs.pack_usage import (
@@ -176,22 +177,28 @@ def _plan_once(
     progress: Progress,
 ) -> _Plan:
     store = repository.store
-    packs = [info for info in store.list("packs") if _is_pack_name(info.name)]
+    packs = [info for info in store.list("packs") if is_object_name(info.name)]
     names = [info.name for info in store.list("snapshots")]
     index = repository.load_index()
     progress.message(f"finding out what {len(names)} snapshots use")
     marker.mark(names, index)
     sizes = {bytes.fromhex(info.name): info.size_bytes for info in packs}
-    keepers = Keepers(index, sizes)
+    # A power failure may have cut a pack off; what is whole elsewhere must not go in its stead.
+    cut_off = {
+        pack.pack_id
+        for pack in index.packs()
+        if sizes.get(pack.pack_id, pack.size_bytes) != pack.size_bytes
+    }
+    keepers = Keepers(index, sizes.keys() - cut_off)
     usages = measure_usage(repository, index, keepers, marker.live)
     # Packs that came after the listing are in the index but not in `sizes`.
     late = {usage.pack.pack_id for usage in usages} - sizes.keys()
     sizes.update(
         (bytes.fromhex(info.name), info.size_bytes)
         for info in (store.list("packs") if late else ())
-        if _is_pack_name(info.name) and bytes.fromhex(info.name) in late
+        if is_object_name(info.name) and bytes.fromhex(info.name) in late
     )
-    require_present(usages, sizes)
+    require_present(usages, sizes.keys() - cut_off)
     unknown = _unknown(repository, index, packs)
     spared = _spared(repository, packs, lease, options.spare_seconds) | late
     orphans = [pack_id for pack_id in unknown if pack_id not in spared]
@@ -199,10 +206,6 @@ def _plan_once(
     unused = [usage.pack.pack_id for usage in settled if not usage.in_use]
     repacked = choose_repacked(settled, options.repack_below, options.max_unused)
     return _Plan(index, keepers, usages, sizes, unused + orphans, orphans, repacked)
-
-
-def _is_pack_name(name: str) -> bool:
-    return len(name) == 64 and all(letter in "0123456789abcdef" for letter in name)
 
 
 def _unknown(repository: Repository, index: Index, packs: list[ObjectInfo]) -> list[bytes]:

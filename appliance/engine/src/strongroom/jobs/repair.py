@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from strongroom import clock
-from strongroom.content.digests import object_name
+from strongroom.content.digests import is_object_name, object_name
 from strongroom.errors import DamageError, ObjectMissingError
-from strongroom.jobs.check import is_pack_name
 from strongroom.jobs.forked_map import ForkedMap, default_processes
 from strongroom.jobs.index_rewrite import rebuild_index, rewrite_index
 from strongroom.jobs.pack_check import PackAnswer, PackQuestion, check_pack
@@ -187,7 +186,7 @@ def _check_packs(run: _Repair, known: SoundIndex) -> dict[bytes, PackAnswer]:
     present = {
         bytes.fromhex(info.name): info.size_bytes
         for info in store.list("packs")
-        if is_pack_name(info.name)
+        if is_object_name(info.name)
     }
     read_data = "packs" in run.options.parts
     questions = [

@@ -1,7 +1,7 @@
 """What a job that adds to a repository may refer to: packs in the index, and packs of jobs cut off.
 
-Packs that a prune is about to remove do not count, nor those that are named but not there. Make it
-after the job's lease: what is marked later is kept until that lease ends.
+Packs that a prune is about to remove do not count, nor those that are named but not there or cut
+off. Make it after the job's lease: what is marked later is kept until that lease ends.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from strongroom.content.digests import is_object_name
 from strongroom.errors import DamageError
 from strongroom.repo.chunk_table import ChunkTable
 from strongroom.repo.packs import KIND_DATA, PackFooter, read_footer
@@ -53,15 +54,22 @@ class StoredChunks:
             pack_id for tombstone in read_tombstones(store, key) for pack_id in tombstone.pack_ids
         }
         footers = []
-        present = {bytes.fromhex(info.name) for info in store.list("packs")}
-        for pack_id in sorted(present):
+        present = {info.name: info.size_bytes for info in store.list("packs")}
+        # What else somebody put there is no pack.
+        ids = (bytes.fromhex(name) for name in sorted(present) if is_object_name(name))
+        for pack_id in ids:
             if self.index.pack(pack_id) is None and pack_id not in doomed:
                 with contextlib.suppress(DamageError):
                     footers.append(read_footer(store, key, pack_id))
-        # An index written early may have outlived its packs in a power failure, and whoever lost
-        # a pack wants it stored again: nothing refers to a pack that is not there.
+        # An index written early may have outlived its packs, or the ends of them, in a power
+        # failure, and whoever lost a pack wants it stored again: nothing refers to a pack that is
+        # not there as it was written.
         self.index.exclude(
-            [pack.pack_id for pack in self.index.packs() if pack.pack_id not in present]
+            [
+                pack.pack_id
+                for pack in self.index.packs()
+                if present.get(pack.pack_id.hex()) != pack.size_bytes
+            ]
         )
         return footers
 

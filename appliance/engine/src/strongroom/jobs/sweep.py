@@ -31,7 +31,7 @@ from strongroom.repo.packs import read_footer
 from strongroom.repo.tombstones import read_tombstones
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
     from numpy.typing import NDArray
 
@@ -167,8 +167,11 @@ def _sweep(
     marker.mark(names, index)
     tombstones = [item for item in read_tombstones(store, repository.key) if item.name in ready]
     condemned = {pack_id for tombstone in tombstones for pack_id in tombstone.pack_ids}
-    missing = {pack.pack_id for pack in index.packs() if pack.pack_id.hex() not in present}
-    cover = _Cover(repository, index, marker.live, present)
+    # One that is cut off is no more use than one that is not there.
+    missing = {
+        pack.pack_id for pack in index.packs() if present.get(pack.pack_id.hex()) != pack.size_bytes
+    }
+    cover = _Cover(repository, index, marker.live, missing)
     needed = {
         pack_id
         for pack_id in condemned | missing
@@ -196,7 +199,7 @@ class _Cover:
         repository: Repository,
         index: Index,
         live: LiveBlocks,
-        present: Mapping[str, int],
+        missing: Collection[bytes],
     ) -> None:
         self._repository = repository
         self._index = index
@@ -205,7 +208,7 @@ class _Cover:
         self._pack_numbers = index.pack_numbers
         self._thinned = index.thinned
         stays = np.array(
-            [not pack.marked and pack.pack_id.hex() in present for pack in self._packs], np.bool_
+            [not pack.marked and pack.pack_id not in missing for pack in self._packs], np.bool_
         )
         rows = np.flatnonzero(stays[self._pack_numbers])
         # The wholest copy first, as readers find it.

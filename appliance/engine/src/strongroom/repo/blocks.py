@@ -2,7 +2,8 @@
 
 The seal of a block proves that somebody with the public key wrote it, not that it is what its id
 says. So the list of chunks is verified against the block id, and each chunk that is handed out
-against its chunk id: a pack that claims a block id of another's content is found out.
+against its chunk id: a pack that claims a block id of another's content is found out. A block may
+be stored several times; where a copy is missing or damaged, the others are tried.
 
 Caches: raw blocks up to a limit in bytes, and what is known of packs (cipher, footers) and of
 blocks (chunk lists). Safe from any thread: one lock guards the caches and is not held while reading
@@ -11,6 +12,7 @@ or decoding, so two threads may decode the same block at the same time.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from array import array
 from collections import OrderedDict
@@ -88,10 +90,8 @@ class BlockReader:
             )
         start, end = block.extents[slot]
         if start < 0:
-            raise DamageError(
-                f"chunk {slot} of block {wanted.hex()} was dropped as unused, but is used; "
-                "run check"
-            )
+            block = self._copy_with(wanted, slot)
+            start, end = block.extents[slot]
         data = memoryview(block.raw)[start:end]
         expected = block.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
         # A block of one chunk was verified as a whole when it was loaded.
@@ -137,10 +137,35 @@ class BlockReader:
                 self._blocks.move_to_end(wanted)
                 return block
         location = self._index.locate(wanted)
+        try:
+            return self._read(wanted, location)
+        except DamageError as error:
+            return self._copy_of(wanted, location, error)
+
+    def _read(self, wanted: bytes, location: BlockLocation) -> _Block:
         sealed = self._store.get(
             "packs", location.pack_id.hex(), location.offset, location.stored_length
         )
         return self._decode(wanted, location, memoryview(sealed))
+
+    def _copy_of(self, wanted: bytes, bad: BlockLocation, error: DamageError) -> _Block:
+        """The block from another place than `bad`; raises `error` when there is no sound one."""
+        for location in self._index.copies(wanted):
+            if location != bad:
+                with contextlib.suppress(DamageError):
+                    return self._read(wanted, location)
+        raise error
+
+    def _copy_with(self, wanted: bytes, slot: int) -> _Block:
+        """A copy of the block that has not dropped a chunk."""
+        for location in self._index.copies(wanted):
+            with contextlib.suppress(DamageError):
+                block = self._read(wanted, location)
+                if block.extents[slot][0] >= 0:
+                    return block
+        raise DamageError(
+            f"chunk {slot} of block {wanted.hex()} was dropped as unused, but is used; run check"
+        )
 
     def _load_many(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, _Block]]:
         places: list[tuple[BlockLocation, bytes]] = []
@@ -155,11 +180,21 @@ class BlockReader:
         for group in _neighbours(places):
             first, last = group[0][0], group[-1][0]
             size = last.offset + last.stored_length - first.offset
-            data = memoryview(self._store.get("packs", first.pack_id.hex(), first.offset, size))
+            try:
+                whole = self._store.get("packs", first.pack_id.hex(), first.offset, size)
+            except DamageError:
+                for _, an_id in group:
+                    yield an_id, self._load(an_id)
+                continue
+            data = memoryview(whole)
             for location, an_id in group:
                 at = location.offset - first.offset
                 sealed = data[at : at + location.stored_length]
-                yield an_id, self._decode(an_id, location, sealed)
+                try:
+                    block = self._decode(an_id, location, sealed)
+                except DamageError as error:
+                    block = self._copy_of(an_id, location, error)
+                yield an_id, block
 
     def _decode(self, wanted: bytes, location: BlockLocation, sealed: memoryview) -> _Block:
         if location.stored_length < TAG_SIZE:
@@ -201,10 +236,11 @@ class BlockReader:
             if listed is not None:
                 self._lists.move_to_end(wanted)
         if listed is None:
-            ids, lengths, _ = self._chunks(self._index.locate(wanted))
-            if block_id(self._key.put_key.block_key, ids_and_lengths(ids, lengths)) != wanted:
-                raise DamageError(f"block {wanted.hex()} lists other chunks than it has; run check")
-            listed = ids, array("I", lengths)
+            location = self._index.locate(wanted)
+            try:
+                listed = self._list_at(wanted, location)
+            except DamageError as error:
+                listed = self._list_of_copy(wanted, location, error)
             with self._lock:
                 self._lists[wanted] = listed
                 if len(self._lists) > _LISTS_CACHED:
@@ -216,6 +252,21 @@ class BlockReader:
                 "run check"
             )
         return ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE], numbers[slot]
+
+    def _list_at(self, wanted: bytes, location: BlockLocation) -> tuple[bytes, array[int]]:
+        ids, lengths, _ = self._chunks(location)
+        if block_id(self._key.put_key.block_key, ids_and_lengths(ids, lengths)) != wanted:
+            raise DamageError(f"block {wanted.hex()} lists other chunks than it has; run check")
+        return ids, array("I", lengths)
+
+    def _list_of_copy(
+        self, wanted: bytes, bad: BlockLocation, error: DamageError
+    ) -> tuple[bytes, array[int]]:
+        for location in self._index.copies(wanted):
+            if location != bad:
+                with contextlib.suppress(DamageError):
+                    return self._list_at(wanted, location)
+        raise error
 
     def _chunks(self, location: BlockLocation) -> tuple[bytes, bytes, list[tuple[int, int]]]:
         entries = self._footer(location.pack_id)

@@ -140,6 +140,13 @@ class Index:
             )
         return self.location_of(row)
 
+    def copies(self, block_id: bytes) -> list[BlockLocation]:
+        """Every place of a block. Looks through all ids: for when the first place is no good."""
+        wanted = np.frombuffer(block_id, np.uint64)
+        ids = np.frombuffer(self._block_ids, np.uint64).reshape(-1, 2)
+        rows = np.flatnonzero((ids[:, 0] == wanted[0]) & (ids[:, 1] == wanted[1]))
+        return [self.location_of(row) for row in rows.tolist()]
+
     def location_of(self, row: int) -> BlockLocation:
         """Where the block of a row is."""
         pack = self._packs[self._pack_of[row]]

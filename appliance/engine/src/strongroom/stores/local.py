@@ -61,7 +61,7 @@ class LocalStore:
         writer = self.writer(kind)
         try:
             writer.write(data)
-            return writer.publish(name, durable=False)
+            return writer.publish(name)
         finally:
             writer.abort()
 
@@ -164,6 +164,9 @@ class LocalStore:
         writer = self.writer(kind)
         try:
             writer.write(data)
+            # Without, a power failure could leave a name without content, and an index object that
+            # is cut off keeps every job from its work.
+            writer.sync()
             if not writer.publish(name, durable=durable) and self.get(kind, name) != data:
                 shown = self._root.shown(object_path(kind, name))
                 raise StoreError(f"{shown} exists with other content; run check")

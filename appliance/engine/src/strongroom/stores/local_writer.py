@@ -63,7 +63,7 @@ class LocalWriter:
 
     def commit(self, name: str) -> None:
         """Publish under `name`; where that object is already, drop ours."""
-        if self.publish(name, durable=False):
+        if self.publish(name):
             return
         path = object_path(self._kind, name)
         try:
@@ -94,13 +94,22 @@ class LocalWriter:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def publish(self, name: str, *, durable: bool) -> bool:
-        """Give the file its name unless that is taken (False); ends this writer."""
+    def sync(self) -> None:
+        """Bring what was written to the disk: it is whole there before it gets a name."""
+        self._flush()
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self._root.fail("write", self._path, error)
+
+    def publish(self, name: str, *, durable: bool = False) -> bool:
+        """Give the file its name unless that is taken (False); ends this writer.
+
+        `durable`: and bring the name to the disk; `sync` does that for the content.
+        """
         path = object_path(self._kind, name)
         self._flush()
         try:
-            if durable:
-                os.fsync(self._descriptor)
             if self._kind == "packs":
                 self._root.make_directory(os.path.dirname(path))
             published = self._link(path)
@@ -115,9 +124,8 @@ class LocalWriter:
         """Give the file its name in the place of what had it; ends this writer."""
         path = object_path(self._kind, name)
         root = self._root.descriptor
-        self._flush()
+        self.sync()
         try:
-            os.fsync(self._descriptor)
             os.rename(self._path, path, src_dir_fd=root, dst_dir_fd=root)
             self._sync_folder(path)
         except OSError as error:
@@ -150,6 +158,11 @@ class LocalWriter:
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     raise
+            if not os.fstat(self._descriptor).st_nlink:
+                # They have removed it already.
+                os.close(self._descriptor)
+                self._descriptor = -1
+                continue
             return
 
     def _link(self, path: bytes) -> bool:
@@ -183,7 +196,10 @@ def remove_if_abandoned(root: LocalRoot, path: bytes) -> bool:
     """Remove a temporary file whose writer is dead; False when it lives or can't be told."""
     try:
         descriptor = os.open(
-            path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=root.descriptor
+            # Network file systems lock for writing only what is open for writing.
+            path,
+            os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW,
+            dir_fd=root.descriptor,
         )
     except OSError:
         # Published or removed a moment ago, or not ours to open: leave it.
