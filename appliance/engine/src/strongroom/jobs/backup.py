@@ -89,6 +89,9 @@ def back_up(
     """
     started = clock.elapsed_seconds()
     with repository.lease(options.host, os.getpid(), "backup") as lease:
+        if not options.dry_run:
+            # What killed jobs left may be what fills the disk.
+            repository.store.remove_abandoned()
         return _Backup(repository, source, options, lease, started).run(show)
 
 

@@ -201,7 +201,7 @@ class PackWriter:
         self._dead += dead
 
     def finish(self) -> PackFooter:
-        """Write footer and trailer and publish the pack; StoreError when that fails."""
+        """Write footer and trailer and publish the pack; after StoreError nothing of it is left."""
         columns = BlockColumns(
             block_ids=bytes(self._block_ids),
             codecs=bytes(self._codecs),
@@ -219,10 +219,14 @@ class PackWriter:
             encode_head(columns) + encode_tail(columns),
             self._cipher,
         )
-        self._write(footer)
-        self._write(_TRAILER.pack(len(footer), _END_MAGIC))
-        pack_id = self._hasher.digest()
-        self._writer.commit(pack_id.hex())
+        try:
+            self._write(footer)
+            self._write(_TRAILER.pack(len(footer), _END_MAGIC))
+            pack_id = self._hasher.digest()
+            self._writer.commit(pack_id.hex())
+        finally:
+            # What could not be published would fill the disk until somebody prunes.
+            self._writer.abort()
         return PackFooter(pack_id, self._kind, self.size_bytes, columns)
 
     def abort(self) -> None:
