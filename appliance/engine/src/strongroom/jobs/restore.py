@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
 
-WORKER_CACHE_BYTES = 16 << 20
+WORKER_CACHE_BYTES = 8 << 20
 _LISTING_CACHE_BYTES = 8 << 20
 _LISTING_PAGES = 4
 _NEEDED_FILES = 4096
@@ -173,7 +173,7 @@ class _Restore:
         def work(channel: ShardChannel) -> None:
             repository = self._repository.reopen()
             source = StoredContent(repository.block_reader(index, WORKER_CACHE_BYTES))
-            serve(channel, RowRestorer(root_fd, source, self._options))
+            serve(channel, RowRestorer(root_fd, source, self._options), source)
 
         gc.freeze()  # so that workers go on sharing what is loaded
         return WorkerPool(self._options.worker_count(), work)

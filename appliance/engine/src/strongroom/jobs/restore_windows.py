@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from strongroom.scan.rows import Rows
 
 TASK_BYTES: Final = 24 << 20
-TASK_ROWS: Final = 4096
+TASK_ROWS: Final = 8192
 # No more than this much beyond the above, wherever the blocks end.
 _SLACK: Final = 2
 

@@ -37,6 +37,7 @@ from strongroom.scan.rows import UNREADABLE, Rows, decode_rows
 
 if TYPE_CHECKING:
     from strongroom.jobs.channel import ShardChannel
+    from strongroom.jobs.restore_source import StoredContent
 
 _FORMAT = 0o170000
 _OPEN_PARTS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -146,15 +147,20 @@ class RowRestorer:
         return None
 
 
-def serve(channel: ShardChannel, restorer: RowRestorer) -> None:
+def serve(channel: ShardChannel, restorer: RowRestorer, source: StoredContent) -> None:
     """Do tasks until the coordinator closes the channel. Raises ChannelClosedError."""
     while True:
         message = channel.receive()
         assert message is not None
         kind, *task = message
         if kind == "rows":
-            for place, is_new, skipped, encoded in task[0]:
-                restorer.restore(place, decode_rows(encoded), frozenset(skipped), is_new=is_new)
+            entries = [
+                (place, is_new, decode_rows(encoded), frozenset(skipped))
+                for place, is_new, skipped, encoded in task[0]
+            ]
+            source.expect((rows, skipped) for _, _, rows, skipped in entries)
+            for place, is_new, rows, skipped in entries:
+                restorer.restore(place, rows, skipped, is_new=is_new)
             channel.send(restorer.reply())
         else:
             place, name, device, inode, compares, size, extents, offset, parts = task
