@@ -112,10 +112,10 @@ class Site:
 
     def contents_of_tree(self, snapshot_id: str) -> Contents:
         """Without the folders above it, which other tests change."""
-        repository = self.open()
         top = os.fsencode(self.tree).lstrip(b"/")
-        found = contents(repository, snapshot_id)
-        repository.close()
+        # The lease keeps a prune from removing what is being read.
+        with closing(self.open()) as repository, repository.lease("host", os.getpid(), "read"):
+            found = contents(repository, snapshot_id)
         return {path: one for path, one in found.items() if path.startswith(top)}
 
     def pack_bytes(self) -> int:

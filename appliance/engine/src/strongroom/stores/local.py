@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+# A folder that never keeps still is listed as it was last seen.
+_LISTING_ATTEMPTS = 20
+
 
 class LocalStore:
     """Objects as files below `path`; a `strongroom.stores.store.Store`."""
@@ -188,8 +191,24 @@ class LocalStore:
             os.close(descriptor)
 
     def _list_folder(self, folder: bytes, only: bytes | None = None) -> Iterator[ObjectInfo]:
-        for name in self._names_in(folder):
-            if name.startswith(TEMPORARY_PREFIX) or (only is not None and name != only):
+        before = self._object_names(folder)
+        infos: list[ObjectInfo] = []
+        for _ in range(_LISTING_ATTEMPTS):
+            infos = list(self._infos(folder, before, only))
+            after = self._object_names(folder)
+            if after == before:
+                break
+            # Something came or went meanwhile. Where one object replaces another, a listing begun
+            # before the one came and ended after the other went would have neither.
+            before = after
+        yield from infos
+
+    def _object_names(self, folder: bytes) -> set[bytes]:
+        return {name for name in self._names_in(folder) if not name.startswith(TEMPORARY_PREFIX)}
+
+    def _infos(self, folder: bytes, names: set[bytes], only: bytes | None) -> Iterator[ObjectInfo]:
+        for name in names:
+            if only is not None and name != only:
                 continue
             path = folder + b"/" + name if folder else name
             try:

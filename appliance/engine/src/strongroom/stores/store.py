@@ -90,7 +90,11 @@ class Store(Protocol):
         """Size of an object in bytes."""
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
-        """Every object of a kind, in no particular order."""
+        """Every object of a kind, in no particular order.
+
+        Of two objects of which one was there before the other was deleted at least one is listed,
+        so whoever replaces an object by another is never seen with neither.
+        """
 
     def delete(self, kind: Kind, name: str) -> None:
         """Remove an object; one that is not there is fine."""
