@@ -60,12 +60,13 @@ def own_working_directory() -> bool:
 class _Run:
     """A generator, and the lot it waits for."""
 
-    __slots__ = ("error", "lot", "missing", "results", "steps")
+    __slots__ = ("error", "lot", "missing", "results", "steps", "taken")
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
         self.lot = Lot(())
         self.missing = 0
+        self.taken = 0
         self.results: list[Any] = []
         self.error: BaseException | None = None
 
@@ -74,14 +75,17 @@ class ScanPool:
     """Runs generators with `thread_count` threads, started when the first lot comes.
 
     Only the shard's thread calls the methods. `descriptor` is readable when `go_on` has something
-    to do. The lock guards the counts of missing results.
+    to do. Calls are taken from all lots in turn: some file systems let only one call into a
+    directory at a time, and threads that queued there would be lost to the other directories.
+    The lock guards the lots in turn and their counts; the semaphore counts calls not yet taken.
     """
 
     def __init__(self, thread_count: int) -> None:
         self.thread_count = thread_count
         self.running = 0
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._calls: SimpleQueue[tuple[_Run, int]] = SimpleQueue()
+        self._in_turn: deque[_Run] = deque()
+        self._calls = threading.Semaphore(0)
         self._done: SimpleQueue[_Run] = SimpleQueue()
         self._lock = threading.Lock()
         self._waiting: deque[_Run] = deque()
@@ -140,13 +144,21 @@ class ScanPool:
     def _hand_out(self, run: _Run) -> None:
         self._bytes += run.lot.size_bytes
         run.missing = len(run.lot.calls)
-        for place in range(run.missing):
-            self._calls.put((run, place))
+        run.taken = 0
+        with self._lock:
+            self._in_turn.append(run)
+        self._calls.release(run.missing)
 
     def _serve(self) -> None:
         own_working_directory()
         while True:
-            run, place = self._calls.get()
+            self._calls.acquire()
+            with self._lock:
+                run = self._in_turn.popleft()
+                place = run.taken
+                run.taken += 1
+                if run.taken < len(run.lot.calls):
+                    self._in_turn.append(run)
             try:
                 run.results[place] = run.lot.calls[place]()
             except BaseException as error:  # noqa: BLE001 - raised in the generator

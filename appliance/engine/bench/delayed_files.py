@@ -1,0 +1,102 @@
+"""A pass-through file system that sleeps before every answer: `python -m bench.delayed_files`.
+
+    python -m bench.delayed_files FOLDER MOUNT_POINT MILLISECONDS
+
+Shows FOLDER at MOUNT_POINT, read-only, as slowly as a file server behind a network would: each
+look-up, listing, open, read and attribute waits MILLISECONDS first. Any number of requests wait at
+the same time, as they do on a server. The first line on standard output says that it is mounted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
+
+import mfusepy
+
+REQUESTS_AT_ONCE = 512
+STAT_FIELDS = (
+    "st_mode", "st_nlink", "st_uid", "st_gid", "st_size", "st_ino", "st_blocks",
+)  # fmt: skip
+
+
+class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
+    """What libfuse calls."""
+
+    use_ns = True
+
+    def __init__(self, folder: str, seconds: float) -> None:
+        self._folder = folder
+        self._seconds = seconds
+
+    def init(self, path: str) -> None:
+        """Say that the kernel may ask."""
+        print("mounted", flush=True)
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
+        """What lstat says."""
+        time.sleep(self._seconds)
+        status = os.lstat(self._folder + path)
+        found = {name: getattr(status, name) for name in STAT_FIELDS}
+        for name in ("st_atime", "st_mtime", "st_ctime"):
+            found[name] = getattr(status, f"{name}_ns")
+        return found
+
+    def readdir(self, path: str, fh: int) -> list[tuple[str, dict[str, int], int]]:
+        """Names of a directory; an entry without an inode number would count as removed."""
+        time.sleep(self._seconds)
+        own = os.lstat(self._folder + path).st_ino
+        found = [(".", {"st_ino": own}, 0), ("..", {"st_ino": own}, 0)]
+        with os.scandir(self._folder + path) as entries:
+            found += [(entry.name, {"st_ino": entry.inode()}, 0) for entry in entries]
+        return found
+
+    def readlink(self, path: str) -> str:
+        """Where a link leads."""
+        time.sleep(self._seconds)
+        return os.readlink(self._folder + path)
+
+    def open(self, path: str, flags: int) -> int:
+        """A descriptor, kept until `release`."""
+        time.sleep(self._seconds)
+        return os.open(self._folder + path, os.O_RDONLY)
+
+    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        """Bytes of an open file."""
+        time.sleep(self._seconds)
+        return os.pread(fh, size, offset)
+
+    def release(self, path: str, fh: int) -> int:
+        """Close what `open` opened."""
+        os.close(fh)
+        return 0
+
+    def listxattr(self, path: str) -> list[str]:
+        """None: a file server without extended attributes."""
+        time.sleep(self._seconds)
+        return []
+
+
+def main() -> int:
+    folder, mount_point, milliseconds = sys.argv[1:]
+    options: dict[str, Any] = {"max_idle_threads": REQUESTS_AT_ONCE}
+    if (mfusepy.fuse_version_major, mfusepy.fuse_version_minor) >= (3, 12):
+        options["max_threads"] = REQUESTS_AT_ONCE
+    mfusepy.FUSE(
+        DelayedFiles(folder, float(milliseconds) / 1000),
+        mount_point,
+        foreground=True,
+        ro=True,
+        use_ino=True,
+        fsname="delayed",
+        **options,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
