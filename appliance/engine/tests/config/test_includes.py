@@ -6,7 +6,9 @@ import os
 
 import pytest
 
-from strongroom.config.includes import patterns_of_command, target_of
+from strongroom.config import commands
+from strongroom.config.commands import patterns_of_command, run_command
+from strongroom.config.includes import target_of
 from strongroom.config.loader import LoadOptions, load_trees
 from strongroom.config.sources import Limits
 from strongroom.errors import UsageError
@@ -99,7 +101,15 @@ def test_absolute_includes_are_found_below_another_root(tmp_path):
         ("sh -c 'for f in /e/*.conf /g/*.conf; do echo \"@$f\"; done'", ["/e/*.conf", "/g/*.conf"]),
         ("find /e -maxdepth 1 -name '*.conf' -type f -exec cat {} +", ["/e/*.conf"]),
         ("find /e -maxdepth 2 -name '*.conf' -exec echo @{} \\;", ["/e/*.conf", "/e/*/*.conf"]),
+        ("find /e -mindepth 2 -maxdepth 2 -name '*.conf' -printf '@%p\\n'", ["/e/*/*.conf"]),
+        ("find /e -name '*.conf'", [f"/e/{'*/' * depth}*.conf" for depth in range(8)]),
         ("sh -c 'ls /e/*.conf | sed s/^/@/'", ["/e/*.conf"]),
+        ("sh -c 'ls /e | xargs cat'", ["/e/*"]),
+        ("sh -c 'ls /e/*.conf | xargs -I{} echo @{}'", ["/e/*.conf"]),
+        ("sh -c 'ls /e/*.conf | while read -r f; do echo @$f; done'", ["/e/*.conf"]),
+        ("sh -c 'for f in /e/*.conf; do cat \"$f\"; done'", ["/e/*.conf"]),
+        ("sh -c 'for f in $(ls /e/*.conf); do echo @$f; done'", ["/e/*.conf"]),
+        ("sh -c 'for f in `find /e -maxdepth 1`; do echo @$f; done'", ["/e/*"]),
         ("cat /e/x; rm -rf /", None),
         ("sh -c 'cat $(evil)'", None),
         ("cat /e/* | tee /etc/passwd", None),
@@ -108,6 +118,14 @@ def test_absolute_includes_are_found_below_another_root(tmp_path):
         ("curl http://example.org/x", None),
         ("sh -c 'for f in $(evil); do echo @${f}; done'", None),
         ("sh -c 'for f in /e/*; do echo @${f}; rm $f; done'", None),
+        ("sh -c 'ls /e/* | while read f; do rm $f; done'", None),
+        ("sh -c 'ls /e/* | xargs rm'", None),
+        ("sh -c 'for f in $(ls /e; evil); do echo @$f; done'", None),
+        ("sh -c 'for f in /e/[ab]*.conf; do echo @$f; done'", None),
+        ("find $HOME -name '*.conf' -exec cat {} +", None),
+        ("find /e -type d -exec cat {} +", None),
+        ("find /e -printf 'x'", None),
+        ("cat ~/x", None),
         ("'", None),
     ],
 )
@@ -140,6 +158,37 @@ def test_a_command_that_fails_is_an_error(tmp_path):
     loaded = load(tmp_path / "main", allow_commands=True)
     assert codes(loaded) == ["command"]
     assert "exit status 3 sorry" in loaded.diagnostics.entries[0].message
+
+
+def test_a_command_is_stopped_when_it_says_too_much_or_takes_too_long(tmp_path, monkeypatch):
+    with pytest.raises(OSError, match="more than 1000 bytes"):
+        run_command("yes", 1000)
+    monkeypatch.setattr(commands, "COMMAND_SECONDS", 0.3)
+    for slow in ("sleep 60 & sleep 60", "exec >&- 2>&-; sleep 60", f"sleep 1; touch {tmp_path}/x"):
+        with pytest.raises(OSError, match="took longer"):
+            run_command(slow, 1000)
+    assert run_command("yes | head -n 100000 >&2; echo done", 1000) == b"done\n"
+
+
+def test_patterns_look_at_a_bounded_number_of_entries(tmp_path):
+    for number in range(60):
+        (tmp_path / f"{number}").mkdir()
+    (tmp_path / "main").write_text("@*/*/none*.conf\nPool { Name = p }\n@nothing/*\n")
+    assert codes(load(tmp_path / "main")) == []
+    bounded = load(tmp_path / "main", limits=Limits(pattern_entries=100))
+    assert set(codes(bounded)) == {"limit"}
+    assert names(bounded) == ["p"]
+
+
+def test_letters_of_patterns_in_the_name_of_a_folder_are_letters(tmp_path):
+    folder = tmp_path / "a*b[c]"
+    (folder / "bareos-dir.d" / "pool").mkdir(parents=True)
+    (tmp_path / "axb[c]").mkdir()
+    (tmp_path / "axb[c]" / "other.conf").write_text("Pool { Name = other }")
+    (folder / "here.conf").write_text("Pool { Name = here }")
+    (folder / ".hidden.conf").write_text("Pool { Name = hidden }")
+    (folder / "bareos-dir.d" / "pool" / "main.conf").write_text("@../../*.conf\n")
+    assert names(load_trees(str(folder), LoadOptions())) == ["here"]
 
 
 def test_trees_are_found_under_all_three_names(tmp_path):

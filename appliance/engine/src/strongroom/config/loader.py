@@ -159,8 +159,7 @@ def is_whole(path: str, component: str | None) -> bool:
 
 
 def _folder_files(folder: str) -> list[str]:
-    pattern = os.path.join(folder, "*", "*.conf")
-    return [file for file in files_matching(pattern) if not os.path.isdir(file)]
+    return files_matching("*/*.conf", folder)
 
 
 def _component_of(path: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from strongroom.config.commands import patterns_of_command, run_command
 from strongroom.config.diagnostics import ERROR
 from strongroom.config.includes import (
+    EntryBudget,
+    EntryBudgetError,
     files_matching,
     is_pattern,
-    patterns_of_command,
-    run_command,
     target_of,
 )
 from strongroom.config.sources import Limits, Source, decode, read_bounded
@@ -42,6 +43,7 @@ class Reader:
         self.root = root
         self.files_read: list[str] = []
         self._bytes_read = 0
+        self._pattern_budget = EntryBudget(limits.pattern_entries)
         self._open: list[str] = []
 
     def read(self, path: str, place: Place | None = None) -> Source | None:
@@ -112,11 +114,12 @@ class Reader:
     def _paths(self, paths: list[str], place: Place) -> list[Source]:
         found: list[Source] = []
         for written in paths:
-            path = self._placed(written, place[0])
-            if is_pattern(path):
-                chosen = [name for name in files_matching(path) if not os.path.isdir(name)]
-            else:
-                chosen = [path]
+            try:
+                chosen = self._chosen(written, place[0])
+            except EntryBudgetError:
+                limit = self.limits.pattern_entries
+                self._refuse("limit", f"patterns look at more than {limit} entries", place)
+                return found
             for name in chosen:
                 if "\0" not in name and os.path.realpath(name) in self._open:
                     self._refuse("include-loop", f"{name} includes itself", place)
@@ -126,18 +129,26 @@ class Reader:
                     found.append(made)
         return found
 
-    def _placed(self, path: str, source: Source) -> str:
-        """Where `path` is.
+    def _chosen(self, written: str, source: Source) -> list[str]:
+        """The files that a path or pattern names.
 
         Absolute, beside the file that includes it, or, as Bareos has it, from the folder the
         program was started in.
         """
-        if "\0" in path:
-            return path
-        if os.path.isabs(path):
-            return self.root + path if self.root else path
-        beside = os.path.join(os.path.dirname(source.path), path)
-        return path if not _is_there(beside) and _is_there(path) else beside
+        if os.path.isabs(written):
+            folders = [self.root or "/"]
+            written = written.lstrip("/")
+        else:
+            folders = [os.path.dirname(source.path), ""]
+        if is_pattern(written):
+            for folder in folders:
+                found = files_matching(written, folder, self._pattern_budget)
+                if found:
+                    return found
+            return []
+        paths = [os.path.join(folder, written) for folder in folders]
+        there = (path for path in paths if "\0" not in path and os.path.exists(path))
+        return [next(there, paths[0])]
 
     def _refuse(self, code: str, message: str, place: Place) -> None:
         source, offset, length = place
@@ -150,10 +161,6 @@ class Reader:
     def leave(self) -> None:
         """Take note that the source entered last is done."""
         self._open.pop()
-
-
-def _is_there(path: str) -> bool:
-    return bool(files_matching(path)) if is_pattern(path) else os.path.exists(path)
 
 
 def _reason(error: Exception) -> str:

@@ -23,6 +23,7 @@ class Limits:
     total_bytes: int = 256 * 1024 * 1024
     files: int = 100_000
     include_depth: int = 32
+    pattern_entries: int = 500_000
     statement_tokens: int = 100_000
     diagnostics: int = 100_000
 
