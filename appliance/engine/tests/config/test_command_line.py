@@ -102,3 +102,22 @@ def test_show_says_where_values_come_from(config, tmp_path):
         "inherited_from": "",
     } in values
     assert config("show", "--config", str(file), "Nix").returncode == 2
+
+
+def test_show_prints_a_run_as_it_is_written(config, tmp_path):
+    file = tmp_path / "director.conf"
+    file.write_text(
+        "Schedule {\n  Name = s\n  Run = full 1st,3rd SUN at 23:05\n  Run = daily at 1:00\n}\n"
+    )
+    done = config("show", "--component", "director", "--config", str(file), "Schedule/s")
+    assert done.returncode == 40
+    file.write_text(
+        f"{DIRECTOR}{file.read_text()}"
+        "Catalog { Name = k; Db Name = b; Db User = b }\nMessages { Name = m }\n"
+        "Job { Name = j; Type = Admin; Pool = p; Messages = m; Client = c; FileSet = f; Storage = t"
+        "\n}\nPool { Name = p }\nClient { Name = c; Address = a; Password = x }\n"
+        "FileSet { Name = f\n Include { File = /etc\n }\n}\n"
+        "Storage { Name = t; Address = a; Password = x; Device = d; Media Type = File }\n"
+    )
+    done = config("show", "--config", str(file), "Schedule/s")
+    assert f"    Run = Level=Full 1st 3rd sun at 23:05; daily at 1:00    # {file}:" in done.stdout

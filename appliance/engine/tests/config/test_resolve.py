@@ -216,7 +216,34 @@ def test_long_circles_end_and_are_told(tree):
     job = "Job { Name = j; JobDefs = d0 }\n"
     found = errors(tree(DIRECTOR + circle + job))
     assert len([one for one in found if "circle" in one]) == 5
-    assert any("Job j needs Type" in one for one in found)
+    # What j lacks is the circle's fault, and is not told as another error.
+    assert not any("Job j" in one for one in found)
+
+
+def test_inheritance_is_bounded_and_takes_linear_time(tree):
+    def chain(length):
+        defs = [f"JobDefs {{ Name = d{n}; JobDefs = d{n + 1} }}\n" for n in range(length - 1)]
+        last = f"JobDefs {{ Name = d{length - 1}; Max Run Time = 5 }}\n"
+        return DIRECTOR.replace("JobDefs = base", "JobDefs = d0") + "".join([*defs, last])
+
+    def refused(length):
+        return [one for one in errors(tree(chain(length))) if "more than 32" in one]
+
+    # nightly inherits through day.
+    assert refused(31) == []
+    assert len(refused(32)) == 1
+    assert len(refused(5000)) == 5000 - 31
+
+
+def test_what_follows_from_an_error_is_not_another(tree):
+    text = DIRECTOR.replace("Type = Backup;", "Type = Bakup;")
+    assert [one.partition("error: ")[2][:16] for one in errors(tree(text))] == ["Type takes one o"]
+    text = DIRECTOR.replace("JobDefs = base", "JobDefs = bass")
+    assert len(errors(tree(text))) == 1
+    assert "did you mean base" in errors(tree(text))[0]
+    text = DIRECTOR.replace('Name = dir; Password = "p"', "Name = dir; Password = 1234")
+    assert len(errors(tree(text))) == 1
+    assert "must be quoted" in errors(tree(text))[0]
 
 
 def test_loading_something_wrong_raises_with_all_errors(tree):

@@ -70,6 +70,22 @@ def test_what_is_no_time(text, why, read):
     assert why in reading.errors[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("Incremantal mon at 1:00", "Incremental"),
+        ("level=Fulll mon at 1:00", "Full"),
+        ("Full satuday at 1:00", "saturday"),
+        ("hourlly at 0:05", "hourly"),
+        ("mon at 1:00 Full", ""),
+        ("zzz at 1:00", ""),
+    ],
+)
+def test_what_was_meant_is_told(text, meant, read):
+    reading = read(f"Schedule {{\n Name = s\n Run = {text}\n}}")
+    assert [one.suggestion for one in reading.loaded.diagnostics.sorted("error")] == [meant]
+
+
 def test_a_run_must_end_before_the_brace(read):
     reading = read("Schedule { Name = s; Run = Full mon at 1:00 }")
     assert reading.codes("error") == ["run"]

@@ -12,7 +12,7 @@ from strongroom.config.addresses import parse_addresses
 from strongroom.config.diagnostics import ERROR, NOTE, WARNING
 from strongroom.config.grammar import EXPECTED, LIST, TEXT, Misfit, Shape, shape_of
 from strongroom.config.lexer import Head, Lexer, Value
-from strongroom.config.run_schedule import RunError, parse_run
+from strongroom.config.run_schedule import RUN_WORDS, RunError, parse_run
 from strongroom.config.tree import Block, Directive
 from strongroom.config.value_forms import UnfitValueError, Words, form_of, may_begin_on_next_line
 from strongroom.config.values import convert
@@ -184,9 +184,11 @@ class Assignments:
             raw, run = parse_run(value.kinds, value.texts)
         except RunError as problem:
             index = min(problem.token, len(value.texts) - 1)
-            self._add(
-                ERROR, "run", str(problem), source, value.offsets[index], len(value.texts[index])
-            )
+            word, offset = value.texts[index], value.offsets[index]
+            meant = self.diagnostics.suggest(word, RUN_WORDS, "run") if word.isalpha() else ""
+            # A word that is right, at a place where it is not, is no misspelling.
+            meant = "" if meant.lower() == word.lower() else meant
+            self._add(ERROR, "run", str(problem), source, offset, len(word), meant)
             return
         block.add(Directive(spec, raw, run, source, head.offset))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from strongroom.config.destinations import Destination
 from strongroom.config.measures import duration_words
 from strongroom.config.model import Origin, Resource
+from strongroom.config.printer import value_text
 from strongroom.config.run_schedule import ScheduleRun
 from strongroom.config.value_forms import Address, Password
 from strongroom.errors import UsageError
@@ -45,6 +46,10 @@ def effective_values(
         text = _text(data)
         if spec.type == "TIME" and isinstance(value, int):
             text = f"{value} ({duration_words(value)})" if value >= 60 else str(value)
+        elif spec.type == "RUN":
+            # Sets of numbers are for programs; a reader knows the words of the language.
+            runs = [one for one in resource.block.directives if one.spec is spec]
+            text = "; ".join(value_text(spec, one.raw, one.value) for one in runs)
         values.append(EffectiveValue(spec.shown_name, text, data, resource.origin(spec.attribute)))
     return values
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from strongroom.config.schema import ComponentSpec, DirectiveSpec, ResourceSpec
     from strongroom.config.tree import Block, ComponentTree, Directive
 
+# How many JobDefs one Job may inherit through.
+MAXIMUM_INHERITANCE = 32
 _NOT_INHERITED = frozenset(("name", "description", "jobdefs"))
 _SCRIPT_TYPES = frozenset(("RUNSCRIPT", "SHRTRUNSCRIPT"))
 _TUPLE_TYPES = frozenset(("ACL", "ALIST_RES", "ALIST_STR", "AUDIT", "PLUGIN_NAMES", "STR_VECTOR"))
@@ -161,6 +163,18 @@ class Resource:
         inherited = "" if owner is self else owner.name
         return Origin(kind, directive.source.path, directive.line, inherited)
 
+    def lineage(self) -> Iterator[Resource]:
+        """The resource and what it inherits from, nearest first; MAXIMUM_INHERITANCE ends it."""
+        current: Resource | None = self
+        for _ in range(MAXIMUM_INHERITANCE + 1):
+            if current is None:
+                return
+            yield current
+            above = current._block.last("jobdefs")  # noqa: SLF001
+            if above is None:
+                return
+            current = self._component.find("JobDefs", above.value)
+
     @property
     def destinations(self) -> tuple[Destination, ...]:
         """Of Messages: all destinations in order, each with the command that stood before it."""
@@ -186,7 +200,7 @@ class Resource:
     def run_scripts(self) -> tuple[RunScript, ...]:
         """Of a Job: its scripts and those of its JobDefs, short forms among them, in order."""
         found = []
-        for owner in self._lineage():
+        for owner in self.lineage():
             for directive in owner._block.directives:  # noqa: SLF001
                 if directive.spec.type == "SHRTRUNSCRIPT":
                     when, on_client, success, failure = _SHORT_FORMS[directive.spec.name]
@@ -204,23 +218,11 @@ class Resource:
             raise AttributeError(message, name=name, obj=self)
         return spec
 
-    def _lineage(self) -> Iterator[Resource]:
-        """The resource and what it inherits from, nearest first; a loop ends it."""
-        seen: set[str] = set()
-        current: Resource | None = self
-        while current is not None:
-            yield current
-            above = current._block.last("jobdefs")  # noqa: SLF001
-            if above is None or above.value in seen:
-                return
-            seen.add(above.value)
-            current = self._component.find("JobDefs", above.value)
-
     def _found(self, spec: DirectiveSpec) -> list[tuple[Directive, Resource]]:
         """The directives that make the value of `spec`, and whose they are."""
         found: list[tuple[Directive, Resource]] = []
         inherits = self.type in ("Job", "JobDefs") and spec.key not in _NOT_INHERITED
-        for owner in self._lineage() if inherits else (self,):
+        for owner in self.lineage() if inherits else (self,):
             last = owner._block.by_key.get(spec.key)  # noqa: SLF001
             if last is None:
                 continue

@@ -197,7 +197,7 @@ class Parser:
         name = block.name
         spec = block.spec
         where = (block.source, block.offset, len(spec.name))
-        if not block.has_name:
+        if not block.was_written("name"):
             self._add(ERROR, "no-name", f"this {spec.name} has no Name", *where)
         elif name:
             earlier = self._named.setdefault((spec.name, name), block)
@@ -219,8 +219,6 @@ class Parser:
         if spec is None:
             self._unknown(block, key, head, source)
             return self._skip_value(lexer, head, block)
-        if spec.type == "NAME":
-            block.has_name = True
         verdict = self._verdicts.get((block.spec.name, key))
         if verdict is None:
             verdict = verdict_on(spec, block.spec, self.dialect, strict=self.strict)
@@ -238,9 +236,12 @@ class Parser:
         if head.kind == lex.OPEN:
             message = f"{spec.shown_name} needs an `=` before its value"
             self._add(ERROR, "equals", message, source, head.end - 1)
+            block.refuse(spec.key)
             return self._skip_value(lexer, head, block)
         self._keep_inner_comments(lexer, block, head)
         end = self._assignments.read(lexer, block, head, spec)
+        if spec.key not in block.by_key:
+            block.refuse(spec.key)
         if self.layout and spec.type == "ADDRESSES":
             self._keep_comments(lexer, block, lexer.skip_trivia(head.end), end, own_line=True)
         return end

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 
 from strongroom.config.diagnostics import ERROR, Diagnostics
 from strongroom.config.loader import Loaded, LoadOptions, is_whole, load_trees
-from strongroom.config.model import ComponentConfiguration, Configuration, Resource
+from strongroom.config.model import (
+    MAXIMUM_INHERITANCE,
+    ComponentConfiguration,
+    Configuration,
+    Resource,
+)
 from strongroom.config.run_schedule import ScheduleRun
 from strongroom.config.schema import DAEMON_RESOURCES, REFERENCE_TYPES
 from strongroom.config.sources import Source
@@ -84,7 +89,7 @@ class _Check:
 
     def _required(self, block: Block) -> None:
         for spec in block.spec.required:
-            if spec.key not in block.by_key:
+            if not block.was_written(spec.key):
                 self._report(block, "required", f"{_titled(block)} needs {spec.shown_name}")
 
     def _references(self, directive: Directive) -> None:
@@ -128,12 +133,16 @@ class _Check:
         for jobdefs in self.component.of_type("JobDefs").values():
             self._circle(jobdefs)
         for job in self.component.of_type("Job").values():
-            missing = [name for name in _JOB_NEEDS if not job.is_set(name)]
-            kind = job.job_type
-            if kind not in _WITHOUT_DATA:
-                missing += [name for name in _DATA_NEEDS if not job.is_set(name)]
+            blocks = [owner.block for owner in job.lineage()]
+            if blocks[-1].was_written("jobdefs"):
+                # What it inherits is not known, and that is told where the chain breaks.
+                continue
+            missing = [name for name in _JOB_NEEDS if not _is_written(name, blocks)]
+            if job.job_type not in _WITHOUT_DATA:
+                missing += [name for name in _DATA_NEEDS if not _is_written(name, blocks)]
                 pool = job.pool
-                if not job.storage and not (isinstance(pool, Resource) and pool.storage):
+                in_pool = isinstance(pool, Resource) and _is_written("storage", [pool.block])
+                if not in_pool and not _is_written("storage", blocks):
                     missing.append("storage")
             for name in missing:
                 shown = job.spec.by_attribute[name].shown_name
@@ -152,11 +161,13 @@ class _Check:
                 if above.value == jobdefs.name:
                     way = " -> ".join([*seen, above.value])
                     message = f"JobDefs inherit in a circle: {way}"
-                    self.diagnostics.add(
-                        ERROR, "circle", message, above.source, above.offset, len("JobDefs")
-                    )
+                    self._at_jobdefs(above, "circle", message)
                 return
             seen.append(above.value)
+            if len(seen) > MAXIMUM_INHERITANCE:
+                message = f"JobDefs inherit through more than {MAXIMUM_INHERITANCE} others"
+                self._at_jobdefs(above, "limit", message)
+                return
             current = self.component.find("JobDefs", above.value)
 
     def _completeness(self) -> None:
@@ -177,8 +188,15 @@ class _Check:
                 message = f"the {name} needs a {kind} resource; there is none"
                 self.diagnostics.add(ERROR, "incomplete", message, place, 0)
 
+    def _at_jobdefs(self, above: Directive, code: str, message: str) -> None:
+        self.diagnostics.add(ERROR, code, message, above.source, above.offset, len("JobDefs"))
+
     def _report(self, block: Block, code: str, message: str) -> None:
         self.diagnostics.add(ERROR, code, message, block.source, block.offset, len(block.spec.name))
+
+
+def _is_written(key: str, blocks: list[Block]) -> bool:
+    return any(block.was_written(key) for block in blocks)
 
 
 def _titled(block: Block) -> str:

@@ -104,6 +104,14 @@ _SPANS = {
 }
 
 
+# What a word that means nothing may have been meant for.
+RUN_WORDS = (
+    *_LEVELS.values(),
+    *(word for word in _KEYWORDS if len(word) > 3),
+    *("hourly", "daily", "weekly", "monthly", "last"),
+)
+
+
 class RunError(Exception):
     """What is wrong, and the number of the token it is at."""
 

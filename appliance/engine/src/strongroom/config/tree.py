@@ -86,10 +86,10 @@ class Block:
     __slots__ = (
         "blank_before",
         "by_key",
-        "has_name",
         "items",
         "layout",
         "offset",
+        "refused",
         "source",
         "spec",
     )
@@ -102,9 +102,9 @@ class Block:
         self.offset = offset
         self.layout = layout
         self.blank_before = False
-        self.has_name = False  # whether a Name was written, a wrong one included
         self.items: list[Any] = []
         self.by_key: dict[str, Directive] = {}  # the last directive of each key
+        self.refused: tuple[str, ...] = ()  # keys whose value was wrong
 
     def add(self, directive: Directive) -> None:
         """Append a directive."""
@@ -132,6 +132,15 @@ class Block:
     def last(self, key: str) -> Directive | None:
         """The last directive with this key: where a single value is given twice the last counts."""
         return self.by_key.get(key)
+
+    def refuse(self, key: str) -> None:
+        """Take note that a directive was written with a value that is no good."""
+        if key not in self.refused:
+            self.refused += (key,)
+
+    def was_written(self, key: str) -> bool:
+        """Whether a directive is there, be its value wrong."""
+        return key in self.by_key or key in self.refused
 
     def walk(self) -> Iterator[Directive]:
         """Its directives and those of the blocks in them."""
