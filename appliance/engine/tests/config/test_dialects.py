@@ -40,8 +40,10 @@ DEPRECATED = "Client { Name = c; Address = a; Password = x; Auto Prune = yes }"
         ("Pool { Name = p; Recycle = true }", "bareos25", True, None),
         ("Pool { Name = p; File Retention = 1 day }", "bareos24", True, None),
         ("Pool { Name = p; File Retention = 1 day }", "bareos25", True, "warning"),
-        ("FileSet { Name = f; Enable kTLS = yes }", "bareos24", True, None),
-        ("FileSet { Name = f; Enable kTLS = yes }", "bareos25", True, "error"),
+        ("Console { Name = c; Password = x; Enable kTLS = yes }", "bareos24", True, None),
+        ("Console { Name = c; Password = x; Enable kTLS = yes }", "bareos25", True, "error"),
+        ("FileSet { Name = f; Enable kTLS = yes }", "bareos24", True, "error"),
+        ("Pool { Name = p; Pid Directory = /run }", "bacula9", True, "error"),
         ("Autochanger { Name = a; Address = b; Password = c }", "bacula13", True, None),
     ],
 )

@@ -226,7 +226,7 @@ def _read(name: str) -> Any:
 
 
 def _applies(places: str, component: str, resource: str) -> bool:
-    return places == "*" or f"{component}.{resource}" in places.split()
+    return f"{component}.{resource}" in places.split()
 
 
 @dataclass(frozen=True, slots=True)
