@@ -231,7 +231,8 @@ class DirectoryScan:
             joined = joined[len(ROOT_NAME) :]  # the root's own row is named b""
         # The way to the paths given may lead over any file system.
         children = _directories(found, self._rules.devices if selects else None)
-        if parent_digest is not None and comparison_digest(joined, flat) == parent_digest:
+        wanted = None if problems else parent_digest  # problems are to be told every time
+        if wanted is not None and comparison_digest(joined, flat) == wanted:
             self._send(["same", task, children])
             return
         self._send(["children", task, children])
@@ -263,7 +264,7 @@ class DirectoryScan:
             work.targets.update(found.targets)
             work.flags.update(found.flags)
             for failure in found.failures:
-                work.problem(failure.name, failure.error)
+                work.incomplete(failure.row, failure.error)
             for failure in found.unreadable:
                 work.unreadable(failure.row, failure.error)
 

@@ -141,6 +141,11 @@ class DirectoryWork:
         """Row `row` has this signature."""
         self._signatures[row] = signature
 
+    def incomplete(self, row: int, error: OSError) -> None:
+        """Row `row` lacks attributes; it is not taken for unchanged by the next backup."""
+        self._states[row] = CHANGED
+        self.problem(self.names[row], error)
+
     def problem(self, name: bytes, error: OSError) -> None:
         """Report a problem that costs no content."""
         self.problems.append(problem(self._path, name, error))

@@ -41,7 +41,8 @@ class Rows:
 
     names: joined by NUL. stats: int64 little endian, row major, COLUMN_COUNT a row.
     targets: of symbolic links. xattrs: as `attributes.encode_xattrs` makes them. flags: chattr
-    flags when not 0. states: UNREADABLE or CHANGED; rows not in it are WHOLE.
+    flags when not 0. states: UNREADABLE, or CHANGED (read, but perhaps of no single moment or not
+    with all attributes); rows not in it are WHOLE.
     extents: (offset, length) of the data of sparse files; their content is the extents joined.
     part_counts: content references a row, array('I'); part_blocks: 16 bytes a reference;
     part_slots: array('H'). signatures: one of equal size a row, zeros for rows without.
