@@ -44,6 +44,7 @@ class WorkerPool:
     def __init__(self, count: int, serve: Callable[[ShardChannel], None]) -> None:
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
+        self._last: _Worker | None = None
         for _ in range(count):
             ours, theirs = channel_pair()
             others = [worker.channel.socket for worker in self._workers]
@@ -52,21 +53,30 @@ class WorkerPool:
             self._workers.append(worker)
             self._selector.register(ours, selectors.EVENT_READ, worker)
 
-    def submit(self, task: Any, done: Callable[[Any], None]) -> None:
+    def submit(
+        self, task: Any, done: Callable[[Any], None], *, by_last_worker: bool = False
+    ) -> None:
         """Have `task` done; `done(reply)` is called in some later call of this pool.
 
-        Raises StrongroomError when a worker failed.
+        by_last_worker: by the one that got the last task. Raises StrongroomError when a worker
+        failed.
         """
-        worker = min(self._workers, key=_load)
+        worker = self._choose(by_last_worker)
         while len(worker.waiting) >= TASKS_IN_FLIGHT:
             self._turn()
-            worker = min(self._workers, key=_load)
+            worker = self._choose(by_last_worker)
+        self._last = worker
         worker.waiting.append(done)
         try:
             worker.channel.send(task)
         except ChannelClosedError as error:
             raise _died() from error
         self._watch(worker)
+
+    def _choose(self, by_last_worker: bool) -> _Worker:
+        if by_last_worker and self._last is not None:
+            return self._last
+        return min(self._workers, key=_load)
 
     def drain(self) -> None:
         """Wait until every task is done."""
