@@ -20,11 +20,13 @@ from __future__ import annotations
 import gc
 import os
 import resource
+import signal
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from strongroom.clock import elapsed_seconds
 from strongroom.errors import OperatingSystemError
+from strongroom.jobs.channel import ChannelClosedError
 from strongroom.jobs.restore_choice import Choice
 from strongroom.jobs.restore_options import Action, Kind, Problem, RestoreReport, Step
 from strongroom.jobs.restore_pool import WorkerPool
@@ -38,6 +40,7 @@ from strongroom.repo.listing_reader import Listing
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from types import FrameType
 
     from strongroom.jobs.channel import ShardChannel
     from strongroom.jobs.restore_options import RestoreOptions
@@ -101,6 +104,7 @@ class _Restore:
         self._problems: Counter[Kind] = Counter()
         self._written_bytes = 0
         self._tally: Tally | None = None
+        self._running: RestoreStream | None = None
         self._umask = 0
 
     def run(self) -> RestoreReport:
@@ -141,6 +145,8 @@ class _Restore:
         except BaseException:
             if pool is not None:
                 pool.close(kill=True)
+            if self._running is not None:
+                self._running.abort()
             raise
 
     def _stream(
@@ -155,7 +161,7 @@ class _Restore:
         make = Preview if options.dry_run else RowRestorer
         restorer = make(root_fd, StoredContent(reader), options)
         self._tally = restorer.tally
-        stream = RestoreStream(
+        stream = self._running = RestoreStream(
             Listing(self._snapshot.pages, reader, _LISTING_PAGES),
             Choice(options.includes, options.excludes),
             options,
@@ -171,6 +177,7 @@ class _Restore:
 
     def _pool(self, index: Index, root_fd: int) -> WorkerPool:
         def work(channel: ShardChannel) -> None:
+            signal.signal(signal.SIGTERM, _stop)
             repository = self._repository.reopen()
             source = StoredContent(repository.block_reader(index, WORKER_CACHE_BYTES))
             serve(channel, RowRestorer(root_fd, source, self._options), source)
@@ -214,3 +221,8 @@ def _allow_open_files() -> None:
     if soft < _NEEDED_FILES and soft != resource.RLIM_INFINITY:
         limit = _NEEDED_FILES if hard == resource.RLIM_INFINITY else min(hard, _NEEDED_FILES)
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """End a worker by an error, so that it removes the file it is writing."""
+    raise ChannelClosedError

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ from strongroom.jobs.restore_content import (
     part_lengths,
     refuse_dead_target,
 )
-from strongroom.jobs.restore_existing import is_kept, open_to_write
+from strongroom.jobs.restore_existing import is_kept, open_to_write, set_aside
 from strongroom.jobs.restore_metadata import reason_of
 from strongroom.jobs.restore_options import Action, Kind, Overwrite
 from strongroom.jobs.restore_places import status_of, temporary_name
@@ -37,7 +38,7 @@ LARGE_BYTES: Final = 64 << 20
 STRETCH_BYTES: Final = 16 << 20
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _LargeFile:
     """One file under way. before: what was there; in_place: that is written to."""
 
@@ -63,6 +64,7 @@ class LargeFiles:
         self._pool = pool
         self._marks = marks
         self._overwrite = overwrite
+        self._under_way: list[_LargeFile] = []
 
     def restore(self, row: RowView, place: bytes, mark: int, *, is_new: bool) -> None:
         """Begin to restore one file; `mark` ends when it is done."""
@@ -81,12 +83,25 @@ class LargeFiles:
         layout = layout_of(row)
         tasks = list(self._tasks(file, layout))
         file.stretches_left = len(tasks)
+        self._under_way.append(file)
 
         def done(reply: Any) -> None:
             self._take(file, mark, reply)
 
         for task in tasks:
             self._pool.submit(task, done)
+
+    def abort(self) -> None:
+        """Remove what is half written, or set it aside; no worker writes any more."""
+        while self._under_way:
+            file = self._under_way.pop()
+            with suppress(OSError):
+                self._restorer.directories.enter(file.place)
+                if file.in_place:
+                    set_aside(file.name)
+                else:
+                    os.unlink(file.name)
+            os.close(file.fd)
 
     def _begin(self, row: RowView, place: bytes, is_new: bool) -> _LargeFile | None:
         """The file, ready to be written; None when there is nothing to write."""
@@ -160,6 +175,7 @@ class LargeFiles:
             return
         tally.place = file.place
         try:
+            self._under_way.remove(file)
             self._restorer.directories.enter(file.place)
             self._finish(file)
         except (DamageError, OSError) as error:

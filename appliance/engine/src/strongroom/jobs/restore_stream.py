@@ -132,6 +132,11 @@ class RestoreStream:
         self._directories.finish()
         self._report(0, 0)
 
+    def abort(self) -> None:
+        """Leave no half-written file behind; the workers have ended."""
+        if self._large is not None:
+            self._large.abort()
+
     def _may_change_target(self) -> bool:
         return self._backed_up(b"") and self._options.overwrite is not Overwrite.NEVER
 
