@@ -191,22 +191,27 @@ class LocalStore:
             os.close(descriptor)
 
     def _list_folder(self, folder: bytes, only: bytes | None = None) -> Iterator[ObjectInfo]:
-        before = self._object_names(folder)
-        infos: list[ObjectInfo] = []
+        infos: dict[bytes, ObjectInfo] = {}
+        looked_at: set[bytes] = set()
         for _ in range(_LISTING_ATTEMPTS):
-            infos = list(self._infos(folder, before, only))
-            after = self._object_names(folder)
-            if after == before:
+            names = self._object_names(folder)
+            if names == looked_at:
+                infos = {name: info for name, info in infos.items() if name in names}
                 break
             # Something came or went meanwhile. Where one object replaces another, a listing begun
-            # before the one came and ended after the other went would have neither.
-            before = after
-        yield from infos
+            # before the one came and ended after the other went would have neither. Only what is
+            # new is looked at, so that the next attempt is over before more can change; where the
+            # folder never rests, everything seen is listed, though some of it may be gone.
+            infos.update(self._infos(folder, names - looked_at, only))
+            looked_at = names
+        yield from infos.values()
 
     def _object_names(self, folder: bytes) -> set[bytes]:
         return {name for name in self._names_in(folder) if not name.startswith(TEMPORARY_PREFIX)}
 
-    def _infos(self, folder: bytes, names: set[bytes], only: bytes | None) -> Iterator[ObjectInfo]:
+    def _infos(
+        self, folder: bytes, names: set[bytes], only: bytes | None
+    ) -> Iterator[tuple[bytes, ObjectInfo]]:
         for name in names:
             if only is not None and name != only:
                 continue
@@ -218,7 +223,8 @@ class LocalStore:
             except OSError as error:
                 self._root.fail("list", path, error)
             if stat.S_ISREG(status.st_mode):
-                yield ObjectInfo(os.fsdecode(name), status.st_size, status.st_mtime_ns)
+                info = ObjectInfo(os.fsdecode(name), status.st_size, status.st_mtime_ns)
+                yield name, info
 
 
 def _read_whole(descriptor: int, offset: int, length: int) -> bytes:
