@@ -50,7 +50,7 @@ class FileSetOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class FileSetInclude(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One Include block. `files` are absolute; `<FILE`, `\\\\<FILE` and `|COMMAND` are resolved.
+    """One Include block; `files` are absolute, lists in files and of commands resolved.
 
     plugins: `SOURCE:key=value:...` for the sources of `strongroom.sources`.
     exclude_dir_containing: names of marker files.
