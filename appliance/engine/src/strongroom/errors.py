@@ -126,6 +126,48 @@ class SelfTestError(StrongroomError):
     error_id = "self-test"
 
 
+class UnknownNameError(StrongroomError):
+    """The director knows no job, client, run, or whatever was named, of this name."""
+
+    exit_code = 60
+    error_id = "unknown-name"
+
+
+class ConflictError(StrongroomError):
+    """What was asked of the director does not fit the state of things (the run has ended)."""
+
+    exit_code = 61
+    error_id = "conflict"
+
+
+class NotAuthenticatedError(StrongroomError):
+    """The director was not shown a valid token or certificate."""
+
+    exit_code = 62
+    error_id = "not-authenticated"
+
+
+class NotPermittedError(StrongroomError):
+    """The director knows who asks, and that one may not do this."""
+
+    exit_code = 63
+    error_id = "not-permitted"
+
+
+class TooManyAttemptsError(StrongroomError):
+    """The director was asked too often, or given wrong secrets too often, from one address."""
+
+    exit_code = 64
+    error_id = "too-many-attempts"
+
+
+class DirectorError(StrongroomError):
+    """The director cannot be reached, or its answer makes no sense."""
+
+    exit_code = 65
+    error_id = "director"
+
+
 class OperatingSystemError(StrongroomError):
     """A system call failed where no other class says more (no permission, no such file)."""
 
