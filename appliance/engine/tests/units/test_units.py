@@ -1,0 +1,59 @@
+"""The units keep the sandboxes that were promised, as systemd itself judges them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+UNITS = Path(__file__).parents[3] / "systemd"
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
+)
+
+
+@pytest.mark.parametrize(
+    ("unit", "largest_exposure"),
+    [
+        ("strongroom-director.service", 2.5),
+        ("strongroom-storage.service", 2.5),
+        ("strongroom-agent.service", 4.5),
+        ("strongroom-agent-restore@.service", 4.5),
+    ],
+)
+def test_the_exposure_of_a_unit_is_small(unit, largest_exposure):
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(UNITS / unit)]
+    seen = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", seen.stdout)
+    assert found, seen.stderr
+    assert float(found[1]) <= largest_exposure
+
+
+def test_every_unit_is_well_formed(tmp_path):
+    """Nothing of a unit is ignored; only the programs are not there yet."""
+    for unit in UNITS.glob("*.s*"):
+        if not unit.is_file():
+            continue
+        seen = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", str(unit)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"SYSTEMD_UNIT_PATH": f"{UNITS}:", "PATH": "/usr/bin:/bin"},
+        )
+        about_it = [
+            line
+            for line in seen.stderr.splitlines()
+            if "strongroom" in line and "not executable" not in line
+        ]
+        assert not about_it
+
+
+def test_the_agent_may_only_read():
+    text = (UNITS / "strongroom-agent.service").read_text()
+    assert "CapabilityBoundingSet=CAP_DAC_READ_SEARCH\n" in text
+    assert "ProtectSystem=strict\n" in text
