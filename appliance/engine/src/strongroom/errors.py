@@ -43,6 +43,34 @@ class SnapshotNotFoundError(StrongroomError):
     error_id = "snapshot-not-found"
 
 
+class ScriptError(StrongroomError):
+    """A script around a job could not be run, failed or took too long."""
+
+    exit_code = 6
+    error_id = "script"
+
+
+class TimeLimitError(StrongroomError):
+    """A job ran longer than it may."""
+
+    exit_code = 7
+    error_id = "time-limit"
+
+
+class JobDiedError(StrongroomError):
+    """The process of a job ended without a word (killed, out of memory), or said nonsense."""
+
+    exit_code = 8
+    error_id = "job-died"
+
+
+class RefusedError(StrongroomError):
+    """The configuration of this machine does not allow what the director asks for."""
+
+    exit_code = 9
+    error_id = "refused"
+
+
 class RepositoryNotFoundError(StrongroomError):
     """There is no repository at the place named."""
 
