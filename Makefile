@@ -15,10 +15,13 @@ PYTHON ?= /usr/bin/python3
 SECONDS_EACH ?= 60
 TARGETS ?= $(patsubst $(ENGINE)/fuzz/fuzz_%.py,%,$(wildcard $(ENGINE)/fuzz/fuzz_*.py))
 
+# Guests of the tests in virtual machines: Debian 13 with Python 3.13, Debian 12 with 3.11.
+SUITES ?= trixie bookworm
+
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-.PHONY: help setup demo test test-slow lint format bench fuzz man lock clean
+.PHONY: help setup demo test test-slow test-vm lint format bench fuzz man lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +40,9 @@ test: setup  ## run the tests: make test [ARGUMENTS="-k words"]
 
 test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS="-k words"]
 	cd $(ENGINE) && $(BIN)/python -m pytest -m slow $(ARGUMENTS)
+
+test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
+	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS); done
 
 lint: setup  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/ruff check .
