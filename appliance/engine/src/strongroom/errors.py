@@ -140,6 +140,41 @@ class LeaseError(StrongroomError):
     error_id = "lease"
 
 
+class ConnectionLostError(StoreError):
+    """The connection to the storage daemon broke; what was acknowledged is kept."""
+
+    exit_code = 32
+    error_id = "connection-lost"
+
+
+class PeerRefusedError(StrongroomError):
+    """One side of a connection does not accept who or what the other is, or how it speaks."""
+
+    exit_code = 33
+    error_id = "peer-refused"
+
+
+class QuotaError(StoreError):
+    """The storage daemon keeps no more for this client: its quota, or a limit, is reached."""
+
+    exit_code = 34
+    error_id = "quota"
+
+
+class ProtocolError(StrongroomError):
+    """The other side of a connection sent what the protocol does not allow."""
+
+    exit_code = 35
+    error_id = "protocol"
+
+
+class RightError(StrongroomError):
+    """The storage daemon does not let this client do that (delete, replace, see others' data)."""
+
+    exit_code = 36
+    error_id = "right"
+
+
 class ConfigurationError(StrongroomError):
     """Configuration files have errors; each was reported with file, line and column."""
 
