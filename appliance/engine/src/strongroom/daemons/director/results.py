@@ -1,0 +1,311 @@
+"""What the director tells about itself: plain frozen data, made for its API and its commands.
+
+Times are unix nanoseconds and 0 where something has not happened. Paths are bytes. A run is one
+execution of a job; its id is 32 hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+RunState = Literal["queued", "waiting", "running", "done", "incomplete", "failed", "cancelled"]
+RunKind = Literal["backup", "restore", "verify", "estimate", "copy", "admin"]
+EventKind = Literal["state", "progress", "log"]
+MetricKind = Literal["gauge", "counter"]
+
+FINAL_STATES: Final[frozenset[str]] = frozenset(("done", "incomplete", "failed", "cancelled"))
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks: for the audit log, and for `requested_by` of a run."""
+
+    name: str
+    role: str
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run as the catalog has it; counts of one under way are the last ones reported.
+
+    reason: why it waits, why its level is what it is, or why it ended as it did. attempt: 1, or
+    more after rescheduling; `rescheduled_from` is then the run before. total_files, total_bytes:
+    what is expected in the end, None where that is not known.
+    """
+
+    id: str
+    job: str
+    client: str
+    fileset: str
+    storage: str
+    pool: str
+    level: str
+    kind: RunKind
+    state: RunState
+    priority: int
+    scheduled_ns: int
+    started_ns: int
+    ended_ns: int
+    files: int
+    bytes: int
+    stored_bytes: int
+    errors: int
+    snapshot: str
+    error_id: str
+    error: str
+    reason: str
+    requested_by: str
+    attempt: int = 1
+    rescheduled_from: str = ""
+    total_files: int | None = None
+    total_bytes: int | None = None
+    message: str = ""
+    summary: dict[str, Any] = field(default_factory=dict)
+    security: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it has ended."""
+        return self.state in FINAL_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a run's log; `sequence` counts from 1 within the run."""
+
+    sequence: int
+    time_ns: int
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Something happened to a run: its state or counts (`run`), or a line of its log (`line`)."""
+
+    kind: EventKind
+    run: RunInfo | None = None
+    line: LogLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientInfo:
+    """A Client resource and what is known of its agent.
+
+    clock_ahead_seconds: how far the agent's clock was ahead of ours at its last Hello.
+    last_backup_ns: when its last backup that went well began.
+    """
+
+    name: str
+    address: str
+    is_enabled: bool
+    is_connected: bool
+    version: str
+    platform: str
+    features: tuple[str, ...]
+    certificate_serial: str
+    enrolled_ns: int
+    last_seen_ns: int
+    clock_ahead_seconds: float
+    tls_mode: str
+    maximum_concurrent_runs: int
+    running: int
+    queued: int
+    last_backup_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """A Job resource, when it is due next, and its last run."""
+
+    name: str
+    kind: RunKind
+    level: str
+    client: str
+    fileset: str
+    schedule: str
+    storage: str
+    pool: str
+    priority: int
+    is_enabled: bool
+    next_due_ns: int
+    last_run: RunInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DueRun:
+    """A run that a schedule will start."""
+
+    job: str
+    client: str
+    level: str
+    pool: str
+    storage: str
+    priority: int
+    due_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorStatus:
+    """The director at a glance. warnings: what an operator should look at (a clock that jumped)."""
+
+    name: str
+    version: str
+    started_ns: int
+    now_ns: int
+    time_zone: str
+    clients: int
+    clients_connected: int
+    active: tuple[RunInfo, ...]
+    recent: tuple[RunInfo, ...]
+    due: tuple[DueRun, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs; what is empty does not count. before_ns: begun or scheduled before."""
+
+    job: str = ""
+    client: str = ""
+    kind: str = ""
+    states: tuple[str, ...] = ()
+    after_ns: int = 0
+    before_ns: int = 0
+    limit: int = 100
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFilter:
+    """Which snapshots; what is empty does not count."""
+
+    client: str = ""
+    job: str = ""
+    fileset: str = ""
+    pool: str = ""
+    after_ns: int = 0
+    before_ns: int = 0
+    with_removed: bool = False
+    limit: int = 100
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """A snapshot as the catalog has it. removed_ns: when it was forgotten, 0: it is there.
+
+    kept_until_ns: nobody can remove it earlier (Minimum Retention).
+    """
+
+    id: str
+    client: str
+    job: str
+    fileset: str
+    storage: str
+    pool: str
+    level: str
+    run: str
+    start_ns: int
+    server_ns: int
+    files: int
+    bytes: int
+    stored_bytes: int
+    errors: int
+    tags: tuple[str, ...]
+    removed_ns: int
+    kept_until_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A row of a snapshot; `kind` as `strongroom ls --json` names it."""
+
+    snapshot: str
+    path: bytes
+    kind: str
+    mode: int
+    uid: int
+    gid: int
+    size_bytes: int
+    modified_ns: int
+    target: bytes = b""
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePage:
+    """Entries in order; `next` is what to ask for the following ones with, b"": there are none."""
+
+    entries: tuple[FileEntry, ...]
+    next: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """A restore to start.
+
+    paths: of the snapshot, absolute; () for all. client: where the files go, "" for the client
+    they came from. target: a folder on it; b"" with `in_place` puts every path where it was.
+    overwrite: of jobs.restore_options.Overwrite. maximum_bytes_per_second: 0 is no limit.
+    """
+
+    snapshot: str
+    paths: tuple[bytes, ...] = ()
+    client: str = ""
+    job: str = ""
+    target: bytes = b""
+    in_place: bool = False
+    overwrite: str = "if-changed"
+    delete: bool = False
+    dry_run: bool = False
+    workers: int = 0
+    priority: int = 0
+    maximum_bytes_per_second: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Who did what, and what came of it; `result`: "done" or an error id."""
+
+    id: int
+    time_ns: int
+    who: str
+    role: str
+    action: str
+    object: str
+    result: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInfo:
+    """A token of the API; the token itself is kept by nobody. expires_ns: 0 for never."""
+
+    id: str
+    name: str
+    profile: str
+    created_ns: int
+    expires_ns: int
+    last_used_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadReport:
+    """What came of reading the configuration again; with errors the one before stays."""
+
+    is_loaded: bool
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric with its samples: labels and value."""
+
+    name: str
+    help: str
+    kind: MetricKind
+    samples: tuple[tuple[dict[str, str], float], ...]
