@@ -1,0 +1,168 @@
+"""What a storage daemon is asked, and what it answers: types of frames and their headers.
+
+A client says HELLO first. The requests of a connection are done one after the other and answered
+in that order, each by one OK or FAILED frame, before which PART frames bring data. DATA and ABORT
+are not answered: what goes wrong with an upload is the answer to its COMMIT. So a client may send
+any number of requests before it reads, as long as somebody reads.
+
+    HELLO   Hello           -> Welcome       who we are was settled by the channel
+    LIST    kind            -> PARTs: msgpack of [[name, size, modified_ns], ...]
+    GET     ObjectPart      -> PARTs: the bytes
+    SIZE    ObjectName      -> size
+    PUT     PutObject, the bytes -> whether the name was free
+    DATA    UploadData, some bytes of an object that is streamed; the first begins it
+    COMMIT  CommitUpload    -> whether the name was free
+    ABORT   upload number
+    DELETE  ObjectName, SYNC, PREPARE, REMOVE_ABANDONED, LIMIT bytes a second of this job
+    DOUBTED kind            -> PARTs: msgpack of names that nobody has vouched for
+    VOUCH   Vouching        the appliance's judgement of objects
+    METRICS                 -> PART: text for Prometheus
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from strongroom.errors import ProtocolError
+from strongroom.stores.store import Kind, ObjectInfo
+
+PROTOCOL_VERSION = 1
+# How many bytes of an object go into one frame.
+LARGEST_PART_BYTES = 8 << 20
+UPLOAD_PART_BYTES = 1 << 20
+LISTED_AT_ONCE = 16384
+
+# put: the same object already there is fine. new: a name that is taken is left alone.
+# durable: on stable storage when answered. replace: in the place of what has the name.
+# publish: as put, but on stable storage only after a sync.
+PutMode = Literal["put", "new", "durable", "replace", "publish"]
+
+
+class FrameType(enum.IntEnum):
+    """Requests below 128, answers above."""
+
+    HELLO = 1
+    LIST = 2
+    GET = 3
+    SIZE = 4
+    PUT = 5
+    DATA = 6
+    COMMIT = 7
+    ABORT = 8
+    DELETE = 9
+    SYNC = 10
+    PREPARE = 11
+    REMOVE_ABANDONED = 12
+    LIMIT = 13
+    DOUBTED = 14
+    VOUCH = 15
+    METRICS = 16
+    OK = 128
+    PART = 129
+    FAILED = 130
+
+
+class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Base of all headers."""
+
+
+class Hello(Header, frozen=True):
+    """The first request.
+
+    repository: name of the device or id of the repository, "" for the only one. job: connections
+    of one peer and job share a bandwidth. grant: statement that allows to read another's snapshot.
+    view_as: see what this agent sees (director and local only).
+    """
+
+    protocol: int
+    repository: str = ""
+    job: str = ""
+    grant: str = ""
+    view_as: str = ""
+
+
+class Welcome(Header, frozen=True):
+    """role: what the peer is taken for. most_uploads: how many may be under way at once."""
+
+    protocol: int
+    role: str
+    most_uploads: int
+
+
+class ObjectName(Header, frozen=True):
+    """An object."""
+
+    kind: Kind
+    name: str
+
+
+class ObjectPart(Header, frozen=True):
+    """`length` bytes of an object from `offset` on; None: all of the rest."""
+
+    kind: Kind
+    name: str
+    offset: int
+    length: int | None
+
+
+class PutObject(Header, frozen=True):
+    """A small object, whole in the payload."""
+
+    kind: Kind
+    name: str
+    mode: PutMode
+
+
+class UploadData(Header, frozen=True):
+    """More of upload `number` (the client's choice) of an object of a kind."""
+
+    number: int
+    kind: Kind
+
+
+class CommitUpload(Header, frozen=True):
+    """All of an upload was sent; this is its name."""
+
+    number: int
+    name: str
+    mode: PutMode
+
+
+class Vouching(Header, frozen=True):
+    """Objects of a kind that were found sound, or false: those are hidden from everybody."""
+
+    kind: Kind
+    names: tuple[str, ...]
+    sound: bool
+
+
+class Failure(Header, frozen=True):
+    """Why a request was not done; `error_id` as in strongroom.errors."""
+
+    error_id: str
+    message: str
+
+
+_Value = TypeVar("_Value")
+
+
+def encode(header: object) -> bytes:
+    """A header as msgpack."""
+    return msgspec.msgpack.encode(header)
+
+
+def decode(data: bytes | memoryview, wanted: type[_Value]) -> _Value:
+    """The header that a frame of a type has. Raises ProtocolError."""
+    try:
+        return msgspec.msgpack.decode(data, type=wanted)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"a frame's header is not what its type wants: {error}") from error
+
+
+def decode_infos(data: bytes | memoryview) -> list[ObjectInfo]:
+    """Listed objects. Raises ProtocolError."""
+    rows: list[Any] = decode(data, list[tuple[str, int, int]])
+    return [ObjectInfo(*row) for row in rows]
