@@ -1,4 +1,4 @@
-"""The one door for time and randomness, so that tests can drive both.
+"""The one door for time and randomness, so that tests can drive both; and UTC as text.
 
 Nothing else in the engine calls `time.time`, `datetime.now`, `os.urandom` or `random`.
 """
@@ -22,3 +22,16 @@ def elapsed_seconds() -> float:
 def random_bytes(size: int) -> bytes:
     """`size` bytes from the kernel's generator, fit for keys."""
     return os.urandom(size)
+
+
+def utc_text(time_ns: int) -> str:
+    """`2026-11-21T13:10:38.123456789Z`; `@seconds` where the calendar ends."""
+    seconds, fraction = divmod(time_ns, 1_000_000_000)
+    try:
+        utc = time.gmtime(seconds)
+    except (OverflowError, ValueError, OSError):
+        return f"@{seconds}"
+    return (
+        f"{utc.tm_year:04}-{utc.tm_mon:02}-{utc.tm_mday:02}"
+        f"T{utc.tm_hour:02}:{utc.tm_min:02}:{utc.tm_sec:02}.{fraction:09}Z"
+    )

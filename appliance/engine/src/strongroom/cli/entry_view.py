@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.terminal import shown, size_text
-from strongroom.cli.times import time_text, utc_text
+from strongroom.cli.times import time_text
+from strongroom.clock import utc_text
 from strongroom.scan.attributes import decode_xattrs
 from strongroom.scan.rows import CHANGED, UNREADABLE
 

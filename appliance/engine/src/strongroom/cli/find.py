@@ -16,7 +16,8 @@ from strongroom.cli.snapshot_choice import (
     shown_path,
 )
 from strongroom.cli.terminal import shown
-from strongroom.cli.times import parse_moment, time_text, utc_text
+from strongroom.cli.times import parse_moment, time_text
+from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.jobs.find import Criteria, Finder, Match
 from strongroom.repo.snapshots import find_snapshot

@@ -9,7 +9,8 @@ from strongroom.cli.prune import add_prune_options, prune_options, run_prune
 from strongroom.cli.snapshot_choice import add_snapshot_filters, filtered_snapshots, shown_path
 from strongroom.cli.table import Column, write_table
 from strongroom.cli.terminal import shown
-from strongroom.cli.times import time_text, utc_text
+from strongroom.cli.times import time_text
+from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from strongroom.cli.passphrase import (
 )
 from strongroom.cli.table import Column, write_table
 from strongroom.cli.terminal import shown
-from strongroom.cli.times import time_text, utc_text
+from strongroom.cli.times import time_text
+from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, KeyRightError, UsageError, WrongKeyError
 from strongroom.repo.keys import RestoreKey, export_key, unwrap_key
 from strongroom.repo.repository import Repository

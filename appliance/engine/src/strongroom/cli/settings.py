@@ -1,8 +1,9 @@
 """What holds for every command: which repository, whose key, how to talk; read once, at the edge.
 
 Command-line options win over the environment, of which only STRONGROOM_REPOSITORY,
-STRONGROOM_PASSWORD and the cache folder's usual place (XDG_CACHE_HOME, HOME) are read, and, for the
-tests of what happens when a store fails, STRONGROOM_STORE_FAULTS (strongroom.stores.faults says
+STRONGROOM_DIRECTOR, STRONGROOM_PASSWORD and the usual places of the cache and of the user's own
+settings (XDG_CACHE_HOME, XDG_CONFIG_HOME, HOME) are read, and, for the tests of what happens when a
+store fails, STRONGROOM_STORE_FAULTS (strongroom.stores.faults says
 what may stand there). Nothing deeper in the engine reads either.
 """
 
@@ -32,6 +33,8 @@ class Settings(NamedTuple):
     quiet: bool
     verbose: int
     store_faults: str | None = None
+    director: str | None = None
+    configuration_folder: bytes | None = None  # the user's own; None: there is no such place
 
 
 def add_global_options(parser: argparse.ArgumentParser, default: object = None) -> None:
@@ -110,6 +113,8 @@ def read_settings(arguments: argparse.Namespace, environment: MutableMapping[str
         password_command=arguments.password_command,
         key_file=arguments.key_file,
         cache_folder=_cache_folder(arguments, environment),
+        director=environment.get("STRONGROOM_DIRECTOR") or None,
+        configuration_folder=_user_folder(environment, "XDG_CONFIG_HOME", ".config"),
         as_json=arguments.json,
         quiet=arguments.quiet,
         verbose=arguments.verbose,
@@ -124,9 +129,13 @@ def _cache_folder(
         return None
     if arguments.cache_dir:
         return os.fsencode(arguments.cache_dir)
+    return _user_folder(environment, "XDG_CACHE_HOME", ".cache")
+
+
+def _user_folder(environment: MutableMapping[str, str], variable: str, usual: str) -> bytes | None:
     # The XDG rule: a relative path in the variable counts as unset.
-    if (base := environment.get("XDG_CACHE_HOME", "")).startswith("/"):
+    if (base := environment.get(variable, "")).startswith("/"):
         return os.fsencode(os.path.join(base, "strongroom"))
     if home := environment.get("HOME"):
-        return os.fsencode(os.path.join(home, ".cache", "strongroom"))
+        return os.fsencode(os.path.join(home, usual, "strongroom"))
     return None

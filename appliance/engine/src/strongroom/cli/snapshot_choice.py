@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from strongroom.cli.times import parse_moment, utc_text
+from strongroom.cli.times import parse_moment
+from strongroom.clock import utc_text
 from strongroom.repo.snapshots import find_snapshot, select_snapshots
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from strongroom.cli.access import open_repository
 from strongroom.cli.snapshot_choice import add_snapshot_filters, filtered_snapshots
 from strongroom.cli.table import Column, write_table
 from strongroom.cli.terminal import shown, size_text
-from strongroom.cli.times import time_text, utc_text
+from strongroom.cli.times import time_text
+from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE
 from strongroom.jobs.stats import (
     ContentStats,

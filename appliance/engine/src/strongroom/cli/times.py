@@ -1,4 +1,4 @@
-"""Moments as people write and read them: local time on the terminal, UTC in JSON."""
+"""Moments as people write and read them, in local time; JSON has `clock.utc_text`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,6 @@ def time_text(time_ns: int) -> str:
     return (
         f"{local.tm_year:04}-{local.tm_mon:02}-{local.tm_mday:02} "
         f"{local.tm_hour:02}:{local.tm_min:02}:{local.tm_sec:02}"
-    )
-
-
-def utc_text(time_ns: int) -> str:
-    """`2026-11-21T13:10:38.123456789Z`; `@seconds` where the calendar ends."""
-    seconds, fraction = divmod(time_ns, _SECOND_NS)
-    try:
-        utc = time.gmtime(seconds)
-    except (OverflowError, ValueError, OSError):
-        return f"@{seconds}"
-    return (
-        f"{utc.tm_year:04}-{utc.tm_mon:02}-{utc.tm_mday:02}"
-        f"T{utc.tm_hour:02}:{utc.tm_min:02}:{utc.tm_sec:02}.{fraction:09}Z"
     )
 
 
