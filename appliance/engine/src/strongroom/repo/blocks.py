@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from strongroom.content.ciphers import TAG_SIZE, BlockCipher
 from strongroom.content.codecs import decompress
 from strongroom.content.digests import CHUNK_ID_SIZE, block_id, chunk_id, ids_and_lengths
-from strongroom.errors import DamageError
+from strongroom.errors import DamageError, KeyRightError
 from strongroom.repo.packs import (
     HEADER_SIZE,
     BlockEntry,
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from strongroom.repo.index import BlockLocation, Index
-    from strongroom.repo.keys import RestoreKey
+    from strongroom.repo.keys import ReadingKey
     from strongroom.stores.store import Store
 
+# Why one copy of a block may not be readable where another is: a ticket has keys of some packs.
+_NOT_THIS_COPY = (DamageError, KeyRightError)
 _PACKS_CACHED = 64
 _LISTS_CACHED = 64
 _FOOTERS_CACHED_BYTES = 16 << 20
@@ -62,7 +64,7 @@ class BlockReader:
     """Blocks by id, chunks by block id and slot."""
 
     def __init__(
-        self, store: Store, key: RestoreKey, index: Index, cache_bytes: int = 32 << 20
+        self, store: Store, key: ReadingKey, index: Index, cache_bytes: int = 32 << 20
     ) -> None:
         self._store = store
         self._key = key
@@ -139,7 +141,7 @@ class BlockReader:
         location = self._index.locate(wanted)
         try:
             return self._read(wanted, location)
-        except DamageError as error:
+        except _NOT_THIS_COPY as error:
             return self._copy_of(wanted, location, error)
 
     def _read(self, wanted: bytes, location: BlockLocation) -> _Block:
@@ -148,18 +150,20 @@ class BlockReader:
         )
         return self._decode(wanted, location, memoryview(sealed))
 
-    def _copy_of(self, wanted: bytes, bad: BlockLocation, error: DamageError) -> _Block:
+    def _copy_of(
+        self, wanted: bytes, bad: BlockLocation, error: DamageError | KeyRightError
+    ) -> _Block:
         """The block from another place than `bad`; raises `error` when there is no sound one."""
         for location in self._index.copies(wanted):
             if location != bad:
-                with contextlib.suppress(DamageError):
+                with contextlib.suppress(*_NOT_THIS_COPY):
                     return self._read(wanted, location)
         raise error
 
     def _copy_with(self, wanted: bytes, slot: int) -> _Block:
         """A copy of the block that has not dropped a chunk."""
         for location in self._index.copies(wanted):
-            with contextlib.suppress(DamageError):
+            with contextlib.suppress(*_NOT_THIS_COPY):
                 block = self._read(wanted, location)
                 if block.extents[slot][0] >= 0:
                     return block
@@ -192,7 +196,7 @@ class BlockReader:
                 sealed = data[at : at + location.stored_length]
                 try:
                     block = self._decode(an_id, location, sealed)
-                except DamageError as error:
+                except _NOT_THIS_COPY as error:
                     block = self._copy_of(an_id, location, error)
                 yield an_id, block
 

@@ -183,6 +183,15 @@ class Index:
         counts: NDArray[np.uint16] = np.frombuffer(self._chunk_counts, np.uint16)[rows]
         return counts
 
+    def packs_holding(self, block_ids: bytes) -> list[IndexedPack]:
+        """Every pack with a copy of any of n * 16 bytes of ids; ids not known are passed over."""
+        is_wanted = np.zeros(len(self) + 1, np.bool_)  # the last for -1
+        is_wanted[self.rows_of(block_ids)] = True
+        is_wanted[-1] = False
+        best_copies = self.rows_of(bytes(self._block_ids))
+        numbers = np.unique(self.pack_numbers[is_wanted[best_copies]])
+        return [self._packs[number] for number in numbers.tolist()]
+
     @property
     def raw_lengths(self) -> NDArray[np.uint32]:
         """Raw bytes of each block without its dropped chunks; as the next three a copy."""

@@ -3,6 +3,7 @@
 - The *restore key* is an X25519 private key: whoever holds it can read everything.
 - The *put key* is its public half and the pool secret: it can add and deduplicate and read what
   schedules and retention need (indexes, snapshot envelopes), but no content and no file names.
+- A *ticket key* is a put key with the keys of some packs, for a restore that is to read no other.
 
 From the pool secret come, by HKDF-SHA256 with the repository id as salt, one key for each purpose.
 In the store the restore key is wrapped by Argon2id of a passphrase, once for each passphrase:
@@ -18,12 +19,15 @@ import base64
 import struct
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from blake3 import blake3
 
 from strongroom import clock
 from strongroom.errors import DamageError, KeyRightError, UnknownFormatError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 REPOSITORY_ID_SIZE = 16
 SECRET_SIZE = 32
@@ -33,6 +37,7 @@ _VERSION = 1
 _WRAP_HEAD = struct.Struct("<4sB3xIII16sqH")
 _PUT_KEY_TITLE = "STRONGROOM PUT KEY"
 _RESTORE_KEY_TITLE = "STRONGROOM RESTORE KEY"
+_PACK_KEY_PURPOSE = b"strongroom pack 1"
 
 
 @dataclass(frozen=True)
@@ -93,8 +98,38 @@ class RestoreKey:
 
     can_read: ClassVar[bool] = True
 
+    def pack_key(self, ephemeral_public: bytes) -> bytes:
+        """The key of the pack that has this public key in its header; DamageError if forged."""
+        shared = agree(self.private, ephemeral_public)
+        return pack_key(shared, ephemeral_public, self.put_key.restore_public)
 
-Key = PutKey | RestoreKey
+
+# Enough of a pack's ephemeral public key to tell it from the others.
+PACK_HINT_SIZE = 8
+
+
+@dataclass(frozen=True)
+class TicketKey:
+    """Reads the packs whose keys it has, by PACK_HINT_SIZE bytes of their public key."""
+
+    put_key: PutKey
+    pack_keys: Mapping[bytes, bytes]
+
+    can_read: ClassVar[bool] = False
+
+    def pack_key(self, ephemeral_public: bytes) -> bytes:
+        """As of RestoreKey; KeyRightError for any other pack."""
+        key = self.pack_keys.get(ephemeral_public[:PACK_HINT_SIZE])
+        if key is None:
+            raise KeyRightError(
+                "the restore ticket has no key for a pack that is needed: it was made for other "
+                "paths or another snapshot, or the content was moved since; ask for a new ticket"
+            )
+        return key
+
+
+Key = PutKey | RestoreKey | TicketKey
+ReadingKey = RestoreKey | TicketKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +172,11 @@ def required_restore_key(key: Key) -> RestoreKey:
     raise KeyRightError(
         "this key can add to the repository but not read it; use the repository's passphrase"
     )
+
+
+def required_reading_key(key: Key) -> ReadingKey:
+    """`key` if it can read any pack at all, else KeyRightError."""
+    return key if isinstance(key, TicketKey) else required_restore_key(key)
 
 
 def wrap_key(key: RestoreKey, passphrase: bytes, label: str, cost: Argon2Cost) -> bytes:
@@ -240,6 +280,11 @@ def derive_key(secret: bytes, salt: bytes, purpose: bytes) -> bytes:
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
     return HKDF(SHA256(), 32, salt, purpose).derive(secret)
+
+
+def pack_key(shared: bytes, ephemeral_public: bytes, restore_public: bytes) -> bytes:
+    """The key of a pack's blocks, from what writer or reader agreed on."""
+    return derive_key(shared, ephemeral_public + restore_public, _PACK_KEY_PURPOSE)
 
 
 def public_of(private: bytes) -> bytes:

@@ -112,13 +112,26 @@ class Listing:
             return None
         return page.reader(group).find(name)
 
+    def page_number_of(self, path: bytes) -> int | None:
+        """The page that has the row of `path`, if any does; no page is read."""
+        directory, name = split_path(path)
+        number = bisect_right(self._keys, (path_key(directory), name)) - 1
+        return None if number < 0 else number
+
+    def page_numbers_below(self, path: bytes) -> range:
+        """The pages on which `rows(path)` finds its rows; none is read."""
+        low = path_key(path)
+        return self._numbers_between(low, low + b"\1" if path else None)
+
+    def _numbers_between(self, low: bytes, high: bytes | None) -> range:
+        first = max(0, bisect_left(self._keys, (low, b"")) - 1)
+        last = len(self._pages) if high is None else bisect_left(self._keys, (high, b""))
+        return range(first, last)
+
     def _between(self, low: bytes, high: bytes | None, number: int | None = None) -> Iterator[Rows]:
         """Rows of directories whose key is at least `low` and less than `high`."""
-        if number is None:
-            number = max(0, bisect_left(self._keys, (low, b"")) - 1)
-        for place in range(number, len(self._pages)):
-            if high is not None and self._keys[place][0] >= high:
-                return
+        numbers = self._numbers_between(low, high)
+        for place in numbers if number is None else range(number, numbers.stop):
             page = self._page(place)
             start = bisect_left(page.directory_keys, low)
             end = len(page.groups)

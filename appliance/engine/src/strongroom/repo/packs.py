@@ -43,7 +43,7 @@ from strongroom.repo.block_columns import (
     encode_head,
     encode_tail,
 )
-from strongroom.repo.keys import Key, RestoreKey, agree, derive_key, public_of
+from strongroom.repo.keys import Key, ReadingKey, agree, pack_key, public_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,6 @@ _HEADER = struct.Struct("<4sBBBx32s")
 _TRAILER = struct.Struct("<I4s")
 _BLOCK_AAD = struct.Struct("<IBI")
 _FOOTER_LABEL = b"strongroom footer 1"
-_PACK_KEY_PURPOSE = b"strongroom pack 1"
 
 
 class BlockEntry(NamedTuple):
@@ -140,7 +139,7 @@ class PackWriter:
         self._cipher = cipher
         self._header = _HEADER.pack(_MAGIC, _VERSION, cipher, kind, public)
         shared = agree(ephemeral, put_key.restore_public)
-        self._block_cipher = BlockCipher(cipher, _pack_key(shared, public, put_key.restore_public))
+        self._block_cipher = BlockCipher(cipher, pack_key(shared, public, put_key.restore_public))
         self._block_ids = bytearray()
         self._codecs = bytearray()
         self._stored_lengths = array("I")
@@ -249,11 +248,9 @@ def parse_header(raw: bytes) -> PackHeader:
     return PackHeader(raw, cipher, kind, public)
 
 
-def open_block_cipher(header: PackHeader, key: RestoreKey) -> BlockCipher:
-    """What opens the blocks of a pack."""
-    shared = agree(key.private, header.ephemeral_public)
-    public = key.put_key.restore_public
-    return BlockCipher(header.cipher, _pack_key(shared, header.ephemeral_public, public))
+def open_block_cipher(header: PackHeader, key: ReadingKey) -> BlockCipher:
+    """What opens the blocks of a pack; KeyRightError when the key does not open this one."""
+    return BlockCipher(header.cipher, key.pack_key(header.ephemeral_public))
 
 
 def block_aad(header: bytes, number: int, codec: int, raw_length: int, block_id: bytes) -> bytes:
@@ -281,7 +278,3 @@ def read_footer(store: Store, key: Key, pack_id: bytes) -> PackFooter:
     if sum(memoryview(columns.stored_lengths).cast("I")) != footer_at - HEADER_SIZE:
         raise DamageError(f"pack {name}: its blocks do not fill it; run repair")
     return footer
-
-
-def _pack_key(shared: bytes, ephemeral_public: bytes, restore_public: bytes) -> bytes:
-    return derive_key(shared, ephemeral_public + restore_public, _PACK_KEY_PURPOSE)

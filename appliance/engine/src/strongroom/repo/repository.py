@@ -36,8 +36,10 @@ from strongroom.repo.keys import (
     Key,
     PutKey,
     RestoreKey,
+    TicketKey,
     WrapInfo,
     new_restore_key,
+    required_reading_key,
     required_restore_key,
     restore_key,
     unwrap_key,
@@ -188,7 +190,7 @@ class Repository:
         """Reads blocks back; KeyRightError with a put key."""
         from strongroom.repo.blocks import BlockReader
 
-        return BlockReader(self.store, self.restore_key, index, cache_bytes)
+        return BlockReader(self.store, required_reading_key(self.key), index, cache_bytes)
 
     def write_index(self, footers: Sequence[PackFooter], superseded: Sequence[str] = ()) -> str:
         """Store the index of packs that were published; its name."""
@@ -280,7 +282,7 @@ def _decode_config(data: bytes) -> tuple[Config, bytes, bytes]:
 
 
 def _find_key(store: Store, config: Config, secret: bytes | Key | None) -> Key:
-    if isinstance(secret, PutKey | RestoreKey):
+    if isinstance(secret, PutKey | RestoreKey | TicketKey):
         if secret.put_key.repository_id.hex() != config.id:
             raise WrongKeyError(f"this key is of another repository than {store.location}")
         return secret

@@ -1,0 +1,245 @@
+"""Restore tickets: what a machine must have to restore one snapshot, and nothing more.
+
+Whoever has the restore key makes a ticket of a snapshot or of some paths in it; together with the
+put key, which the machine has anyway, it reads the packs that hold what was chosen. A pack is the
+smallest thing a key opens, so what else is in those packs can be read too by whoever gets at
+their bytes; the storage daemon's grants decide who does.
+
+    magic "SRTK" | version u8 | keyed BLAKE3 of the rest (16) | raw size u32 | zstd of msgpack of
+    snapshot with its pages, and of each pack 8 bytes of its ephemeral public key and its key (32)
+
+The digest's key comes from the pool secret: a ticket of another repository, or one that was
+changed on the way, is refused. A ticket is a secret and has no end of its own: what it opens it
+opens as long as the packs are there.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from blake3 import blake3
+
+from strongroom.errors import (
+    DamageError,
+    ObjectMissingError,
+    SnapshotNotFoundError,
+    UnknownFormatError,
+)
+from strongroom.repo.keys import PACK_HINT_SIZE, SECRET_SIZE, PutKey, TicketKey, derive_key
+from strongroom.repo.listing_reader import Listing
+from strongroom.repo.packs import HEADER_SIZE, parse_header
+from strongroom.repo.repository import Repository
+from strongroom.repo.snapshots import Snapshot, Totals
+from strongroom.scan.row_view import join_path, path_key, split_path
+from strongroom.scan.rows import BLOCK_ID_BYTES, COLUMN_COUNT, MODE, SIZE, part_starts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from strongroom.repo.snapshots import PageReference
+    from strongroom.scan.rows import Rows
+    from strongroom.stores.store import Store
+
+_MAGIC: Final = b"SRTK\1"
+_HEAD: Final = struct.Struct("<5s16sI")
+_RAW_SIZE_LIMIT: Final = 256 << 20
+_PURPOSE: Final = b"strongroom tickets 1"
+_PACK_SIZE: Final = PACK_HINT_SIZE + SECRET_SIZE
+_FORMAT: Final = 0o170000
+_REGULAR: Final = 0o100000
+_DIRECTORY: Final = 0o040000
+
+
+class _Ticket(msgspec.Struct, frozen=True, array_like=True):
+    snapshot: Snapshot
+    packs: bytes
+
+
+class TicketRepository(Repository):
+    """A repository of which one snapshot can be read, as restore, verify and ls do it."""
+
+    def __init__(self, store: Store, config: Any, key: TicketKey, snapshot: Snapshot) -> None:
+        """Use `open_with_ticket`."""
+        super().__init__(store, config, key)
+        self._ticket_key = key
+        self._snapshot = snapshot
+
+    def reopen(self) -> TicketRepository:
+        """The same repository for a forked process."""
+        return TicketRepository(self.store.reopen(), self.config, self._ticket_key, self._snapshot)
+
+    def snapshots(self) -> list[Snapshot]:
+        """The ticket's snapshot, without its pages."""
+        return [msgspec.structs.replace(self._snapshot, pages=())]
+
+    def snapshot(self, name: str) -> Snapshot:
+        """The ticket's snapshot; of chosen paths only the pages, and totals, of those."""
+        if name != self._snapshot.id:
+            raise SnapshotNotFoundError(
+                f"the restore ticket is for snapshot {self._snapshot.short_id}, not {name[:8]}"
+            )
+        return self._snapshot
+
+
+def make_ticket(repository: Repository, snapshot: Snapshot, paths: Sequence[bytes] = ()) -> bytes:
+    """A ticket for `snapshot` (read with its pages), or for `paths` in it and what is below.
+
+    Paths are relative to the root; the directories on the way to them can be listed too, with
+    whatever stands on the same pages of the listing. Raises KeyRightError, SnapshotNotFoundError
+    when the snapshot has no such path, DamageError when its listing is not sound, StoreError.
+    """
+    restore_key = repository.restore_key
+    index = repository.load_index()
+    listing = Listing(snapshot.pages, repository.block_reader(index))
+    wanted = _Wanted(listing, snapshot.pages)
+    chosen = [path for path in paths if not any(_is_above(other, path) for other in paths)]
+    if not chosen or b"" in chosen:
+        pages = snapshot.pages
+        for rows in listing.rows():
+            wanted.add(rows)
+        totals = snapshot.totals
+    else:
+        for path in sorted(set(chosen), key=path_key):
+            wanted.add_path(path)
+        pages = wanted.pages()
+        totals = wanted.totals()
+    blocks = b"".join([*wanted.blocks, *(page.block_id for page in pages)])
+    packs = b"".join(
+        public[:PACK_HINT_SIZE] + restore_key.pack_key(public)
+        for public in _public_keys(
+            repository.store, [pack.pack_id.hex() for pack in index.packs_holding(blocks)]
+        )
+    )
+    return _encode(
+        restore_key.put_key,
+        _Ticket(msgspec.structs.replace(snapshot, pages=pages, totals=totals), packs),
+    )
+
+
+def open_with_ticket(store: Store, put_key: PutKey, ticket: bytes) -> TicketRepository:
+    """The repository as far as the ticket opens it; the caller closes it.
+
+    Raises DamageError for a ticket that is none, or of another repository, UnknownFormatError,
+    and what `Repository.open` raises.
+    """
+    decoded = _decode(put_key, ticket)
+    packs = decoded.packs
+    keys = {
+        packs[start : start + PACK_HINT_SIZE]: packs[start + PACK_HINT_SIZE : start + _PACK_SIZE]
+        for start in range(0, len(packs), _PACK_SIZE)
+    }
+    config = Repository.open(store, put_key).config
+    return TicketRepository(store, config, TicketKey(put_key, keys), decoded.snapshot)
+
+
+class _Wanted:
+    """Blocks and pages of the chosen paths, and what they add up to."""
+
+    def __init__(self, listing: Listing, pages: Sequence[PageReference]) -> None:
+        self._listing = listing
+        self._pages = pages
+        self._page_numbers: set[int] = set()
+        self._files = self._directories = self._others = self._content_bytes = 0
+        self.blocks: set[bytes] = set()
+
+    def add_path(self, path: bytes) -> None:
+        """A path and all below it, with the way to it."""
+        row = self._listing.lookup(path)
+        if row is None:
+            shown = path.decode("utf-8", "backslashreplace")
+            raise SnapshotNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
+        steps = path.split(b"/")
+        for depth in range(len(steps) + 1):
+            number = self._listing.page_number_of(b"/".join(steps[:depth]))
+            if number is not None:
+                self._page_numbers.add(number)
+        directory, name = split_path(path)
+        self.add(next(self._listing.directory_from(directory, name)), only=name)
+        if row.mode & _FORMAT == _DIRECTORY:
+            self._page_numbers.update(self._listing.page_numbers_below(path))
+            for rows in self._listing.rows(path):
+                self.add(rows)
+
+    def add(self, rows: Rows, only: bytes | None = None) -> None:
+        """Rows; with `only` the first of them, which has that name."""
+        starts = part_starts(rows)
+        count = rows.row_count if only is None else 1
+        end = starts[count]
+        self.blocks.update(
+            rows.part_blocks[start : start + BLOCK_ID_BYTES]
+            for start in range(0, end * BLOCK_ID_BYTES, BLOCK_ID_BYTES)
+        )
+        columns = memoryview(rows.stats).cast("q")
+        modes = columns[MODE::COLUMN_COUNT].tolist()[:count]
+        sizes = columns[SIZE::COLUMN_COUNT].tolist()[:count]
+        for mode, size in zip(modes, sizes, strict=True):
+            if mode & _FORMAT == _REGULAR:
+                self._files += 1
+                self._content_bytes += size
+            elif mode & _FORMAT == _DIRECTORY:
+                self._directories += 1
+            else:
+                self._others += 1
+
+    def pages(self) -> tuple[PageReference, ...]:
+        """The pages with the rows that were added, in order."""
+        return tuple(self._pages[number] for number in sorted(self._page_numbers))
+
+    def totals(self) -> Totals:
+        """What the rows that were added are."""
+        return Totals(
+            files=self._files,
+            directories=self._directories,
+            others=self._others,
+            content_bytes=self._content_bytes,
+        )
+
+
+def _is_above(other: bytes, path: bytes) -> bool:
+    """Whether `path` is below another chosen path."""
+    return path != other and (not other or path.startswith(join_path(other, b"")))
+
+
+def _public_keys(store: Store, names: Sequence[str]) -> Iterator[bytes]:
+    for name in names:
+        try:
+            yield parse_header(store.get("packs", name, 0, HEADER_SIZE)).ephemeral_public
+        except ObjectMissingError:
+            # Its content is in another pack, or is reported as missing by who restores it.
+            continue
+
+
+def _encode(put_key: PutKey, ticket: _Ticket) -> bytes:
+    import zstandard
+
+    raw = msgspec.msgpack.encode(ticket)
+    size = len(raw)
+    packed = zstandard.compress(raw, 3)
+    return _HEAD.pack(_MAGIC, _digest(put_key, size, packed), size) + packed
+
+
+def _decode(put_key: PutKey, data: bytes) -> _Ticket:
+    from strongroom.content.codecs import ZSTD, decompress
+
+    if len(data) < _HEAD.size or data[:4] != _MAGIC[:4]:
+        raise DamageError("this is no restore ticket; ask for a new one")
+    magic, digest, size = _HEAD.unpack_from(data)
+    if magic != _MAGIC:
+        raise UnknownFormatError(f"a restore ticket of version {magic[4]}; update strongroom")
+    packed = data[_HEAD.size :]
+    if digest != _digest(put_key, size, packed) or size > _RAW_SIZE_LIMIT:
+        raise DamageError("the restore ticket is damaged or of another repository; ask for one")
+    try:
+        ticket = msgspec.msgpack.decode(decompress(ZSTD, packed, size), type=_Ticket)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DamageError(f"the restore ticket holds something else ({error})") from error
+    if len(ticket.packs) % _PACK_SIZE:
+        raise DamageError("the restore ticket is cut off; ask for a new one")
+    return ticket
+
+
+def _digest(put_key: PutKey, size: int, packed: bytes) -> bytes:
+    key = derive_key(put_key.pool_secret, put_key.repository_id, _PURPOSE)
+    return blake3(size.to_bytes(8, "little") + packed, key=key).digest(16)
