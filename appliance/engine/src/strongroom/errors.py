@@ -141,10 +141,17 @@ class LeaseError(StrongroomError):
 
 
 class ConnectionLostError(StoreError):
-    """The connection to the storage daemon broke; what was acknowledged is kept."""
+    """The connection to the storage daemon broke; what was acknowledged is kept.
+
+    `clean`: the other side ended it on purpose, with nothing sent by halves.
+    """
 
     exit_code = 32
     error_id = "connection-lost"
+
+    def __init__(self, message: str, *, clean: bool = False) -> None:
+        super().__init__(message)
+        self.clean = clean
 
 
 class PeerRefusedError(StrongroomError):
@@ -229,6 +236,13 @@ class DirectorError(StrongroomError):
 
     exit_code = 65
     error_id = "director"
+
+
+class CatalogError(StrongroomError):
+    """The director's database failed, or was written by a newer version."""
+
+    exit_code = 66
+    error_id = "catalog"
 
 
 class OperatingSystemError(StrongroomError):

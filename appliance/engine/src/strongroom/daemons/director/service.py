@@ -89,7 +89,7 @@ class DirectorService:
     # Looking.
 
     async def status(self) -> DirectorStatus:
-        """The director at a glance: what runs and waits, the last ends, what is due within a day."""
+        """The director at a glance: what runs and waits, what ended, what is due in a day."""
         raise NotImplementedError
 
     async def clients(self) -> list[ClientInfo]:

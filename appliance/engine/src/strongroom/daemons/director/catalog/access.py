@@ -1,0 +1,119 @@
+"""Tokens of the API, of which only digests are kept, and the audit log, which is only added to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blake3 import blake3
+from sqlalchemy import delete, insert, select, update
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.tables import AUDIT, TOKENS
+from strongroom.daemons.director.results import AuditEntry, TokenInfo
+from strongroom.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from strongroom.daemons.director.catalog.database import Catalog
+    from strongroom.daemons.director.results import Actor
+
+TOKEN_PREFIX = "srt_"  # noqa: S105 - by which a token is told from other texts, and found by scanners
+# A busy console must not make every request a write.
+_USE_NOTED_EVERY_NS = 60 * 1_000_000_000
+_LONGEST_TEXT = 1000
+
+
+def create_token(
+    catalog: Catalog, name: str, profile: str, expires_ns: int
+) -> tuple[TokenInfo, str]:
+    """A new token and its text; expires_ns 0: never."""
+    text = TOKEN_PREFIX + clock.random_bytes(24).hex()
+    info = TokenInfo(clock.random_bytes(8).hex(), name, profile, clock.now_ns(), expires_ns, 0)
+    row = {
+        "id": info.id,
+        "hash": _digest(text),
+        "name": name,
+        "profile": profile,
+        "created_ns": info.created_ns,
+        "expires_ns": expires_ns,
+    }
+    with catalog.writing() as connection:
+        connection.execute(insert(TOKENS), [row])
+    return info, text
+
+
+def find_token(catalog: Catalog, text: str) -> TokenInfo | None:
+    """The token of this text, unless it has expired."""
+    if not text.startswith(TOKEN_PREFIX) or len(text) > _LONGEST_TEXT:
+        return None
+    with catalog.reading() as connection:
+        # Digests are compared by the database; what its timing tells is about digests only.
+        row = connection.execute(select(TOKENS).where(TOKENS.c.hash == _digest(text))).one_or_none()
+    now_ns = clock.now_ns()
+    if row is None or (row.expires_ns and row.expires_ns <= now_ns):
+        return None
+    if abs(now_ns - row.last_used_ns) > _USE_NOTED_EVERY_NS:
+        with catalog.writing() as connection:
+            used = update(TOKENS).where(TOKENS.c.id == row.id).values(last_used_ns=now_ns)
+            connection.execute(used)
+    return _token(row)
+
+
+def list_tokens(catalog: Catalog) -> list[TokenInfo]:
+    """All tokens, the oldest first."""
+    with catalog.reading() as connection:
+        query = select(TOKENS).order_by(TOKENS.c.created_ns, TOKENS.c.id)
+        return [_token(row) for row in connection.execute(query)]
+
+
+def remove_token(catalog: Catalog, token_id: str) -> TokenInfo:
+    """End a token; UnknownNameError when there is none of this id."""
+    with catalog.writing() as connection:
+        row = connection.execute(select(TOKENS).where(TOKENS.c.id == token_id)).one_or_none()
+        if row is None:
+            raise UnknownNameError(f"there is no token {token_id}")
+        connection.execute(delete(TOKENS).where(TOKENS.c.id == token_id))
+    return _token(row)
+
+
+def add_audit(catalog: Catalog, who: Actor, action: str, target: str, result: str) -> None:
+    """Note what somebody did."""
+    row = {
+        "time_ns": clock.now_ns(),
+        "who": _plain(who.name),
+        "role": _plain(who.role),
+        "action": _plain(action),
+        "object": _plain(target),
+        "result": _plain(result),
+        "address": _plain(who.address),
+    }
+    with catalog.writing() as connection:
+        connection.execute(insert(AUDIT), [row])
+
+
+def list_audit(
+    catalog: Catalog, limit: int = 100, before_id: int = 0, who: str = ""
+) -> list[AuditEntry]:
+    """The audit log, the newest first."""
+    query = select(AUDIT).order_by(AUDIT.c.id.desc()).limit(limit)
+    if before_id:
+        query = query.where(AUDIT.c.id < before_id)
+    if who:
+        query = query.where(AUDIT.c.who == who)
+    with catalog.reading() as connection:
+        return [AuditEntry(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001
+
+
+def _digest(text: str) -> str:
+    return blake3(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _plain(text: str) -> str:
+    return text.replace("\0", "").encode("utf-8", "backslashreplace").decode()[:_LONGEST_TEXT]
+
+
+def _token(row: Any) -> TokenInfo:
+    return TokenInfo(
+        row.id, row.name, row.profile, row.created_ns, row.expires_ns, row.last_used_ns
+    )

@@ -1,0 +1,48 @@
+"""Agents in the catalog: who they are and when they were seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sqlalchemy import insert, select, update
+
+from strongroom.daemons.director.catalog.tables import CLIENTS
+
+if TYPE_CHECKING:
+    from strongroom.daemons.director.catalog.database import Catalog
+
+
+class ClientRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent; see ClientInfo. clock_ahead_ns: at its last Hello."""
+
+    name: str
+    address: str = ""
+    certificate_serial: str = ""
+    enrolled_ns: int = 0
+    last_seen_ns: int = 0
+    clock_ahead_ns: int = 0
+    version: str = ""
+    platform: str = ""
+    features: tuple[str, ...] = ()
+
+
+def change_client(catalog: Catalog, name: str, **changes: Any) -> None:
+    """Set columns of a client, which is entered if it is new."""
+    if "features" in changes:
+        changes["features"] = list(changes["features"])
+    with catalog.writing() as connection:
+        known = CLIENTS.c.name == name
+        if connection.execute(select(CLIENTS.c.name).where(known)).one_or_none() is None:
+            connection.execute(insert(CLIENTS), [{"name": name, "features": [], **changes}])
+        elif changes:
+            connection.execute(update(CLIENTS).where(known).values(**changes))
+
+
+def load_clients(catalog: Catalog) -> dict[str, ClientRecord]:
+    """Every client that was ever seen or enrolled, by name."""
+    with catalog.reading() as connection:
+        rows = [dict(row._mapping) for row in connection.execute(select(CLIENTS))]  # noqa: SLF001
+    return {
+        row["name"]: ClientRecord(**{**row, "features": tuple(row["features"])}) for row in rows
+    }

@@ -1,0 +1,165 @@
+"""Opening the catalog: SQLite in one file, or PostgreSQL; its schema is brought up to date then.
+
+SQLite runs in WAL mode with every commit on disk before it is answered: what an agent was told is
+kept is kept. Writers take their lock when they begin, so two of them never wait for each other's
+reading. One director writes; any number of readers do not disturb it.
+
+A catalog of a newer version is refused rather than guessed at. Safe for threads.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import URL, create_engine, event, make_url
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from strongroom.errors import CatalogError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection, Engine
+
+    from strongroom.config.model import Resource
+
+BUSY_SECONDS = 60
+_POOL_SIZE = 8
+
+
+class Catalog:
+    """An open catalog."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Use `open_catalog`."""
+        self._engine = engine
+
+    @property
+    def kind(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self._engine.dialect.name
+
+    @property
+    def place(self) -> str:
+        """Where it is, without a password."""
+        return self._engine.url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that sees one state of things and changes nothing."""
+        with _told(self.place), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction; on disk when it ends well, undone when it does not."""
+        with (
+            _told(self.place),
+            self._engine.connect().execution_options(strongroom_writes=True) as connection,
+            connection.begin(),
+        ):
+            yield connection
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._engine.dispose()
+
+
+def open_catalog(url: str | URL) -> Catalog:
+    """Open what is at `url` (`sqlite:///PATH`, `postgresql+psycopg://...`), or make it.
+
+    Raises CatalogError.
+    """
+    url = make_url(url)
+    catalog = Catalog(_engine(url))
+    try:
+        _migrate(catalog)
+    except BaseException:
+        catalog.close()
+        raise
+    return catalog
+
+
+def catalog_url(resource: Resource | None, working_directory: str) -> URL:
+    """The database of a Catalog resource.
+
+    With a DbAddress or a DbSocket it is PostgreSQL, otherwise a file of the name DbName in the
+    working directory, `catalog.sqlite` without a resource.
+    """
+    if resource is not None and (resource.db_address or resource.db_socket):
+        return URL.create(
+            "postgresql+psycopg",
+            username=resource.db_user,
+            password=resource.db_password or None,
+            host=resource.db_address or None,
+            port=resource.db_port,
+            database=resource.db_name,
+            query={"host": resource.db_socket} if resource.db_socket else {},
+        )
+    name = "catalog" if resource is None else str(resource.db_name).replace("/", "_")
+    return URL.create("sqlite", database=os.path.join(working_directory, f"{name}.sqlite"))
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, pool_size=_POOL_SIZE, max_overflow=0, pool_pre_ping=True)
+    folder = os.path.dirname(url.database or "")
+    if folder:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    engine = create_engine(
+        url,
+        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
+        pool_size=_POOL_SIZE,
+        max_overflow=0,
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    # The driver's own idea of when a transaction begins is in the way of `_begin_sqlite`.
+    connection.isolation_level = None
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("strongroom_writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _migrate(catalog: Catalog) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", "strongroom.daemons.director.catalog:migrations")
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    with catalog.writing() as connection:
+        present = MigrationContext.configure(connection).get_current_revision()
+        if present is not None and present not in known:
+            raise CatalogError(
+                f"the catalog {catalog.place} was written by a newer version (revision {present}); "
+                "update strongroom"
+            )
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+@contextmanager
+def _told(place: str) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        raise CatalogError(
+            f"the catalog {place} failed: {error.orig}; see that the database runs and its disk "
+            "has room"
+        ) from error
+    except SQLAlchemyError as error:
+        raise CatalogError(f"the catalog {place} failed: {error}") from error

@@ -1,0 +1,96 @@
+"""The catalog as lines of JSON, the same from and into every database.
+
+    {"strongroom_catalog": REVISION}
+    {"table": NAME, "row": {...}}        every row of every table, parents before children
+
+For the backup of the catalog, and for moving from SQLite to PostgreSQL. Tokens are in it as the
+digests that they are kept as.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sqlalchemy import func, insert, select
+
+from strongroom.daemons.director.catalog.tables import METADATA
+from strongroom.errors import CatalogError, ConflictError
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from strongroom.daemons.director.catalog.database import Catalog
+
+REVISION = "0001"
+_BATCH_ROWS = 1000
+
+
+class _Line(msgspec.Struct):
+    table: str
+    row: dict[str, Any]
+
+
+class _Head(msgspec.Struct):
+    strongroom_catalog: str
+
+
+def write_portable(catalog: Catalog, file: BinaryIO) -> int:
+    """Write everything, as it is at one moment; how many rows."""
+    encoder = msgspec.json.Encoder()
+    file.write(encoder.encode(_Head(REVISION)) + b"\n")
+    count = 0
+    with catalog.reading() as connection:
+        if catalog.kind == "postgresql":
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        for table in METADATA.sorted_tables:
+            query = select(table).order_by(*table.primary_key.columns)
+            result = connection.execution_options(yield_per=_BATCH_ROWS).execute(query)
+            for row in result:
+                file.write(encoder.encode(_Line(str(table.name), _fields(row))) + b"\n")
+                count += 1
+    return count
+
+
+def read_portable(catalog: Catalog, file: BinaryIO) -> int:
+    """Fill an empty catalog; how many rows. ConflictError when it is not empty, CatalogError."""
+    decoder = msgspec.json.Decoder(_Line)
+    count = 0
+    try:
+        head = msgspec.json.decode(file.readline(), type=_Head)
+        if head.strongroom_catalog != REVISION:
+            raise CatalogError(
+                f"this copy of a catalog is of revision {head.strongroom_catalog}, not {REVISION}; "
+                "read it with the version that wrote it"
+            )
+        with catalog.writing() as connection:
+            for table in METADATA.sorted_tables:
+                if connection.execute(select(func.count()).select_from(table)).scalar_one():
+                    raise ConflictError(f"the catalog {catalog.place} is not empty")
+            batch: list[dict[str, Any]] = []
+            name = ""
+            for text in file:
+                line = decoder.decode(text)
+                if batch and (line.table != name or len(batch) >= _BATCH_ROWS):
+                    connection.execute(insert(METADATA.tables[name]), batch)
+                    batch = []
+                name = line.table
+                if name not in METADATA.tables:
+                    raise CatalogError(f"a catalog has no table {name!r}")
+                batch.append(line.row)
+                count += 1
+            if batch:
+                connection.execute(insert(METADATA.tables[name]), batch)
+            if catalog.kind == "postgresql":
+                # Numbers were given, so the sequence behind them does not know yet.
+                connection.exec_driver_sql(
+                    "SELECT setval(pg_get_serial_sequence('audit', 'id'), "
+                    "(SELECT coalesce(max(id), 1) FROM audit))"
+                )
+    except msgspec.MsgspecError as error:
+        raise CatalogError(f"this is no copy of a catalog: {error}") from error
+    return count
+
+
+def _fields(row: Any) -> dict[str, Any]:
+    return {str(name): value for name, value in row._mapping.items()}  # noqa: SLF001

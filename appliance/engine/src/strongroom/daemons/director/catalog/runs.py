@@ -1,0 +1,298 @@
+"""Runs and their logs in the catalog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from sqlalchemy import and_, delete, func, insert, or_, select, update
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.tables import RUN_LOG, RUNS
+from strongroom.daemons.director.results import FINAL_STATES, LogLine, RunInfo
+from strongroom.errors import ConflictError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from strongroom.daemons.director.catalog.database import Catalog
+    from strongroom.daemons.director.results import RunFilter
+
+SHORTEST_BEGINNING = 4
+# A log that an agent fills without end does not fill the disk of the director.
+MOST_LOG_LINES = 100_000
+LONGEST_LINE_CHARACTERS = 4096
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with all that the catalog holds of it; see RunInfo.
+
+    queued_ns: when it was asked for. not_before_ns: rescheduled for then. deadline_ns: when it is
+    ended at the latest, 0 for never. sequence: of the agent's last report that is kept. request:
+    what else was asked for, for its kind to know.
+    """
+
+    id: str
+    job: str
+    client: str = ""
+    fileset: str = ""
+    storage: str = ""
+    pool: str = ""
+    level: str = ""
+    kind: str
+    state: str = "queued"
+    priority: int = 10
+    scheduled_ns: int = 0
+    queued_ns: int = 0
+    not_before_ns: int = 0
+    deadline_ns: int = 0
+    started_ns: int = 0
+    ended_ns: int = 0
+    files: int = 0
+    bytes: int = 0
+    stored_bytes: int = 0
+    errors: int = 0
+    snapshot: str = ""
+    parent: str = ""
+    fileset_digest: str = ""
+    error_id: str = ""
+    error: str = ""
+    reason: str = ""
+    requested_by: str = ""
+    attempt: int = 1
+    rescheduled_from: str = ""
+    sequence: int = 0
+    log_lines: int = 0
+    request: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
+    security: dict[str, Any] = {}
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it has ended."""
+        return self.state in FINAL_STATES
+
+    @property
+    def went_well(self) -> bool:
+        """Whether it did what it was for; a few files that could not be read are no failure."""
+        return self.state in ("done", "incomplete")
+
+    def info(self) -> RunInfo:
+        """What is told of it."""
+        fields = {name: getattr(self, name) for name in _INFO_FIELDS}
+        return RunInfo(**fields)
+
+
+_INFO_FIELDS = tuple(set(RunInfo.__slots__) & set(RunRecord.__struct_fields__))
+
+
+class NewLine(NamedTuple):
+    """A line to append to a log."""
+
+    time_ns: int
+    level: str
+    text: str
+
+
+def new_run_id() -> str:
+    """The id of a run to come."""
+    return clock.random_bytes(16).hex()
+
+
+def add_run(catalog: Catalog, record: RunRecord, lines: Sequence[NewLine] = ()) -> RunRecord:
+    """Enter a new run; gives it back as it is then."""
+    record = msgspec.structs.replace(record, log_lines=min(len(lines), MOST_LOG_LINES))
+    with catalog.writing() as connection:
+        connection.execute(insert(RUNS), [msgspec.structs.asdict(record)])
+        _append(connection, record.id, 0, lines)
+    return record
+
+
+def change_run(
+    catalog: Catalog,
+    run_id: str,
+    changes: Mapping[str, Any],
+    lines: Sequence[NewLine] = (),
+    *,
+    only_in: Collection[str] = (),
+) -> tuple[RunRecord, list[LogLine]]:
+    """Change columns of a run and append to its log, in one; the run and the lines as they are.
+
+    ConflictError when its state is not in `only_in`, if that is given; UnknownNameError.
+    """
+    with catalog.writing() as connection:
+        wanted = select(RUNS).where(RUNS.c.id == run_id).with_for_update()
+        row = connection.execute(wanted).one_or_none()
+        if row is None:
+            raise UnknownNameError(f"there is no run {run_id}")
+        before = _record(row)
+        if only_in and before.state not in only_in:
+            raise ConflictError(f"run {run_id} is {before.state}")
+        count = _append(connection, run_id, before.log_lines, lines)
+        changed = {**changes, **({"log_lines": count} if count != before.log_lines else {})}
+        if changed:
+            connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(**changed))
+        record = msgspec.structs.replace(before, **changed)
+        first = before.log_lines + 1
+        added = lines[: count - before.log_lines]
+        return record, [
+            LogLine(number, *_bounded(line)) for number, line in enumerate(added, first)
+        ]
+
+
+def load_run(catalog: Catalog, beginning: str) -> RunRecord:
+    """The run of this id, or whose id alone begins so; UnknownNameError, ConflictError."""
+    is_id = len(beginning) >= SHORTEST_BEGINNING and all(c in "0123456789abcdef" for c in beginning)
+    if not is_id:
+        raise UnknownNameError(
+            f"{beginning!r} is no run: an id is hexadecimal, {SHORTEST_BEGINNING} digits at least"
+        )
+    with catalog.reading() as connection:
+        # A range is found by the index of the primary key, which LIKE would not use everywhere.
+        wanted = and_(RUNS.c.id >= beginning, RUNS.c.id < beginning + "g")
+        rows = connection.execute(select(RUNS).where(wanted).limit(2)).all()
+    if not rows:
+        raise UnknownNameError(f"there is no run {beginning}")
+    if len(rows) > 1:
+        raise ConflictError(f"several runs begin with {beginning}; give more of the id")
+    return _record(rows[0])
+
+
+def find_runs(catalog: Catalog, wanted: RunFilter) -> list[RunRecord]:
+    """Runs that fit, the newest first."""
+    conditions: list[ColumnElement[bool]] = []
+    for column, value in (("job", wanted.job), ("client", wanted.client), ("kind", wanted.kind)):
+        if value:
+            conditions.append(RUNS.c[column] == value)
+    if wanted.states:
+        conditions.append(RUNS.c.state.in_(wanted.states))
+    if wanted.after_ns:
+        conditions.append(RUNS.c.scheduled_ns >= wanted.after_ns)
+    if wanted.before_ns:
+        conditions.append(RUNS.c.scheduled_ns < wanted.before_ns)
+    query = (
+        select(RUNS)
+        .where(*conditions)
+        .order_by(RUNS.c.scheduled_ns.desc(), RUNS.c.id)
+        .limit(wanted.limit)
+        .offset(wanted.offset)
+    )
+    with catalog.reading() as connection:
+        return [_record(row) for row in connection.execute(query)]
+
+
+def unfinished_runs(catalog: Catalog) -> list[RunRecord]:
+    """Every run that has not ended, the oldest first."""
+    query = select(RUNS).where(RUNS.c.state.not_in(FINAL_STATES)).order_by(RUNS.c.queued_ns)
+    with catalog.reading() as connection:
+        return [_record(row) for row in connection.execute(query)]
+
+
+def last_runs(catalog: Catalog) -> dict[str, RunRecord]:
+    """The newest run of each job."""
+    newest = (
+        select(RUNS.c.job, func.max(RUNS.c.scheduled_ns).label("newest_ns"))
+        .group_by(RUNS.c.job)
+        .subquery()
+    )
+    query = select(RUNS).join(
+        newest, and_(RUNS.c.job == newest.c.job, RUNS.c.scheduled_ns == newest.c.newest_ns)
+    )
+    with catalog.reading() as connection:
+        return {row.job: _record(row) for row in connection.execute(query)}
+
+
+def last_ends(catalog: Catalog, kind: str = "backup") -> list[RunRecord]:
+    """Of each job and client the newest run of a kind that ended, and that ended well."""
+    found: dict[str, RunRecord] = {}
+    with catalog.reading() as connection:
+        for states in (("done", "incomplete"), tuple(sorted(FINAL_STATES))):
+            newest = (
+                select(RUNS.c.job, RUNS.c.client, func.max(RUNS.c.ended_ns).label("newest_ns"))
+                .where(RUNS.c.kind == kind, RUNS.c.state.in_(states))
+                .group_by(RUNS.c.job, RUNS.c.client)
+                .subquery()
+            )
+            same = and_(
+                RUNS.c.job == newest.c.job,
+                RUNS.c.client == newest.c.client,
+                RUNS.c.ended_ns == newest.c.newest_ns,
+            )
+            rows = connection.execute(
+                select(RUNS).join(newest, same).where(RUNS.c.state.in_(states))
+            )
+            found.update((row.id, _record(row)) for row in rows)
+    return sorted(found.values(), key=lambda record: record.ended_ns)
+
+
+def counts_by_state(catalog: Catalog) -> dict[tuple[str, str], int]:
+    """How many runs of each kind there are in each state, of all time."""
+    query = select(RUNS.c.kind, RUNS.c.state, func.count()).group_by(RUNS.c.kind, RUNS.c.state)
+    with catalog.reading() as connection:
+        return {(kind, state): count for kind, state, count in connection.execute(query)}
+
+
+def last_failed_level(catalog: Catalog, job: str, client: str, since_ns: int) -> str:
+    """The highest level of backups of a job that failed since then: full, differential or ""."""
+    query = select(RUNS.c.level).where(
+        RUNS.c.job == job,
+        RUNS.c.client == client,
+        RUNS.c.kind == "backup",
+        RUNS.c.state == "failed",
+        RUNS.c.scheduled_ns > since_ns,
+    )
+    with catalog.reading() as connection:
+        levels = set(connection.execute(query).scalars())
+    return next((level for level in ("full", "differential") if level in levels), "")
+
+
+def log_lines(catalog: Catalog, run_id: str, after: int = 0, limit: int = 1000) -> list[LogLine]:
+    """Lines of a run's log above `after`, in order."""
+    query = (
+        select(RUN_LOG)
+        .where(RUN_LOG.c.run_id == run_id, RUN_LOG.c.sequence > after)
+        .order_by(RUN_LOG.c.sequence)
+        .limit(limit)
+    )
+    with catalog.reading() as connection:
+        return [
+            LogLine(row.sequence, row.time_ns, row.level, row.text)
+            for row in connection.execute(query)
+        ]
+
+
+def remove_old_runs(catalog: Catalog, before_ns: int) -> int:
+    """Remove runs that ended before then and made no snapshot that is there still; how many."""
+    from strongroom.daemons.director.catalog.tables import SNAPSHOTS
+
+    kept = select(SNAPSHOTS.c.run).where(SNAPSHOTS.c.removed_ns == 0)
+    old = and_(
+        RUNS.c.state.in_(FINAL_STATES),
+        RUNS.c.ended_ns < before_ns,
+        or_(RUNS.c.snapshot == "", RUNS.c.id.not_in(kept)),
+    )
+    with catalog.writing() as connection:
+        return connection.execute(delete(RUNS).where(old)).rowcount
+
+
+def _append(connection: Connection, run_id: str, count: int, lines: Sequence[NewLine]) -> int:
+    room = max(0, MOST_LOG_LINES - count)
+    rows = [
+        {"run_id": run_id, "sequence": number, "time_ns": time_ns, "level": level, "text": text}
+        for number, (time_ns, level, text) in enumerate(map(_bounded, lines[:room]), count + 1)
+    ]
+    if rows:
+        connection.execute(insert(RUN_LOG), rows)
+    return count + len(rows)
+
+
+def _bounded(line: NewLine) -> tuple[int, str, str]:
+    # PostgreSQL takes no NUL, nobody takes a surrogate.
+    text = line.text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+    return line.time_ns, line.level, text[:LONGEST_LINE_CHARACTERS]
+
+
+def _record(row: Any) -> RunRecord:
+    return RunRecord(**row._mapping)  # noqa: SLF001 - this is how rows give their columns

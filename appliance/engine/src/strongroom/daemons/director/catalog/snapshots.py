@@ -1,0 +1,173 @@
+"""Snapshots in the catalog: what the repositories hold, and what was removed from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sqlalchemy import and_, func, insert, select, update
+
+from strongroom.daemons.director.catalog.tables import SNAPSHOTS
+from strongroom.errors import SnapshotNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy import ColumnElement
+
+    from strongroom.daemons.director.catalog.database import Catalog
+    from strongroom.daemons.director.results import SnapshotFilter
+
+SHORTEST_BEGINNING = 4
+
+
+class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot; see SnapshotInfo. original: what it is a copy of (jobs.copy.identity), or ""."""
+
+    id: str
+    client: str
+    job: str = ""
+    fileset: str = ""
+    fileset_digest: str = ""
+    storage: str = ""
+    pool: str = ""
+    level: str = "full"
+    run: str = ""
+    original: str = ""
+    start_ns: int = 0
+    server_ns: int = 0
+    files: int = 0
+    bytes: int = 0
+    stored_bytes: int = 0
+    errors: int = 0
+    tags: tuple[str, ...] = ()
+    removed_ns: int = 0
+    removed_reason: str = ""
+
+    @property
+    def begun_ns(self) -> int:
+        """When it began, but never later than the store received it."""
+        return min(self.start_ns, self.server_ns) if self.server_ns else self.start_ns
+
+
+def add_snapshots(catalog: Catalog, records: Iterable[SnapshotRecord]) -> int:
+    """Enter snapshots; those that are there already stay as they are. How many were new."""
+    wanted = {record.id: record for record in records}
+    with catalog.writing() as connection:
+        there = set(
+            connection.execute(
+                select(SNAPSHOTS.c.id).where(SNAPSHOTS.c.id.in_(list(wanted)))
+            ).scalars()
+        )
+        rows = [_row(record) for record in wanted.values() if record.id not in there]
+        if rows:
+            connection.execute(insert(SNAPSHOTS), rows)
+    return len(rows)
+
+
+def load_snapshot(catalog: Catalog, beginning: str) -> SnapshotRecord:
+    """The one of this id, or whose id alone begins so. Raises SnapshotNotFoundError."""
+    is_id = len(beginning) >= SHORTEST_BEGINNING and all(c in "0123456789abcdef" for c in beginning)
+    if not is_id:
+        raise SnapshotNotFoundError(
+            f"{beginning!r} is no snapshot: an id is hexadecimal, {SHORTEST_BEGINNING} digits at "
+            "least"
+        )
+    wanted = and_(SNAPSHOTS.c.id >= beginning, SNAPSHOTS.c.id < beginning + "g")
+    with catalog.reading() as connection:
+        rows = connection.execute(select(SNAPSHOTS).where(wanted).limit(2)).all()
+    if len(rows) != 1:
+        what = "several snapshots begin" if rows else "no snapshot begins"
+        raise SnapshotNotFoundError(f"{what} with {beginning}")
+    return _record(rows[0])
+
+
+def find_snapshots(catalog: Catalog, wanted: SnapshotFilter) -> list[SnapshotRecord]:
+    """Snapshots that fit, the newest first."""
+    conditions: list[ColumnElement[bool]] = [
+        SNAPSHOTS.c[column] == value
+        for column in ("client", "job", "fileset", "pool")
+        if (value := getattr(wanted, column))
+    ]
+    if wanted.after_ns:
+        conditions.append(SNAPSHOTS.c.start_ns >= wanted.after_ns)
+    if wanted.before_ns:
+        conditions.append(SNAPSHOTS.c.start_ns < wanted.before_ns)
+    if not wanted.with_removed:
+        conditions.append(SNAPSHOTS.c.removed_ns == 0)
+    query = (
+        select(SNAPSHOTS)
+        .where(*conditions)
+        .order_by(SNAPSHOTS.c.server_ns.desc(), SNAPSHOTS.c.id)
+        .limit(wanted.limit)
+        .offset(wanted.offset)
+    )
+    with catalog.reading() as connection:
+        return [_record(row) for row in connection.execute(query)]
+
+
+def newest_snapshot(
+    catalog: Catalog,
+    *,
+    job: str,
+    client: str,
+    storage: str = "",
+    levels: Iterable[str] = (),
+) -> SnapshotRecord | None:
+    """The newest one of a job and client that is there, by the server's clock."""
+    conditions = [
+        SNAPSHOTS.c.job == job,
+        SNAPSHOTS.c.client == client,
+        SNAPSHOTS.c.removed_ns == 0,
+        SNAPSHOTS.c.original == "",
+    ]
+    if storage:
+        conditions.append(SNAPSHOTS.c.storage == storage)
+    if wanted := tuple(levels):
+        conditions.append(SNAPSHOTS.c.level.in_(wanted))
+    query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns.desc()).limit(1)
+    with catalog.reading() as connection:
+        row = connection.execute(query).one_or_none()
+    return None if row is None else _record(row)
+
+
+def present_snapshots(
+    catalog: Catalog, *, pool: str = "", job: str = "", client: str = "", storage: str = ""
+) -> list[SnapshotRecord]:
+    """All that are there and fit, the oldest first."""
+    conditions: list[ColumnElement[bool]] = [SNAPSHOTS.c.removed_ns == 0]
+    named = (("pool", pool), ("job", job), ("client", client), ("storage", storage))
+    conditions += [SNAPSHOTS.c[column] == value for column, value in named if value]
+    query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns, SNAPSHOTS.c.id)
+    with catalog.reading() as connection:
+        return [_record(row) for row in connection.execute(query)]
+
+
+def note_removed(catalog: Catalog, ids: Iterable[str], removed_ns: int, reason: str) -> None:
+    """Remember that snapshots are gone, and why."""
+    with catalog.writing() as connection:
+        connection.execute(
+            update(SNAPSHOTS)
+            .where(SNAPSHOTS.c.id.in_(list(ids)), SNAPSHOTS.c.removed_ns == 0)
+            .values(removed_ns=removed_ns, removed_reason=reason)
+        )
+
+
+def totals_by_client(catalog: Catalog) -> dict[str, tuple[int, int]]:
+    """Client -> how many snapshots are there, and the bytes they stored."""
+    query = (
+        select(SNAPSHOTS.c.client, func.count(), func.sum(SNAPSHOTS.c.stored_bytes))
+        .where(SNAPSHOTS.c.removed_ns == 0)
+        .group_by(SNAPSHOTS.c.client)
+    )
+    with catalog.reading() as connection:
+        return {name: (count, int(size or 0)) for name, count, size in connection.execute(query)}
+
+
+def _row(record: SnapshotRecord) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(record), "tags": list(record.tags)}
+
+
+def _record(row: Any) -> SnapshotRecord:
+    fields = dict(row._mapping)  # noqa: SLF001 - this is how rows give their columns
+    return SnapshotRecord(**{**fields, "tags": tuple(fields["tags"])})

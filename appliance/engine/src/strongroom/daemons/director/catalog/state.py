@@ -1,0 +1,50 @@
+"""Single facts in the catalog: when schedules were last due, and what a restart must not forget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, insert, select, tuple_
+
+from strongroom.daemons.director.catalog.tables import SCHEDULE_STATE, STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strongroom.daemons.director.catalog.database import Catalog
+
+
+def last_due(catalog: Catalog) -> dict[tuple[str, str], int]:
+    """(Job, digest of the Run) -> when it was last due, as far as schedules were looked at."""
+    with catalog.reading() as connection:
+        rows = connection.execute(select(SCHEDULE_STATE))
+        return {(row.job, row.entry): row.last_due_ns for row in rows}
+
+
+def note_due(catalog: Catalog, due: Mapping[tuple[str, str], int]) -> None:
+    """Remember that schedules were looked at up to these times."""
+    if not due:
+        return
+    rows = [
+        {"job": job, "entry": entry, "last_due_ns": time_ns}
+        for (job, entry), time_ns in due.items()
+    ]
+    columns = tuple_(SCHEDULE_STATE.c.job, SCHEDULE_STATE.c.entry)
+    with catalog.writing() as connection:
+        connection.execute(delete(SCHEDULE_STATE).where(columns.in_(list(due))))
+        connection.execute(insert(SCHEDULE_STATE), rows)
+
+
+def read_state(catalog: Catalog, name: str) -> Any:
+    """A fact, or None."""
+    with catalog.reading() as connection:
+        return connection.execute(
+            select(STATE.c.value).where(STATE.c.name == name)
+        ).scalar_one_or_none()
+
+
+def write_state(catalog: Catalog, name: str, value: Any) -> None:
+    """Remember a fact; any value that JSON knows."""
+    with catalog.writing() as connection:
+        connection.execute(delete(STATE).where(STATE.c.name == name))
+        connection.execute(insert(STATE), [{"name": name, "value": value}])

@@ -1,0 +1,178 @@
+"""The tables of the catalog. A change here needs a migration beside it; a test compares the two.
+
+Times are unix nanoseconds, 0 where something has not happened. Texts are "" where there is nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+# Names of constraints have to be the same on every database for migrations to find them.
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _text(name: str, **options: Any) -> Column[str]:
+    return Column(name, Text, nullable=False, server_default="", **options)
+
+
+def _number(name: str, **options: Any) -> Column[int]:
+    return Column(name, BigInteger, nullable=False, server_default="0", **options)
+
+
+def _data(name: str) -> Column[Any]:
+    return Column(name, JSON, nullable=False)
+
+
+CLIENTS = Table(
+    "clients",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    _text("address"),
+    _text("certificate_serial"),
+    _number("enrolled_ns"),
+    _number("last_seen_ns"),
+    _number("clock_ahead_ns"),
+    _text("version"),
+    _text("platform"),
+    _data("features"),
+)
+
+RUNS = Table(
+    "runs",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    _text("job"),
+    _text("client"),
+    _text("fileset"),
+    _text("storage"),
+    _text("pool"),
+    _text("level"),
+    _text("kind"),
+    _text("state"),
+    _number("priority"),
+    _number("scheduled_ns"),
+    _number("queued_ns"),
+    _number("not_before_ns"),
+    _number("deadline_ns"),
+    _number("started_ns"),
+    _number("ended_ns"),
+    _number("files"),
+    _number("bytes"),
+    _number("stored_bytes"),
+    _number("errors"),
+    _text("snapshot"),
+    _text("parent"),
+    _text("fileset_digest"),
+    _text("error_id"),
+    _text("error"),
+    _text("reason"),
+    _text("requested_by"),
+    _number("attempt"),
+    _text("rescheduled_from"),
+    # The number of the agent's last report that is kept, and lines in the log.
+    _number("sequence"),
+    _number("log_lines"),
+    _data("request"),
+    _data("summary"),
+    _data("security"),
+    Index("ix_runs_state", "state"),
+    Index("ix_runs_job_client", "job", "client", "scheduled_ns"),
+    Index("ix_runs_scheduled", "scheduled_ns"),
+)
+
+RUN_LOG = Table(
+    "run_log",
+    METADATA,
+    Column("run_id", String(32), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    _number("time_ns"),
+    _text("level"),
+    _text("text"),
+)
+
+SNAPSHOTS = Table(
+    "snapshots",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    _text("client"),
+    _text("job"),
+    _text("fileset"),
+    _text("fileset_digest"),
+    _text("storage"),
+    _text("pool"),
+    _text("level"),
+    _text("run"),
+    _text("original"),
+    _number("start_ns"),
+    _number("server_ns"),
+    _number("files"),
+    _number("bytes"),
+    _number("stored_bytes"),
+    _number("errors"),
+    _data("tags"),
+    _number("removed_ns"),
+    _text("removed_reason"),
+    Index("ix_snapshots_client_job", "client", "job", "server_ns"),
+    Index("ix_snapshots_server", "server_ns"),
+)
+
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    _number("time_ns"),
+    _text("who"),
+    _text("role"),
+    _text("action"),
+    _text("object"),
+    _text("result"),
+    _text("address"),
+)
+
+TOKENS = Table(
+    "tokens",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("hash", String(64), nullable=False, unique=True),
+    _text("name"),
+    _text("profile"),
+    _number("created_ns"),
+    _number("expires_ns"),
+    _number("last_used_ns"),
+)
+
+# `entry`: which Run of the schedule, by what it says, so that the order of Runs does not matter.
+SCHEDULE_STATE = Table(
+    "schedule_state",
+    METADATA,
+    Column("job", Text, primary_key=True),
+    Column("entry", String(32), primary_key=True),
+    _number("last_due_ns"),
+)
+
+STATE = Table(
+    "state",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    _data("value"),
+)

@@ -1,0 +1,48 @@
+"""Catalogs for the tests of the director: each test of them runs on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from director.postgresql_cluster import Cluster, initdb_path
+from strongroom.daemons.director.catalog.database import Catalog, open_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlalchemy import URL
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    initdb = initdb_path()
+    if initdb is None:
+        pytest.skip("PostgreSQL's initdb is not installed (Debian: postgresql)")
+    server = Cluster(initdb)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_catalog_url(request: pytest.FixtureRequest, tmp_path: Path):
+    """Gives the address of an empty database at each call."""
+    made = 0
+
+    def new() -> URL | str:
+        nonlocal made
+        made += 1
+        if request.param == "sqlite":
+            return f"sqlite:///{tmp_path}/catalog{made}.sqlite"
+        return request.getfixturevalue("cluster").new_database()
+
+    return new
+
+
+@pytest.fixture
+def catalog(new_catalog_url) -> Iterator[Catalog]:
+    opened = open_catalog(new_catalog_url())
+    yield opened
+    opened.close()

@@ -1,0 +1,388 @@
+"""The catalog keeps what it is told, on SQLite and on PostgreSQL alike."""
+
+from __future__ import annotations
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import update
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.access import (
+    add_audit,
+    create_token,
+    find_token,
+    list_audit,
+    list_tokens,
+    remove_token,
+)
+from strongroom.daemons.director.catalog.clients import change_client, load_clients
+from strongroom.daemons.director.catalog.database import open_catalog
+from strongroom.daemons.director.catalog.portable import read_portable, write_portable
+from strongroom.daemons.director.catalog.runs import (
+    LONGEST_LINE_CHARACTERS,
+    NewLine,
+    RunRecord,
+    add_run,
+    change_run,
+    find_runs,
+    last_ends,
+    last_failed_level,
+    last_runs,
+    load_run,
+    log_lines,
+    new_run_id,
+    remove_old_runs,
+    unfinished_runs,
+)
+from strongroom.daemons.director.catalog.snapshots import (
+    SnapshotRecord,
+    add_snapshots,
+    find_snapshots,
+    load_snapshot,
+    newest_snapshot,
+    note_removed,
+    present_snapshots,
+)
+from strongroom.daemons.director.catalog.state import (
+    last_due,
+    note_due,
+    read_state,
+    write_state,
+)
+from strongroom.daemons.director.catalog.tables import METADATA
+from strongroom.daemons.director.results import Actor, RunFilter, SnapshotFilter
+from strongroom.errors import (
+    CatalogError,
+    ConflictError,
+    SnapshotNotFoundError,
+    UnknownNameError,
+)
+
+OPERATOR = Actor("ann", "operator", "192.0.2.7")
+
+
+def make_run(**fields) -> RunRecord:
+    return RunRecord(**{"id": new_run_id(), "job": "nightly", "kind": "backup", **fields})
+
+
+def make_snapshot(number: int, **fields) -> SnapshotRecord:
+    return SnapshotRecord(
+        **{"id": f"{number:064x}", "client": "web1", "server_ns": number, "start_ns": number}
+        | fields
+    )
+
+
+def test_migrations_make_the_tables_that_the_code_knows(catalog):
+    with catalog.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+
+
+def test_a_catalog_opens_again_with_what_was_in_it(new_catalog_url):
+    url = new_catalog_url()
+    first = open_catalog(url)
+    record = add_run(first, make_run(summary={"files": 3}, request={"paths": ["/etc"]}))
+    first.close()
+    second = open_catalog(url)
+    assert load_run(second, record.id) == record
+    second.close()
+
+
+def test_a_catalog_of_a_newer_version_is_refused(new_catalog_url):
+    url = new_catalog_url()
+    catalog = open_catalog(url)
+    with catalog.writing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    catalog.close()
+    with pytest.raises(CatalogError, match="newer version"):
+        open_catalog(url)
+
+
+def test_a_transaction_that_fails_leaves_nothing(catalog):
+    def write_and_fail() -> None:
+        with catalog.writing() as connection:
+            connection.execute(METADATA.tables["state"].insert(), [{"name": "a", "value": 1}])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_and_fail()
+    assert read_state(catalog, "a") is None
+
+
+def test_a_fault_of_the_database_is_one_of_ours(catalog):
+    add_run(catalog, record := make_run())
+    with pytest.raises(CatalogError):
+        add_run(catalog, record)
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(catalog):
+    for run_id in ("abcd0" + "0" * 27, "abcd1" + "0" * 27, "f" * 32):
+        add_run(catalog, make_run(id=run_id))
+    assert load_run(catalog, "abcd1").id == "abcd1" + "0" * 27
+    assert load_run(catalog, "ffff").id == "f" * 32
+    with pytest.raises(ConflictError):
+        load_run(catalog, "abcd")
+    for wrong in ("eeee", "abc", "xyz%", "", "ab%d"):
+        with pytest.raises(UnknownNameError):
+            load_run(catalog, wrong)
+
+
+def test_a_change_and_its_log_lines_are_one(catalog):
+    record = add_run(catalog, make_run(), [NewLine(1, "info", "queued")])
+    changed, lines = change_run(
+        catalog,
+        record.id,
+        {"state": "running", "started_ns": 5},
+        [NewLine(2, "warning", "a\0b\udcff"), NewLine(3, "info", "x" * 10_000)],
+    )
+    assert (changed.state, changed.started_ns, changed.log_lines) == ("running", 5, 3)
+    assert load_run(catalog, record.id) == changed
+    assert [line.sequence for line in lines] == [2, 3]
+    assert log_lines(catalog, record.id, after=1) == lines
+    assert lines[0].text == "a\\0b\\udcff"
+    assert len(lines[1].text) == LONGEST_LINE_CHARACTERS
+    assert [line.text for line in log_lines(catalog, record.id, limit=1)] == ["queued"]
+
+
+def test_a_change_is_refused_in_another_state(catalog):
+    record = add_run(catalog, make_run(state="done"))
+    with pytest.raises(ConflictError, match="done"):
+        change_run(
+            catalog,
+            record.id,
+            {"state": "running"},
+            [NewLine(1, "info", "no")],
+            only_in=("queued", "waiting"),
+        )
+    assert load_run(catalog, record.id) == record
+    assert log_lines(catalog, record.id) == []
+
+
+def test_many_threads_write_without_losing_a_line(catalog):
+    record = add_run(catalog, make_run())
+
+    def append(number: int) -> None:
+        change_run(catalog, record.id, {}, [NewLine(number, "info", str(number))])
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(append, range(60)))
+    lines = log_lines(catalog, record.id)
+    assert [line.sequence for line in lines] == list(range(1, 61))
+    assert {line.text for line in lines} == {str(number) for number in range(60)}
+
+
+def test_runs_are_found_by_what_they_are(catalog):
+    add_run(catalog, make_run(id="1" * 32, client="web1", scheduled_ns=10, state="done"))
+    add_run(catalog, make_run(id="2" * 32, client="web2", scheduled_ns=20, state="failed"))
+    add_run(catalog, make_run(id="3" * 32, client="web1", scheduled_ns=30, kind="restore"))
+
+    def found(**fields) -> list[str]:
+        return [record.id[0] for record in find_runs(catalog, RunFilter(**fields))]
+
+    assert found() == ["3", "2", "1"]
+    assert found(client="web1") == ["3", "1"]
+    assert found(kind="backup") == ["2", "1"]
+    assert found(states=("done", "failed")) == ["2", "1"]
+    assert found(after_ns=20) == ["3", "2"]
+    assert found(before_ns=20) == ["1"]
+    assert found(limit=1, offset=1) == ["2"]
+    assert [record.id[0] for record in unfinished_runs(catalog)] == ["3"]
+    assert last_runs(catalog)["nightly"].id[0] == "3"
+
+
+def test_the_last_ends_are_told_for_each_job_and_client(catalog):
+    ends = [("web1", "done", 10), ("web1", "failed", 20), ("web2", "incomplete", 5)]
+    for client, state, ended_ns in ends:
+        add_run(catalog, make_run(client=client, state=state, ended_ns=ended_ns))
+    told = [(record.client, record.state) for record in last_ends(catalog)]
+    assert told == [("web2", "incomplete"), ("web1", "done"), ("web1", "failed")]
+
+
+def test_a_failed_level_is_remembered_until_a_good_one(catalog):
+    add_run(catalog, make_run(client="web1", state="failed", level="full", scheduled_ns=10))
+    add_run(catalog, make_run(client="web1", state="failed", level="incremental", scheduled_ns=20))
+    assert last_failed_level(catalog, "nightly", "web1", 5) == "full"
+    assert last_failed_level(catalog, "nightly", "web1", 10) == ""
+    assert last_failed_level(catalog, "nightly", "web2", 0) == ""
+
+
+def test_old_runs_go_but_not_those_whose_snapshot_is_there(catalog):
+    gone = add_run(catalog, make_run(state="failed", ended_ns=5), [NewLine(1, "error", "no")])
+    kept = add_run(catalog, make_run(state="done", ended_ns=5, snapshot=f"{1:064x}"))
+    late = add_run(catalog, make_run(state="done", ended_ns=50))
+    going = add_run(catalog, make_run(state="running"))
+    add_snapshots(catalog, [make_snapshot(1, run=kept.id)])
+    assert remove_old_runs(catalog, 10) == 1
+    assert log_lines(catalog, gone.id) == []
+    assert {record.id for record in find_runs(catalog, RunFilter())} == {kept.id, late.id, going.id}
+
+
+def test_snapshots_are_entered_once_and_found(catalog):
+    records = [
+        make_snapshot(1, job="a", level="full", tags=("x", "y")),
+        make_snapshot(2, job="a", level="incremental", pool="Daily"),
+        make_snapshot(3, job="b", client="web2", level="incremental", pool="Daily"),
+    ]
+    assert add_snapshots(catalog, records) == 3
+    assert add_snapshots(catalog, [make_snapshot(1, job="other")]) == 0
+    assert find_snapshots(catalog, SnapshotFilter()) == records[::-1]
+    assert find_snapshots(catalog, SnapshotFilter(pool="Daily", client="web1")) == [records[1]]
+    assert find_snapshots(catalog, SnapshotFilter(after_ns=2, before_ns=3)) == [records[1]]
+    assert newest_snapshot(catalog, job="a", client="web1") == records[1]
+    assert newest_snapshot(catalog, job="a", client="web1", levels=("full",)) == records[0]
+    assert newest_snapshot(catalog, job="a", client="web2") is None
+    assert load_snapshot(catalog, "0" * 63 + "3") == records[2]
+    for wrong in ("00000", "abcdef", "zz"):
+        with pytest.raises(SnapshotNotFoundError):
+            load_snapshot(catalog, wrong)
+
+
+def test_a_removed_snapshot_is_remembered_but_not_found(catalog):
+    add_snapshots(catalog, [make_snapshot(1, job="a"), make_snapshot(2, job="a")])
+    note_removed(catalog, [f"{2:064x}"], 77, "keep-last 1")
+    note_removed(catalog, [f"{2:064x}"], 99, "again")
+    assert [record.server_ns for record in present_snapshots(catalog, job="a")] == [1]
+    assert newest_snapshot(catalog, job="a", client="web1").server_ns == 1
+    removed = find_snapshots(catalog, SnapshotFilter(with_removed=True))[0]
+    assert (removed.removed_ns, removed.removed_reason) == (77, "keep-last 1")
+
+
+def test_a_client_is_entered_when_it_is_first_seen(catalog):
+    change_client(catalog, "web1", last_seen_ns=5, features=("ktls",))
+    change_client(catalog, "web1", version="1.0", clock_ahead_ns=-3)
+    change_client(catalog, "web2")
+    clients = load_clients(catalog)
+    assert set(clients) == {"web1", "web2"}
+    web1 = clients["web1"]
+    assert (web1.last_seen_ns, web1.features, web1.version, web1.clock_ahead_ns) == (
+        5,
+        ("ktls",),
+        "1.0",
+        -3,
+    )
+
+
+def test_a_token_opens_until_it_expires_or_is_withdrawn(catalog, monkeypatch):
+    now_ns = clock.now_ns()
+    forever, text = create_token(catalog, "console", "operator", 0)
+    brief, brief_text = create_token(catalog, "demo", "webui", now_ns + 1_000)
+    found = find_token(catalog, text)
+    assert found is not None
+    assert (found.id, found.profile) == (forever.id, "operator")
+    assert find_token(catalog, text[:-1] + ("0" if text[-1] != "0" else "1")) is None
+    assert find_token(catalog, "x" * 5000) is None
+    monkeypatch.setattr(clock, "now_ns", lambda: now_ns + 10**12)
+    assert find_token(catalog, brief_text) is None
+    assert {info.id for info in list_tokens(catalog)} == {forever.id, brief.id}
+    remove_token(catalog, forever.id)
+    assert find_token(catalog, text) is None
+    with pytest.raises(UnknownNameError):
+        remove_token(catalog, forever.id)
+
+
+def test_no_token_lies_in_the_database(catalog):
+    _, text = create_token(catalog, "console", "operator", 0)
+    file = io.BytesIO()
+    write_portable(catalog, file)
+    assert text.encode() not in file.getvalue()
+    assert text.removeprefix("srt_").encode() not in file.getvalue()
+
+
+def test_the_audit_log_is_read_backwards(catalog):
+    for number in range(5):
+        add_audit(catalog, OPERATOR, "run", f"job{number}\0", "done")
+    entries = list_audit(catalog, limit=2)
+    assert [entry.object for entry in entries] == ["job4", "job3"]
+    assert (entries[0].who, entries[0].role, entries[0].address) == ("ann", "operator", "192.0.2.7")
+    assert [entry.object for entry in list_audit(catalog, before_id=entries[1].id)] == [
+        "job2",
+        "job1",
+        "job0",
+    ]
+    assert list_audit(catalog, who="bob") == []
+
+
+def test_due_times_and_facts_are_replaced(catalog):
+    note_due(catalog, {("a", "1"): 5, ("b", "1"): 6})
+    note_due(catalog, {("a", "1"): 7})
+    note_due(catalog, {})
+    assert last_due(catalog) == {("a", "1"): 7, ("b", "1"): 6}
+    write_state(catalog, "clock", {"now_ns": 1})
+    write_state(catalog, "clock", {"now_ns": 2})
+    assert read_state(catalog, "clock") == {"now_ns": 2}
+
+
+def test_a_catalog_moves_to_another_database_whole(catalog, tmp_path):
+    record = add_run(catalog, make_run(summary={"ä": [1, None]}), [NewLine(1, "info", "ü")])
+    add_snapshots(catalog, [make_snapshot(1, tags=("x",))])
+    change_client(catalog, "web1", features=("ktls",))
+    create_token(catalog, "console", "operator", 0)
+    add_audit(catalog, OPERATOR, "run", "nightly", "done")
+    note_due(catalog, {("a", "1"): 5})
+    first = io.BytesIO()
+    assert write_portable(catalog, first) == 7
+    other = open_catalog(f"sqlite:///{tmp_path}/moved.sqlite")
+    first.seek(0)
+    assert read_portable(other, first) == 7
+    assert load_run(other, record.id) == record
+    second = io.BytesIO()
+    write_portable(other, second)
+    assert second.getvalue() == first.getvalue()
+    first.seek(0)
+    with pytest.raises(ConflictError, match="not empty"):
+        read_portable(other, first)
+    other.close()
+
+
+def test_a_copy_moves_into_this_database_and_grows_there(catalog, tmp_path):
+    source = open_catalog(f"sqlite:///{tmp_path}/source.sqlite")
+    for number in range(3):
+        add_audit(source, OPERATOR, "run", str(number), "done")
+    file = io.BytesIO()
+    write_portable(source, file)
+    source.close()
+    file.seek(0)
+    read_portable(catalog, file)
+    add_audit(catalog, OPERATOR, "run", "later", "done")
+    assert [entry.object for entry in list_audit(catalog)] == ["later", "2", "1", "0"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"hello\n", b'{"strongroom_catalog": "9"}\n', b'{"strongroom_catalog": "0001"}\n[]\n'],
+)
+def test_what_is_no_copy_of_a_catalog_is_refused(catalog, text):
+    with pytest.raises(CatalogError):
+        read_portable(catalog, io.BytesIO(text))
+
+
+def test_a_copy_that_breaks_off_fills_nothing(catalog):
+    row = b'{"table": "state", "row": {"name": "a", "value": 1}}\n'
+    with pytest.raises(CatalogError):
+        read_portable(catalog, io.BytesIO(b'{"strongroom_catalog": "0001"}\n' + row + b"{"))
+    assert read_state(catalog, "a") is None
+
+
+def test_sqlite_keeps_what_it_acknowledged(tmp_path):
+    catalog = open_catalog(f"sqlite:///{tmp_path}/c.sqlite")
+    with catalog.reading() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+    catalog.close()
+
+
+def test_a_reader_sees_one_state_while_others_write(catalog):
+    write_state(catalog, "a", 1)
+    with catalog.reading() as connection:
+        if catalog.kind == "postgresql":
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        table = METADATA.tables["state"]
+        before = connection.execute(table.select()).all()
+        with catalog.writing() as other:
+            other.execute(update(table).values(value=2))
+        assert connection.execute(table.select()).all() == before
+    assert read_state(catalog, "a") == 2
