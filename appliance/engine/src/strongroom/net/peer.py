@@ -1,0 +1,111 @@
+"""Who stands at the other end of a connection, or signed a statement.
+
+A certificate names its holder by one URI among its alternative names, `strongroom://ROLE/NAME`,
+with the name percent-encoded; the common name repeats it for people.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+from urllib.parse import quote, unquote
+
+from strongroom.errors import PeerRefusedError, UsageError
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+Role = Literal["director", "storage", "agent", "operator"]
+ROLES: tuple[Role, ...] = get_args(Role)
+# Those that answer connections; only their certificates are good for that.
+SERVER_ROLES: frozenset[str] = frozenset(("director", "storage"))
+LOCAL_ROLE = "local"
+GREATEST_NAME_LENGTH = 127
+
+_SCHEME = "strongroom://"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """`role`: of ROLES, or LOCAL_ROLE for a process of this machine at a Unix socket.
+
+    `name`: as the certificate says, or the user's. `serial`: of the certificate, lower-case
+    hexadecimal without leading zeros; "" for a local peer.
+    """
+
+    name: str
+    role: str
+    serial: str
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.name!r}"
+
+
+def check_name(name: str) -> str:
+    """`name` if a certificate may bear it; UsageError else."""
+    if not 1 <= len(name) <= GREATEST_NAME_LENGTH or not name.isprintable() or name != name.strip():
+        raise UsageError(
+            f"{name!r} cannot be the name of a client or daemon: it takes 1 to "
+            f"{GREATEST_NAME_LENGTH} printable characters, no blanks around them"
+        )
+    return name
+
+
+def check_role(role: str) -> Role:
+    """`role` if there is such a role; UsageError else."""
+    for known in ROLES:
+        if role == known:
+            return known
+    raise UsageError(f"{role!r} is no role; there are {', '.join(ROLES)}")
+
+
+def holder_uri(role: Role, name: str) -> str:
+    """How a certificate names its holder."""
+    return f"{_SCHEME}{role}/{quote(name, safe='')}"
+
+
+def serial_text(serial: int) -> str:
+    """A serial number as Peer and every list of ours has it."""
+    return f"{serial:x}"
+
+
+def peer_of(certificate: Certificate) -> Peer:
+    """Whom a certificate names; whether to believe it is net.trust's business.
+
+    Raises PeerRefusedError when it names nobody in our way.
+    """
+    from cryptography import x509
+
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    except (x509.ExtensionNotFound, ValueError) as error:
+        raise PeerRefusedError("the certificate shown does not name a role and a name") from error
+    ours = [uri.removeprefix(_SCHEME) for uri in uris if uri.startswith(_SCHEME)]
+    if len(ours) != 1:
+        raise PeerRefusedError("the certificate shown does not name one role and name")
+    role, slash, quoted = ours[0].partition("/")
+    try:
+        name = unquote(quoted, errors="strict")
+        if not slash or quote(name, safe="") != quoted:
+            raise UsageError("not as we write it")
+        return Peer(check_name(name), check_role(role), serial_text(certificate.serial_number))
+    except (UsageError, UnicodeDecodeError) as error:
+        raise PeerRefusedError(
+            f"the certificate shown names its holder in an unknown way ({uris[0]!r})"
+        ) from error
+
+
+def peer_of_certificate(der: bytes) -> Peer:
+    """The same from the bytes of a certificate (DER), as an SSL socket gives them."""
+    return peer_of(parse_certificate(der))
+
+
+def parse_certificate(der: bytes) -> Certificate:
+    """A certificate from its bytes (DER); PeerRefusedError when they are none."""
+    from cryptography import x509
+
+    try:
+        return x509.load_der_x509_certificate(der)
+    except ValueError as error:
+        raise PeerRefusedError(f"what was shown as a certificate is none ({error})") from error

@@ -1,0 +1,70 @@
+"""Files that must be whole or absent, and some of them secret: keys, certificates, lists.
+
+A file is written beside its name, brought to the disk and then renamed, so a crash leaves the old
+or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from strongroom import clock
+from strongroom.errors import UsageError
+
+SECRET_MODE = 0o600
+PUBLIC_MODE = 0o644
+
+
+def write_file(path: bytes, data: bytes, mode: int) -> None:
+    """Put `data` in the place of file `path`, durably; an owner that it had is kept.
+
+    Raises OSError.
+    """
+    folder, name = os.path.split(path)
+    beside = os.path.join(folder, b".%s.%s" % (name, clock.random_bytes(6).hex().encode()))
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            _keep_owner(path, file.fileno())
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
+    sync_folder(folder)
+
+
+def sync_folder(folder: bytes) -> None:
+    """Bring names that were made, changed or removed in a folder to the disk."""
+    descriptor = os.open(folder or b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_bounded(path: bytes, limit_bytes: int) -> bytes:
+    """The whole of a small file; UsageError when it is larger. Raises OSError."""
+    with open(path, "rb") as file:
+        data = file.read(limit_bytes + 1)
+    if len(data) > limit_bytes:
+        raise UsageError(f"{os.fsdecode(path)} is larger than {limit_bytes} bytes: not ours")
+    return data
+
+
+def make_private_folder(path: bytes) -> None:
+    """Make a folder, and those above it, that only its owner enters. Raises OSError."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+
+
+def _keep_owner(path: bytes, descriptor: int) -> None:
+    try:
+        before = os.stat(path)
+    except FileNotFoundError:
+        return
+    now = os.fstat(descriptor)
+    if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
+        os.fchown(descriptor, before.st_uid, before.st_gid)
