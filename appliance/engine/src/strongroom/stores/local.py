@@ -79,6 +79,23 @@ class LocalStore:
 
     def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """Read an object or a part of it."""
+        descriptor, size = self.open_object(kind, name)
+        try:
+            there = size - offset
+            # Looked at before anything is allocated: lengths come out of stored objects.
+            if length is not None and there < length:
+                raise DamageError(
+                    f"{self._root.shown(object_path(kind, name))} is cut off: {length} bytes "
+                    f"wanted at {offset}, {max(0, there)} there; run check"
+                )
+            return _read_whole(descriptor, offset, max(0, there) if length is None else length)
+        except OSError as error:
+            self._root.fail("read", object_path(kind, name), error)
+        finally:
+            os.close(descriptor)
+
+    def open_object(self, kind: Kind, name: str) -> tuple[int, int]:
+        """A descriptor of an object, which the caller closes, and its size in bytes."""
         path = object_path(kind, name)
         try:
             descriptor = os.open(
@@ -89,18 +106,10 @@ class LocalStore:
         except OSError as error:
             self._root.fail("open", path, error)
         try:
-            there = os.fstat(descriptor).st_size - offset
-            # Looked at before anything is allocated: lengths come out of stored objects.
-            if length is not None and there < length:
-                raise DamageError(
-                    f"{self._root.shown(path)} is cut off: {length} bytes wanted at {offset}, "
-                    f"{max(0, there)} there; run check"
-                )
-            return _read_whole(descriptor, offset, max(0, there) if length is None else length)
+            return descriptor, os.fstat(descriptor).st_size
         except OSError as error:
-            self._root.fail("read", path, error)
-        finally:
             os.close(descriptor)
+            self._root.fail("look up", path, error)
 
     def size(self, kind: Kind, name: str) -> int:
         """Size of an object in bytes."""

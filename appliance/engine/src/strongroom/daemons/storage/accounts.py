@@ -1,0 +1,110 @@
+"""What clients may use: bytes stored by each agent, and bytes a second of each job.
+
+Each class has one lock, held for moments.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from strongroom import clock
+from strongroom.errors import QuotaError
+
+if TYPE_CHECKING:
+    from strongroom.daemons.storage.settings import Limits
+
+# A job may be this far ahead of its bandwidth: short pauses are made up for.
+_BURST_SECONDS = 0.25
+
+
+class Quotas:
+    """Bytes stored by each agent, those on their way included."""
+
+    def __init__(self, limits: Limits, used: dict[str, int]) -> None:
+        self.limits = limits
+        self._used = dict(used)
+        self._lock = threading.Lock()
+
+    def reserve(self, owner: str, size_bytes: int) -> None:
+        """Count bytes that an agent sends. QuotaError when it may not store them."""
+        with self._lock:
+            used = self._used.get(owner, 0) + size_bytes
+            quota = self.limits.quota_of(owner)
+            if owner and quota and used > quota:
+                raise QuotaError(
+                    f"{owner} may store {quota} bytes and has {used - size_bytes}: remove "
+                    "snapshots and prune, or raise the quota"
+                )
+            self._used[owner] = used
+
+    def release(self, owner: str, size_bytes: int) -> None:
+        """Count bytes as gone: deleted, given up or stored before."""
+        with self._lock:
+            self._used[owner] = max(0, self._used.get(owner, 0) - size_bytes)
+
+    def used(self) -> dict[str, int]:
+        """Bytes by owner."""
+        with self._lock:
+            return dict(self._used)
+
+
+class Bandwidth:
+    """A bucket of tokens, shared by the connections of one job."""
+
+    def __init__(self, bytes_per_second: int, stopped: threading.Event) -> None:
+        """`bytes_per_second` 0: no limit, and none that a client sets is higher than it."""
+        self._greatest = bytes_per_second
+        self._rate = bytes_per_second
+        self._stopped = stopped
+        self._lock = threading.Lock()
+        self._free_at = clock.elapsed_seconds()
+        self.users = 0
+
+    def limit(self, bytes_per_second: int) -> None:
+        """Change the limit, within that of the daemon; 0: to that of the daemon."""
+        with self._lock:
+            wanted = max(0, bytes_per_second)
+            if wanted and self._greatest:
+                wanted = min(wanted, self._greatest)
+            self._rate = wanted or self._greatest
+            self._free_at = clock.elapsed_seconds()
+
+    def take(self, size_bytes: int) -> None:
+        """Return when `size_bytes` may have passed, or when the daemon stops."""
+        with self._lock:
+            if not self._rate:
+                return
+            now = clock.elapsed_seconds()
+            self._free_at = max(self._free_at, now - _BURST_SECONDS) + size_bytes / self._rate
+            wait_seconds = self._free_at - now
+        if wait_seconds > 0:
+            self._stopped.wait(wait_seconds)
+
+
+class Bandwidths:
+    """The buckets of the jobs that have connections."""
+
+    def __init__(self, bytes_per_second: int, stopped: threading.Event) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._stopped = stopped
+        self._lock = threading.Lock()
+        self._of_jobs: dict[tuple[str, str], Bandwidth] = {}
+
+    def enter(self, peer_name: str, job: str) -> Bandwidth:
+        """The bucket of a job; give it back with `leave`."""
+        with self._lock:
+            bucket = self._of_jobs.get((peer_name, job))
+            if bucket is None:
+                bucket = Bandwidth(self.bytes_per_second, self._stopped)
+                self._of_jobs[peer_name, job] = bucket
+            bucket.users += 1
+            return bucket
+
+    def leave(self, peer_name: str, job: str) -> None:
+        """One connection of the job less."""
+        with self._lock:
+            bucket = self._of_jobs[peer_name, job]
+            bucket.users -= 1
+            if not bucket.users:
+                del self._of_jobs[peer_name, job]

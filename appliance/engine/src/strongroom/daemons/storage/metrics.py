@@ -1,0 +1,69 @@
+"""Figures of a storage daemon, in Prometheus' text format.
+
+Counters are incremented by many threads under one lock; a request costs one of that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_HELP = {
+    "strongroom_storage_connections_total": ("counter", "Connections that were let in."),
+    "strongroom_storage_refused_total": ("counter", "Connections that were not let in."),
+    "strongroom_storage_connections": ("gauge", "Connections there are."),
+    "strongroom_storage_requests_total": ("counter", "Requests done."),
+    "strongroom_storage_failures_total": ("counter", "Requests that failed, by error."),
+    "strongroom_storage_received_bytes_total": ("counter", "Bytes of objects received."),
+    "strongroom_storage_sent_bytes_total": ("counter", "Bytes of objects sent."),
+    "strongroom_storage_objects": ("gauge", "Objects stored, by who stored them."),
+    "strongroom_storage_stored_bytes": ("gauge", "Bytes stored, by who stored them."),
+    "strongroom_storage_quota_bytes": ("gauge", "Bytes that one may store."),
+    "strongroom_storage_doubted_objects": ("gauge", "Objects that nobody has vouched for yet."),
+    "strongroom_storage_false_objects": ("gauge", "Objects that were found false and are hidden."),
+    "strongroom_storage_free_bytes": ("gauge", "Free bytes of the repository's file system."),
+    "strongroom_storage_size_bytes": ("gauge", "Size of the repository's file system."),
+}
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Metrics:
+    """Counters by name and labels."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str, Labels], float] = defaultdict(float)
+
+    def count(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Add to a counter of `strongroom_storage_NAME_total`."""
+        with self._lock:
+            self._counts[f"strongroom_storage_{name}_total", tuple(labels.items())] += amount
+
+    def text(self, gauges: Iterable[tuple[str, Labels, float]]) -> str:
+        """All counters, and gauges by the end of their name, labels and value."""
+        with self._lock:
+            rows = [(name, labels, value) for (name, labels), value in self._counts.items()]
+        rows += [(f"strongroom_storage_{name}", labels, value) for name, labels, value in gauges]
+        lines: list[str] = []
+        for name, (kind, text) in _HELP.items():
+            mine = [row for row in rows if row[0] == name]
+            if mine:
+                lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+                lines += [f"{name}{_shown(labels)} {value:.17g}" for _, labels, value in mine]
+        return "\n".join(lines) + "\n"
+
+
+def _shown(labels: Labels) -> str:
+    if not labels:
+        return ""
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+    return f"{{{pairs}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,273 @@
+"""The storage daemon: listens, lets peers in, gives each connection a thread, and ends what lasts.
+
+Threads: one for each listening socket, one for each connection, and the watch, which looks every
+second at what connections have been allowed. `_lock` guards the set of sessions. `stop` may be
+called from any thread; objects that were acknowledged are kept, uploads under way are dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.daemons.storage.accounts import Bandwidths
+from strongroom.daemons.storage.metrics import Metrics
+from strongroom.daemons.storage.served import ServedRepository
+from strongroom.daemons.storage.session import Session
+from strongroom.errors import (
+    PeerRefusedError,
+    RepositoryNotFoundError,
+    RightError,
+    StrongroomError,
+)
+from strongroom.net.greeting import send_welcome
+from strongroom.net.local_channel import admit_local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.daemons.storage.metrics import Labels
+    from strongroom.daemons.storage.settings import Limits, StorageSettings
+    from strongroom.net.channel import Channel
+
+log = logging.getLogger("strongroom.storage")
+
+_WATCH_SECONDS: Final = 1.0
+_WAITING_CONNECTIONS: Final = 256
+_STOP_SECONDS: Final = 10.0
+
+
+class StorageServer:
+    """Serves the repositories of `settings` from `start` to `stop`."""
+
+    def __init__(
+        self,
+        settings: StorageSettings,
+        admit: Callable[[socket.socket], Channel] | None = None,
+        read_grant: Callable[[str], dict[str, object]] | None = None,
+    ) -> None:
+        """Opens the repositories. Raises StoreError.
+
+        admit: makes a channel of a connection over TCP, greeting included. read_grant: what a
+        statement says, once verified.
+        """
+        self.settings = settings
+        self.limits: Limits = settings.limits
+        self.metrics = Metrics()
+        self._stopped = threading.Event()
+        self.bandwidths = Bandwidths(settings.limits.bytes_per_second, self._stopped)
+        self._admit = admit
+        self._read_grant = read_grant
+        self._lock = threading.Lock()
+        self._sessions: set[Session] = set()
+        self._entering = 0
+        self._threads: list[threading.Thread] = []
+        self._listening: list[socket.socket] = []
+        self._repositories: dict[str, ServedRepository] = {}
+        for name, folder in settings.repositories:
+            served = ServedRepository(name, folder, settings.limits)
+            self._repositories[name] = served
+            if served.entered:
+                log.info("%s: %d objects had no entry, now they have", name, served.entered)
+
+    @property
+    def ports(self) -> list[int]:
+        """The TCP ports it listens on, in the order of the addresses."""
+        return [one.getsockname()[1] for one in self._listening if one.family != socket.AF_UNIX]
+
+    def start(self) -> None:
+        """Listen. Raises OSError."""
+        for host, port in self.settings.addresses:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listening = socket.create_server(
+                (host, port), family=family, backlog=_WAITING_CONNECTIONS
+            )
+            self._listen(listening, f"{host}:{port}", self._admit_remote)
+        if self.settings.socket_path:
+            self._listen(self._local_socket(), os.fsdecode(self.settings.socket_path), _admit_here)
+        self._thread(self._watch, "watch")
+
+    def stop(self) -> None:
+        """Stop listening, end all connections, wait for their threads."""
+        self._stopped.set()
+        for listening in self._listening:
+            with suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)
+            listening.close()
+        with self._lock:
+            for session in self._sessions:
+                session.channel.shutdown()
+            threads = list(self._threads)
+        until = clock.elapsed_seconds() + _STOP_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, until - clock.elapsed_seconds()))
+        if self.settings.socket_path:
+            with suppress(FileNotFoundError):
+                os.unlink(self.settings.socket_path)
+        for served in self._repositories.values():
+            served.close()
+
+    def set_limits(self, limits: Limits) -> None:
+        """Follow a changed configuration; connections there are keep theirs but for quotas."""
+        self.limits = limits
+        self.bandwidths.bytes_per_second = limits.bytes_per_second
+        for served in self._repositories.values():
+            served.set_limits(limits)
+
+    def repository(self, wanted: str) -> ServedRepository:
+        """The repository of a name or id; "" is the first. Raises RepositoryNotFoundError."""
+        if not wanted:
+            return next(iter(self._repositories.values()))
+        if wanted in self._repositories:
+            return self._repositories[wanted]
+        for served in self._repositories.values():
+            if served.repository_id() == wanted:
+                return served
+        raise RepositoryNotFoundError(
+            f"this storage daemon has no repository {wanted}; its devices are "
+            f"{', '.join(self._repositories)}"
+        )
+
+    def read_grant(self, text: str) -> dict[str, object]:
+        """What a grant says. Raises PeerRefusedError, RightError."""
+        if self._read_grant is None:
+            raise RightError("this storage daemon knows no authority whose grants count")
+        return self._read_grant(text)
+
+    def pause(self, seconds: float) -> None:
+        """Wait, unless the daemon stops."""
+        if seconds > 0:
+            self._stopped.wait(seconds)
+
+    def metrics_text(self) -> str:
+        """All figures for Prometheus."""
+        with self._lock:
+            roles = [session.peer.role for session in self._sessions]
+        gauges: list[tuple[str, Labels, float]] = [
+            ("connections", (("role", role),), float(roles.count(role)))
+            for role in ("agent", "director", "operator", "local")
+        ]
+        for served in self._repositories.values():
+            gauges += served.gauges()
+        return self.metrics.text(gauges)
+
+    def _listen(
+        self,
+        listening: socket.socket,
+        shown: str,
+        admit: Callable[[socket.socket], Channel],
+    ) -> None:
+        self._listening.append(listening)
+        self._thread(lambda: self._accept(listening, admit), f"listening on {shown}")
+        log.info("listening on %s", shown)
+
+    def _local_socket(self) -> socket.socket:
+        path = self.settings.socket_path
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        old = os.umask(0o177)
+        try:
+            listening.bind(path)
+        finally:
+            os.umask(old)
+        listening.listen(_WAITING_CONNECTIONS)
+        return listening
+
+    def _admit_remote(self, connection: socket.socket) -> Channel:
+        if self._admit is None:
+            raise PeerRefusedError("this storage daemon has no identity yet")
+        return self._admit(connection)
+
+    def _accept(self, listening: socket.socket, admit: Callable[[socket.socket], Channel]) -> None:
+        while not self._stopped.is_set():
+            try:
+                connection, address = listening.accept()
+            except OSError as error:
+                if self._stopped.is_set():
+                    return
+                # Too many files are open, or the peer has gone: neither ends the daemon.
+                log.warning("could not accept a connection: %s", error)
+                self._stopped.wait(_WATCH_SECONDS)
+                continue
+            shown = address[0] if isinstance(address, tuple) else "the local socket"
+            with self._lock:
+                crowded = self._entering + len(self._sessions) >= self.limits.connections
+                self._entering += not crowded
+            if crowded:
+                connection.close()
+                self._refuse(shown, f"there are {self.limits.connections} connections already")
+                continue
+            self._thread(partial(self._enter, connection, shown, admit), f"for {shown}")
+
+    def _enter(
+        self,
+        connection: socket.socket,
+        shown: str,
+        admit: Callable[[socket.socket], Channel],
+    ) -> None:
+        """The whole life of a connection, in its thread."""
+        session: Session | None = None
+        try:
+            connection.settimeout(self.limits.greeting_seconds)
+            session = Session(self, admit(connection), shown)
+        except (StrongroomError, OSError) as error:
+            self._refuse(shown, str(error))
+            connection.close()
+        finally:
+            reason = ""
+            with self._lock:
+                self._entering -= 1
+                if session is not None:
+                    mine = sum(one.peer == session.peer for one in self._sessions)
+                    if mine >= self.limits.connections_each and session.peer.role != "local":
+                        reason = f"{session.peer} has {mine} connections already"
+                    else:
+                        self._sessions.add(session)
+        if session is None:
+            return
+        if reason:
+            self._refuse(shown, reason)
+            session.channel.close()
+            return
+        mode = session.channel.security.mode
+        self.metrics.count("connections", role=session.peer.role, mode=mode)
+        try:
+            session.run()
+        finally:
+            with self._lock:
+                self._sessions.discard(session)
+
+    def _refuse(self, shown: str, reason: str) -> None:
+        self.metrics.count("refused")
+        log.warning("%s: not let in: %s", shown, reason)
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(_WATCH_SECONDS):
+            now = clock.elapsed_seconds()
+            with self._lock:
+                sessions = list(self._sessions)
+                self._threads = [thread for thread in self._threads if thread.is_alive()]
+            for session in sessions:
+                deadline = session.deadline
+                if deadline is not None and now > deadline:
+                    log.warning("%s: thrown out: nothing, or too little, comes", session.shown)
+                    session.channel.shutdown()
+
+    def _thread(self, work: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        with self._lock:
+            self._threads.append(thread)
+        thread.start()
+
+
+def _admit_here(connection: socket.socket) -> Channel:
+    channel = admit_local(connection)
+    send_welcome(channel)
+    return channel

@@ -1,0 +1,56 @@
+"""What a storage daemon is told: where it listens, what it serves, and what it puts up with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients may cost. 0 is no limit where not said otherwise.
+
+    connections, connections_each: at once, of all peers and of one name. requests_per_second: of
+    one connection. uploads: under way at once on one connection. object_bytes: of one object.
+    small_object_bytes: of a lease or a tombstone. leases_each: of one agent at once.
+    greeting_seconds: from connecting to the first request. idle_seconds: between requests.
+    slowest_bytes_per_second: a frame that comes or goes more slowly ends the connection, after
+    stall_seconds of patience. bytes_per_second: of all connections of a job together.
+    quota_bytes: of one agent; quotas: of agents by name, instead.
+    minimum_retention_seconds: no snapshot younger than that is deleted.
+    """
+
+    connections: int = 2048
+    connections_each: int = 64
+    requests_per_second: float = 0.0
+    uploads: int = 64
+    object_bytes: int = 4 << 30
+    small_object_bytes: int = 1 << 20
+    leases_each: int = 256
+    greeting_seconds: float = 30.0
+    idle_seconds: float = 6 * 3600.0
+    stall_seconds: float = 60.0
+    slowest_bytes_per_second: int = 4096
+    bytes_per_second: int = 0
+    quota_bytes: int = 0
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    minimum_retention_seconds: int = 0
+
+    def quota_of(self, owner: str) -> int:
+        """How many bytes an agent may have stored; 0 for any number."""
+        return self.quotas.get(owner, self.quota_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    """A storage daemon. addresses: host and port; repositories: name and folder, in order."""
+
+    name: str
+    repositories: tuple[tuple[str, bytes], ...]
+    addresses: tuple[tuple[str, int], ...] = ()
+    socket_path: bytes = b""
+    identity_folder: bytes = b""
+    limits: Limits = field(default_factory=Limits)

@@ -1,0 +1,115 @@
+"""Objects on their way in: written to the store as they come, digested, counted, then named.
+
+An upload belongs to one connection and its thread. What goes wrong is kept until the commit, whose
+answer it is; what still comes for it is thrown away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blake3 import blake3
+
+from strongroom.content.digests import object_name
+from strongroom.errors import DamageError, QuotaError, StoreError, StrongroomError, UsageError
+
+if TYPE_CHECKING:
+    from strongroom.daemons.storage.accounts import Quotas
+    from strongroom.net.storage_protocol import PutMode
+    from strongroom.stores.local import LocalStore
+    from strongroom.stores.local_writer import LocalWriter
+    from strongroom.stores.store import Kind
+
+
+class Upload:
+    """One object; `commit` or `abort` ends it."""
+
+    def __init__(
+        self, store: LocalStore, kind: Kind, owner: str, quotas: Quotas, largest_bytes: int
+    ) -> None:
+        self.kind: Kind = kind
+        self.size_bytes = 0
+        self._owner = owner
+        self._quotas = quotas
+        self._largest_bytes = largest_bytes
+        self._hasher = blake3()
+        self._failure: StrongroomError | None = None
+        self._writer: LocalWriter | None = None
+        try:
+            self._writer = store.writer(kind)
+        except StrongroomError as error:
+            self._failure = error
+
+    def write(self, data: memoryview) -> None:
+        """Append `data`; never raises for what the client or the disk does."""
+        if self._failure is not None or self._writer is None:
+            return
+        try:
+            self._reserve(len(data))
+            self._writer.write(data)
+            self._hasher.update(data)
+        except StrongroomError as error:
+            self._give_up()
+            self._failure = error
+
+    def commit(self, store: LocalStore, name: str, mode: PutMode, *, is_digest: bool) -> bool:
+        """Give the object its name in one of the ways of PutMode; whether the name was free.
+
+        `is_digest`: the name must be the digest of what came. Raises what went wrong on the way,
+        DamageError for a false name.
+        """
+        try:
+            if self._failure is not None:
+                raise self._failure
+            if self._writer is None:
+                raise UsageError("this upload has ended")
+            if is_digest and self._hasher.hexdigest() != name:
+                raise DamageError(
+                    f"what was sent as {self.kind} {name} is not what its name says; "
+                    "nothing was stored"
+                )
+            return self._publish(store, self._writer, name, mode)
+        except BaseException:
+            self._give_up()
+            raise
+        finally:
+            if self._writer is not None:
+                self._writer.abort()
+                self._writer = None
+
+    def abort(self) -> None:
+        """Forget what came; harmless after `commit`."""
+        if self._writer is not None:
+            self._give_up()
+
+    def release(self) -> None:
+        """What was committed takes no room of its own: its owner had stored it before."""
+        self._quotas.release(self._owner, self.size_bytes)
+
+    def _publish(self, store: LocalStore, writer: LocalWriter, name: str, mode: PutMode) -> bool:
+        if mode == "replace":
+            writer.publish_over(name)
+            return True
+        if mode == "publish":
+            # Durable only with the next sync, as packs of a local store are.
+            writer.commit(name)
+            return True
+        writer.sync()
+        if writer.publish(name, durable=mode == "durable"):
+            return True
+        if mode != "new" and object_name(store.get(self.kind, name)) != self._hasher.hexdigest():
+            raise StoreError(f"{self.kind} {name} exists with other content; run check")
+        return False
+
+    def _reserve(self, size_bytes: int) -> None:
+        if self.size_bytes + size_bytes > self._largest_bytes:
+            raise QuotaError(f"an object of {self.kind} has at most {self._largest_bytes} bytes")
+        self._quotas.reserve(self._owner, size_bytes)
+        self.size_bytes += size_bytes
+
+    def _give_up(self) -> None:
+        self._quotas.release(self._owner, self.size_bytes)
+        self.size_bytes = 0
+        if self._writer is not None:
+            self._writer.abort()
+            self._writer = None

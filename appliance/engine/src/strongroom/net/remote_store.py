@@ -1,0 +1,298 @@
+"""A repository at a storage daemon, as a store like any other.
+
+Objects that are streamed are sent without waiting; only `commit` waits, until the object has its
+name, so a distant daemon costs nothing while packs are filled. A lost connection is the end of a
+store object: ConnectionLostError, again and again. The job fails, and its next run finds by
+the index and the packs what was stored, and does not send it again.
+
+Any thread may use the store; each writer belongs to one thread at a time. `reopen` after a fork
+makes a connection of its own and leaves alone the one that was inherited. Connections are made at
+first use.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from strongroom.errors import ConnectionLostError
+from strongroom.net.object_cache import ObjectCache
+from strongroom.net.read_ahead import ReadAhead
+from strongroom.net.storage_client import StorageClient
+from strongroom.net.storage_protocol import (
+    LARGEST_PART_BYTES,
+    UPLOAD_PART_BYTES,
+    CommitUpload,
+    FrameType,
+    Hello,
+    ObjectName,
+    ObjectPart,
+    PutMode,
+    PutObject,
+    UploadData,
+    Vouching,
+    decode,
+    decode_infos,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from typing_extensions import Buffer
+
+    from strongroom.net.channel import Channel, Security
+    from strongroom.stores.store import Kind, ObjectInfo
+
+# Pieces that are smaller are gathered: a frame costs two system calls at either end.
+_GATHERED_BYTES: Final = 256 << 10
+# Kinds that are listed and then read one by one; those that are also kept on this machine.
+_READ_AHEAD: Final = frozenset(("index", "snapshots", "tombstones"))
+_CACHED: Final = frozenset(("index", "snapshots"))
+
+
+class RemoteStore:
+    """A `strongroom.stores.store.Store` behind a connection."""
+
+    def __init__(
+        self,
+        location: str,
+        connect: Callable[[], Channel],
+        hello: Hello,
+        cache_folder: bytes | None = None,
+    ) -> None:
+        """`connect` makes a new connection; `cache_folder` keeps index objects and snapshots."""
+        self._location = location
+        self._connect = connect
+        self._hello = hello
+        self._cache_folder = cache_folder
+        self._cache = None if cache_folder is None else ObjectCache(cache_folder)
+        self._connecting = threading.Lock()
+        self._client: StorageClient | None = None
+        self._reading = threading.Lock()
+        self._ahead: dict[Kind, ReadAhead] = {}
+        self._latest: tuple[str, bytes] | None = None
+
+    @property
+    def location(self) -> str:
+        """As the user names it."""
+        return self._location
+
+    @property
+    def security(self) -> Security:
+        """What protects the connection."""
+        return self.client().security
+
+    @property
+    def role(self) -> str:
+        """What the daemon takes us for."""
+        return self.client().welcome.role
+
+    def client(self) -> StorageClient:
+        """The connection, made now if there is none. Raises ConnectionLostError and the like."""
+        with self._connecting:
+            if self._client is None:
+                channel = self._connect()
+                try:
+                    self._client = StorageClient(channel, self._hello)
+                except BaseException:
+                    channel.close()
+                    raise
+            return self._client
+
+    def prepare(self) -> None:
+        """Make folders at the daemon; only on its own machine."""
+        self.client().ask(FrameType.PREPARE, None)
+
+    def writer(self, kind: Kind) -> RemoteWriter:
+        """Begin an object that is sent while it is written."""
+        return RemoteWriter(self.client(), kind)
+
+    def put(self, kind: Kind, name: str, data: Buffer) -> None:
+        """Store a small object."""
+        self._put(kind, name, data, "put")
+
+    def put_new(self, kind: Kind, name: str, data: Buffer) -> bool:
+        """Store a small object unless the name is taken."""
+        return self._put(kind, name, data, "new")
+
+    def put_durable(self, kind: Kind, name: str, data: Buffer) -> None:
+        """Store a small object; it is on stable storage when this returns."""
+        self._put(kind, name, data, "durable")
+
+    def replace(self, kind: Kind, name: str, data: Buffer) -> None:
+        """Store a small object in the place of what has the name."""
+        self._put(kind, name, data, "replace")
+
+    def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Read an object or a part of it."""
+        if kind in _READ_AHEAD:
+            return self._get_small(kind, name, offset, length)
+        return self._get(kind, name, offset, length)
+
+    def size(self, kind: Kind, name: str) -> int:
+        """Size of an object in bytes."""
+        answer = self.client().ask(FrameType.SIZE, ObjectName(kind, name))
+        return decode(answer.header, int)
+
+    def list(self, kind: Kind) -> Iterator[ObjectInfo]:
+        """Every object of a kind that we may see, complete before the first is given."""
+        answer = self.client().ask(FrameType.LIST, kind)
+        infos = [info for part in answer.parts for info in decode_infos(part)]
+        if kind in _READ_AHEAD:
+            names = {info.name for info in infos}
+            if self._cache is not None and kind in _CACHED:
+                self._cache.keep_only(kind, names)
+            with self._reading:
+                self._ahead[kind] = ReadAhead(kind, infos, lambda name: self._has(kind, name))
+        return iter(infos)
+
+    def delete(self, kind: Kind, name: str) -> None:
+        """Remove an object; RightError for whoever may not."""
+        self.client().ask(FrameType.DELETE, ObjectName(kind, name))
+
+    def remove_abandoned(self) -> int:
+        """Remove what dead writers left; the daemon sees to its own, so mostly none."""
+        return decode(self.client().ask(FrameType.REMOVE_ABANDONED, None).header, int)
+
+    def sync(self) -> None:
+        """Everything put so far is on the daemon's stable storage when this returns."""
+        self.client().ask(FrameType.SYNC, None)
+
+    def doubted(self, kind: Kind) -> frozenset[str]:
+        """Objects of a kind that the appliance has not vouched for, where that is our business."""
+        answer = self.client().ask(FrameType.DOUBTED, kind)
+        return frozenset(name for part in answer.parts for name in decode(part, list[str]))
+
+    def vouch(self, kind: Kind, names: Sequence[str], *, sound: bool) -> None:
+        """Say of objects that they are sound, or false and to be hidden; an appliance's right."""
+        for start in range(0, len(names), 512):
+            chosen = tuple(names[start : start + 512])
+            self.client().ask(FrameType.VOUCH, Vouching(kind, chosen, sound))
+
+    def limit_bandwidth(self, bytes_per_second: int) -> None:
+        """Limit all connections of this job together; 0: to what the daemon allows."""
+        self.client().ask(FrameType.LIMIT, bytes_per_second)
+
+    def metrics(self) -> str:
+        """The daemon's figures in Prometheus' format; only on its own machine."""
+        return self.client().ask(FrameType.METRICS, None).payload().decode()
+
+    def reopen(self) -> RemoteStore:
+        """The same store with a connection of its own."""
+        return RemoteStore(self._location, self._connect, self._hello, self._cache_folder)
+
+    def close(self) -> None:
+        """End the connection."""
+        with self._connecting:
+            if self._client is not None:
+                self._client.close()
+
+    def _put(self, kind: Kind, name: str, data: Buffer, mode: PutMode) -> bool:
+        if memoryview(data).nbytes <= UPLOAD_PART_BYTES:
+            answer = self.client().ask(FrameType.PUT, PutObject(kind, name, mode), data)
+            return decode(answer.header, bool)
+        writer = self.writer(kind)
+        try:
+            writer.write(data)
+            return writer.finish(name, mode)
+        finally:
+            writer.abort()
+
+    def _get(self, kind: Kind, name: str, offset: int, length: int | None) -> bytes:
+        client = self.client()
+        if length is None or length < LARGEST_PART_BYTES:
+            return client.ask(FrameType.GET, ObjectPart(kind, name, offset, length)).payload()
+        answer = client.request(
+            FrameType.GET, ObjectPart(kind, name, offset, length), limit_bytes=length
+        )
+        return client.wait(answer).payload()
+
+    def _get_small(self, kind: Kind, name: str, offset: int, length: int | None) -> bytes:
+        with self._reading:
+            cached = self._cached(kind, name, length)
+            if cached is None:
+                cached = self._read_whole(kind, name, length)
+        if cached is None or offset > len(cached) or offset + (length or 0) > len(cached):
+            # What is not there is for the daemon to say.
+            return self._get(kind, name, offset, length)
+        return cached[offset : None if length is None else offset + length]
+
+    def _cached(self, kind: Kind, name: str, length: int | None) -> bytes | None:
+        if self._cache is None or kind not in _CACHED:
+            return None
+        if self._latest is None or self._latest[0] != name:
+            data = self._cache.get(kind, name)
+            self._latest = None if data is None else (name, data)
+        latest = self._latest
+        if length is None:
+            # Whoever reads to the end does not come back.
+            self._latest = None
+        return None if latest is None else latest[1]
+
+    def _read_whole(self, kind: Kind, name: str, length: int | None) -> bytes | None:
+        """The object, or as much of its beginning as is wanted; None when it was not listed."""
+        ahead = self._ahead.get(kind)
+        size = None if ahead is None else ahead.size_of(name)
+        head = None if ahead is None or size is None else ahead.head(self.client(), name)
+        if head is None or size is None:
+            return None
+        if length is None and len(head) < size:
+            head += self._get(kind, name, len(head), None)
+        if len(head) == size and self._cache is not None and kind in _CACHED:
+            self._cache.put(kind, name, head)
+        return head
+
+    def _has(self, kind: Kind, name: str) -> bool:
+        return self._cache is not None and self._cache.has(kind, name)
+
+
+class RemoteWriter:
+    """A `strongroom.stores.store.Writer` whose bytes are at the daemon before it has a name."""
+
+    def __init__(self, client: StorageClient, kind: Kind) -> None:
+        self._client = client
+        self._header = UploadData(client.new_upload(), kind)
+        self._gathered = bytearray()
+        self._begun = False
+        self._ended = False
+
+    def write(self, data: Buffer) -> None:
+        """Append `data`; waits only while the connection is full."""
+        view = memoryview(data).cast("B")
+        if len(self._gathered) + len(view) < _GATHERED_BYTES:
+            self._gathered += view
+            return
+        if self._gathered:
+            self._flush()
+        for start in range(0, len(view), UPLOAD_PART_BYTES):
+            self._send(view[start : start + UPLOAD_PART_BYTES])
+
+    def commit(self, name: str) -> None:
+        """Publish under `name`."""
+        self.finish(name, "publish")
+
+    def finish(self, name: str, mode: PutMode) -> bool:
+        """Publish in one of the ways of PutMode; whether the name was free."""
+        if self._gathered or not self._begun:
+            self._flush()
+        self._ended = True
+        header = CommitUpload(self._header.number, name, mode)
+        return decode(self._client.ask(FrameType.COMMIT, header).header, bool)
+
+    def abort(self) -> None:
+        """Forget what was sent; harmless after `commit` or `abort`."""
+        if self._begun and not self._ended:
+            # A daemon forgets the uploads of a connection that is lost.
+            with suppress(ConnectionLostError):
+                self._client.post(FrameType.ABORT, self._header.number)
+        self._ended = True
+        self._gathered = bytearray()
+
+    def _flush(self) -> None:
+        self._send(self._gathered)
+        self._gathered = bytearray()
+
+    def _send(self, data: Buffer) -> None:
+        self._begun = True
+        self._client.post(FrameType.DATA, self._header, data)

@@ -1,0 +1,248 @@
+"""One connection to a storage daemon: requests go out ahead, answers come back in their order.
+
+Any thread may ask. No thread of our own receives, so a process may fork whatever it has asked:
+of those that wait for an answer one receives, hands out what is for others, and when it has its
+own, another takes over.
+
+Locks: `_sending` is held while a frame is written, so that frames never mix and are expected in the
+order in which they are sent; `_condition` guards everything else and is held for moments only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from strongroom.errors import (
+    CancelledError,
+    ConnectionLostError,
+    ProtocolError,
+    StoreError,
+    StrongroomError,
+)
+from strongroom.net.frames import START_SIZE, decode_start, encode_start
+from strongroom.net.storage_protocol import (
+    PROTOCOL_VERSION,
+    Failure,
+    FrameType,
+    Hello,
+    Welcome,
+    decode,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+    from strongroom.net.channel import Channel, Security
+
+MOST_IN_FLIGHT: Final = 64
+# No answer is longer: what a hostile daemon could make us hold.
+LARGEST_ANSWER_BYTES: Final = 1 << 30
+# An answer may take as long as a busy disk takes to sync.
+SILENCE_SECONDS: Final = 900.0
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came, or will come, for one request; settled once `is_done`."""
+
+    request_id: int
+    limit_bytes: int
+    header: bytes = b""
+    parts: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+    error: StrongroomError | None = None
+    is_done: bool = False
+
+    def payload(self) -> bytes:
+        """All parts, joined."""
+        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
+
+class StorageClient:
+    """See the module's docstring. Any failure of the connection is final."""
+
+    def __init__(
+        self, channel: Channel, hello: Hello, most_in_flight: int = MOST_IN_FLIGHT
+    ) -> None:
+        """Greets the daemon. Raises ConnectionLostError, PeerRefusedError, ProtocolError."""
+        self._channel = channel
+        self._most_in_flight = most_in_flight
+        self._sending = threading.Lock()
+        self._condition = threading.Condition()
+        self._expected: deque[Answer] = deque()
+        self._receiving = False
+        self._next_id = 1
+        self._next_upload = 1
+        self._broken: StrongroomError | None = None
+        channel.set_timeout(SILENCE_SECONDS)
+        answer = self.ask(FrameType.HELLO, hello)
+        self.welcome = decode(answer.header, Welcome)
+        if self.welcome.protocol != PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"the storage daemon speaks version {self.welcome.protocol} of the protocol, this "
+                f"is {PROTOCOL_VERSION}; upgrade the older side"
+            )
+
+    @property
+    def security(self) -> Security:
+        """What protects the connection."""
+        return self._channel.security
+
+    def new_upload(self) -> int:
+        """A number that no upload of this connection has had."""
+        with self._condition:
+            self._next_upload += 1
+            return self._next_upload
+
+    def ask(self, frame_type: FrameType, header: object, payload: Buffer = b"") -> Answer:
+        """Send a request and wait for its answer. Raises what the daemon says failed."""
+        return self.wait(self.request(frame_type, header, payload))
+
+    def request(
+        self,
+        frame_type: FrameType,
+        header: object,
+        payload: Buffer = b"",
+        limit_bytes: int = LARGEST_ANSWER_BYTES,
+    ) -> Answer:
+        """Send a request whose answer is to be waited for later.
+
+        `limit_bytes`: a longer answer is a ProtocolError. Raises ConnectionLostError.
+        """
+        # Who would be one too many receives for the others first.
+        self._receive_until(lambda: len(self._expected) < self._most_in_flight)
+        answer = Answer(0, limit_bytes)
+        self._send(frame_type, header, payload, answer)
+        return answer
+
+    def post(self, frame_type: FrameType, header: object, payload: Buffer = b"") -> None:
+        """Send a request that is not answered. Raises ConnectionLostError."""
+        self._send(frame_type, header, payload, None)
+
+    def wait(self, answer: Answer) -> Answer:
+        """Return once the answer is there; raises the error it is."""
+        self._receive_until(lambda: answer.is_done)
+        if answer.error is not None:
+            raise answer.error
+        return answer
+
+    def close(self) -> None:
+        """End the connection; no thread may be waiting."""
+        with self._condition:
+            if self._broken is None:
+                self._broken = ConnectionLostError("this connection was closed")
+        self._channel.close()
+
+    def _send(
+        self, frame_type: FrameType, header: object, payload: Buffer, answer: Answer | None
+    ) -> None:
+        encoded = encode(header)
+        with self._sending:
+            with self._condition:
+                self._require_whole()
+                request_id = self._next_id
+                self._next_id = (self._next_id + 1) & 0xFFFFFFFF
+                if answer is not None:
+                    answer.request_id = request_id
+                    self._expected.append(answer)
+            size = memoryview(payload).nbytes
+            start = encode_start(frame_type, 0, request_id, encoded, size)
+            try:
+                if size:
+                    self._channel.send(start, payload)
+                else:
+                    self._channel.send(start)
+            except BaseException as error:
+                # Also when a signal stopped us: half a frame is out, nothing can follow it.
+                self._break(error)
+                raise
+
+    def _receive_until(self, satisfied: Callable[[], bool]) -> None:
+        with self._condition:
+            while not satisfied():
+                self._require_whole()
+                if self._receiving:
+                    self._condition.wait()
+                    continue
+                self._receiving = True
+                self._condition.release()
+                try:
+                    self._receive_one()
+                finally:
+                    self._condition.acquire()
+                    self._receiving = False
+                    self._condition.notify_all()
+
+    def _receive_one(self) -> None:
+        # A signal that ends the waiting leaves the connection whole; only later it does not.
+        if not self._channel.wait_readable(SILENCE_SECONDS):
+            self._break(ConnectionLostError(f"no answer for {SILENCE_SECONDS:.0f} s"))
+            return
+        try:
+            start = decode_start(self._channel.receive_exactly(START_SIZE))
+            header = self._channel.receive_exactly(start.header_size) if start.header_size else b""
+            answer = self._oldest(start.request_id)
+            answer.size_bytes += start.payload_size
+            if answer.size_bytes > answer.limit_bytes:
+                raise ProtocolError("the storage daemon sent more than it was asked for")
+            if start.payload_size:
+                answer.parts.append(self._channel.receive_exactly(start.payload_size))
+            self._take(answer, start.type, header)
+        except BaseException as error:
+            self._break(error)
+            raise
+
+    def _oldest(self, request_id: int) -> Answer:
+        with self._condition:
+            if not self._expected or self._expected[0].request_id != request_id:
+                raise ProtocolError("the storage daemon answers what it was not asked")
+            return self._expected[0]
+
+    def _take(self, answer: Answer, frame_type: int, header: bytes) -> None:
+        if frame_type == FrameType.PART:
+            return
+        if frame_type == FrameType.FAILED:
+            failure = decode(header, Failure)
+            answer.error = error_of(failure.error_id, failure.message)
+        elif frame_type != FrameType.OK:
+            raise ProtocolError(f"the storage daemon sent a frame of type {frame_type}")
+        with self._condition:
+            answer.header = header
+            self._expected.popleft()
+            answer.is_done = True
+
+    def _require_whole(self) -> None:
+        if self._broken is not None:
+            # A new object each: several threads raise it.
+            raise type(self._broken)(str(self._broken)) from self._broken
+
+    def _break(self, error: BaseException) -> None:
+        with self._condition:
+            if self._broken is None:
+                if isinstance(error, StrongroomError) and not isinstance(error, CancelledError):
+                    self._broken = error
+                else:
+                    self._broken = ConnectionLostError(
+                        f"the connection was given up ({error or type(error).__name__})"
+                    )
+            self._condition.notify_all()
+        self._channel.shutdown()
+
+
+def error_of(error_id: str, message: str) -> StrongroomError:
+    """The error that a daemon named; StoreError for one that this version does not know."""
+    found = _classes(StrongroomError).get(error_id, StoreError)
+    return found(message)
+
+
+def _classes(base: type[StrongroomError]) -> dict[str, type[StrongroomError]]:
+    known = {base.error_id: base}
+    for inner in base.__subclasses__():
+        known.update(_classes(inner))
+    return known

@@ -1,0 +1,144 @@
+"""A storage daemon on loopback, in threads of the test, and stores that lead to it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from strongroom.daemons.storage.server import StorageServer
+from strongroom.daemons.storage.settings import Limits, StorageSettings
+from strongroom.errors import ConnectionLostError
+from strongroom.net.greeting import receive_greeting, send_welcome
+from strongroom.net.local_channel import LocalChannel
+from strongroom.net.peer import Peer
+from strongroom.net.remote_place import open_socket, parse_place
+from strongroom.net.remote_store import RemoteStore
+from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from strongroom.net.channel import Channel
+
+DIRECTOR = Peer("director", "director", "1")
+
+
+class Daemon:
+    """A real server; peers over TCP are who they say they are, which is what TLS is for.
+
+    A connection over TCP begins with a line of role and name.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        limits: Limits | None = None,
+        read_grant: Callable[[str], dict[str, object]] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.repository = folder / "repository"
+        self.socket_path = folder / "storage.sock"
+        self.settings = StorageSettings(
+            "storage",
+            (("disk", os.fsencode(self.repository)),),
+            addresses=(("127.0.0.1", 0),),
+            socket_path=os.fsencode(self.socket_path),
+            limits=limits or Limits(),
+        )
+        self.read_grant = read_grant
+        self.server = self._start()
+
+    def _start(self) -> StorageServer:
+        server = StorageServer(self.settings, _admit, self.read_grant)
+        server.start()
+        return server
+
+    def restart(self, limits: Limits | None = None) -> None:
+        """Stop it and start it again on the same repository."""
+        self.server.stop()
+        if limits is not None:
+            self.settings = replace(self.settings, limits=limits)
+        self.server = self._start()
+
+    def local(self, cache_folder: bytes | None = None, view_as: str = "") -> RemoteStore:
+        """The store of maintenance."""
+        place = parse_place(f"unix:{self.socket_path}")
+        return open_socket(place, cache_folder=cache_folder, view_as=view_as)
+
+    def agent(self, name: str, grant: str = "", job: str = "") -> RemoteStore:
+        """The store of an agent."""
+        return self.peer(Peer(name, "agent", "ab"), Hello(PROTOCOL_VERSION, "", job, grant))
+
+    def peer(self, peer: Peer, hello: Hello | None = None) -> RemoteStore:
+        """The store of any peer."""
+        return RemoteStore(
+            f"strongroom://127.0.0.1:{self.server.ports[0]}",
+            lambda: self.connect(peer),
+            hello or Hello(PROTOCOL_VERSION),
+        )
+
+    def connect(self, peer: Peer) -> Channel:
+        """A connection that was let in but has not said hello."""
+        connection = socket.create_connection(("127.0.0.1", self.server.ports[0]), 30)
+        channel = LocalChannel(connection, peer)
+        channel.send(f"{peer.role} {peer.name}\n".encode().ljust(64))
+        receive_greeting(channel)
+        return channel
+
+    def stop(self) -> None:
+        """End it."""
+        self.server.stop()
+
+
+class Relay:
+    """Stands between a store and the daemon and can cut every connection."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self._pairs: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Break every connection there is."""
+        for one in self._pairs:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Cut, and take no more."""
+        self._listening.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                ours, _ = self._listening.accept()
+                theirs = socket.create_connection(("127.0.0.1", self._target))
+                self._pairs += [ours, theirs]
+                for source, sink in ((ours, theirs), (theirs, ours)):
+                    threading.Thread(target=_pass_on, args=(source, sink), daemon=True).start()
+
+
+def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
+
+
+def _admit(connection: socket.socket) -> Channel:
+    nobody = LocalChannel(connection, Peer("", "", ""))
+    role, _, name = nobody.receive_exactly(64).decode().strip().partition(" ")
+    if not name:
+        raise ConnectionLostError("nobody was named")
+    channel = LocalChannel(connection, Peer(name, role, "ab"))
+    send_welcome(channel)
+    return channel
