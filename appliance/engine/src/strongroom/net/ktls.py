@@ -21,7 +21,7 @@ from typing import NamedTuple
 # ssl.OP_ENABLE_KTLS exists from Python 3.12; the bit is OpenSSL's and the same in every version.
 OP_ENABLE_KTLS = 1 << 3
 
-_COUNTERS = "/proc/net/tls_stat"
+_COUNTERS = "/proc/self/net/tls_stat"
 _TCP_ULP = 31
 _SOL_TLS = 282
 _TLS_SEND = 1
