@@ -61,6 +61,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "key": ("key", "add, change and remove passphrases; export put keys"),
     },
     "this installation": {
+        "ca": ("ca", "certificates of daemons and agents, and tokens to enrol with"),
         "config": ("config", "check, explain and print configuration files"),
         "self-test": ("self_test", "test the libraries against known answers"),
         "completion": ("completion", "print a completion script for your shell"),
