@@ -11,6 +11,7 @@ Both sides ignore message fields they do not know; an unknown message type ends 
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from typing import Any, Literal
 
 import msgspec
@@ -90,7 +91,11 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
 
     `ticket`: base64 of repo.restore_ticket; what it may read is what the ticket has keys for.
     `grant`: statement signed by the director that the storage
-    daemon wants to see (net.statements). `options`: fields of RestoreOptions by name.
+    daemon wants to see (net.statements; purpose "restore", payload agent, owner, snapshot).
+    `options`: fields of RestoreOptions by name; `target` is a Name as well. includes and excludes
+    are lists of patterns, as --include takes them. A Name or a pattern is a text, or where its
+    bytes are not UTF-8, {"base64": TEXT}, as in all JSON output. A run that restores below a target
+    keeps whole paths there (target/etc/passwd): `subpath` is not sent.
     """
 
     run_id: str
@@ -98,7 +103,7 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     storage: StorageTarget
     ticket: str
     grant: str
-    target: str
+    target: str | dict[str, str]
     options: dict[str, Any] = {}
     scripts: tuple[Script, ...] = ()
     maximum_bytes_per_second: int = 0
@@ -243,3 +248,20 @@ def decode_for_agent(data: bytes | str) -> ToAgent:
 def decode_for_director(data: bytes | str) -> ToDirector:
     """What an agent sent. Raises msgspec.MsgspecError."""
     return _to_director.decode(data)
+
+
+def encode_name(name: bytes) -> str | dict[str, str]:
+    """A name or a pattern as JSON says it: a text, or its base64 where it is not UTF-8."""
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": b64encode(name).decode("ascii")}
+
+
+def decode_name(value: object) -> bytes:
+    """The other way round. Raises ValueError for anything else."""
+    if isinstance(value, str):
+        return value.encode("utf-8")
+    if isinstance(value, dict) and isinstance(value.get("base64"), str):
+        return b64decode(value["base64"], validate=True)
+    raise ValueError(f"this is no name: {value!r}")

@@ -1,0 +1,122 @@
+"""Which of the runs that wait may start now: priorities and limits, decided without side effects.
+
+As Bareos does it: a lower number goes first. While anything runs, only runs of its priority start;
+one of a lower number waits for the others to end unless it and all of them allow mixed priorities.
+A run that is held back by a limit also holds back all of higher numbers, or it might never start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A run as limits see it. client, storage: "" where it uses none. reads: from the storage."""
+
+    id: str
+    job: str
+    client: str
+    storage: str
+    priority: int
+    reads: bool = False
+    allows_mixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many runs may be under way at once, by name; what is not named has no limit.
+
+    storage_reads: of runs that read; 0 is no limit of its own.
+    """
+
+    director: int
+    clients: Mapping[str, int] = field(default_factory=dict)
+    storages: Mapping[str, int] = field(default_factory=dict)
+    storage_reads: Mapping[str, int] = field(default_factory=dict)
+    jobs: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Ids to start, in order, and for each of the others why it waits."""
+
+    start: tuple[str, ...]
+    reasons: Mapping[str, str]
+
+
+def choose(waiting: Sequence[Candidate], running: Iterable[Candidate], limits: Limits) -> Decision:
+    """Decide. `waiting`: what could start now, the longest waiting first."""
+    occupied = list(running)
+    use = _Use(occupied)
+    start: list[str] = []
+    reasons: dict[str, str] = {}
+    held_back: Candidate | None = None
+    for candidate in sorted(waiting, key=lambda one: one.priority):
+        reason = _reason(candidate, occupied, held_back) or use.reason(candidate, limits)
+        if reason:
+            reasons[candidate.id] = reason
+            held_back = held_back or candidate
+            continue
+        start.append(candidate.id)
+        occupied.append(candidate)
+        use.add(candidate)
+    return Decision(tuple(start), reasons)
+
+
+def _reason(
+    candidate: Candidate, occupied: Sequence[Candidate], held_back: Candidate | None
+) -> str:
+    if held_back is not None and held_back.priority < candidate.priority:
+        return f"waits behind {held_back.job}, which has priority {held_back.priority}"
+    if not occupied:
+        return ""
+    first = min(one.priority for one in occupied)
+    if candidate.priority > first:
+        return f"waits for runs of priority {first} to end"
+    mixes = candidate.allows_mixed and all(one.allows_mixed for one in occupied)
+    if candidate.priority < first and not mixes:
+        return f"waits for runs of priority {first} to end, which it may not be mixed with"
+    return ""
+
+
+class _Use:
+    """What is taken of each limit."""
+
+    def __init__(self, occupied: Iterable[Candidate]) -> None:
+        self._all = 0
+        self._clients: Counter[str] = Counter()
+        self._storages: Counter[str] = Counter()
+        self._reads: Counter[str] = Counter()
+        self._jobs: Counter[str] = Counter()
+        for one in occupied:
+            self.add(one)
+
+    def add(self, one: Candidate) -> None:
+        self._all += 1
+        self._jobs[one.job] += 1
+        if one.client:
+            self._clients[one.client] += 1
+        if one.storage:
+            self._storages[one.storage] += 1
+            self._reads[one.storage] += one.reads
+
+    def reason(self, one: Candidate, limits: Limits) -> str:
+        if self._all >= limits.director:
+            return f"the director runs {self._all} of at most {limits.director} jobs"
+        for what, name, used, most in (
+            ("job", one.job, self._jobs, limits.jobs),
+            ("client", one.client, self._clients, limits.clients),
+            ("storage", one.storage, self._storages, limits.storages),
+        ):
+            if name in most and used[name] >= most[name]:
+                return f"{what} {name} has {used[name]} of at most {most[name]} runs"
+        reads = limits.storage_reads.get(one.storage, 0)
+        if one.reads and reads and self._reads[one.storage] >= reads:
+            return f"storage {one.storage} has {reads} of at most {reads} runs that read"
+        return ""

@@ -1,0 +1,67 @@
+"""What becomes of a second run of a job while the first waits or runs; as Bareos decides it.
+
+With Allow Duplicate Jobs both go on. Otherwise, of two backups: with Cancel Lower Level Duplicates
+the one of the lower level ends, whichever it is. Then Cancel Queued Duplicates ends an older one
+that waits, Cancel Running Duplicates one that runs. What is left over ends the new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strongroom.config.model import Resource
+    from strongroom.daemons.director.catalog.runs import RunRecord
+
+_RANK: Final = {"incremental": 1, "differential": 2, "full": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateRules:
+    """The directives of the job."""
+
+    allow: bool = True
+    cancel_lower_level: bool = False
+    cancel_queued: bool = False
+    cancel_running: bool = False
+
+    @classmethod
+    def of(cls, job: Resource) -> DuplicateRules:
+        """Those of a Job."""
+        return cls(
+            bool(job.allow_duplicate_jobs),
+            bool(job.cancel_lower_level_duplicates),
+            bool(job.cancel_queued_duplicates),
+            bool(job.cancel_running_duplicates),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Older runs to cancel, by id and why; `refusal`: why the new one ends instead, or ""."""
+
+    cancelled: tuple[tuple[str, str], ...] = ()
+    refusal: str = ""
+
+
+def judge(new: RunRecord, others: Iterable[RunRecord], rules: DuplicateRules) -> Verdict:
+    """Judge `new` against runs that have not ended."""
+    cancelled: list[tuple[str, str]] = []
+    if rules.allow:
+        return Verdict()
+    for old in others:
+        if (old.job, old.client, old.kind) != (new.job, new.client, new.kind):
+            continue
+        new_rank, old_rank = _RANK.get(new.level, 0), _RANK.get(old.level, 0)
+        if rules.cancel_lower_level and new_rank < old_rank:
+            return Verdict((), f"run {old.id} of the job, which is {old.level}, has not ended")
+        why = f"run {new.id} of the same job takes its place"
+        lower = rules.cancel_lower_level and new_rank > old_rank
+        cancels = rules.cancel_running if old.state == "running" else rules.cancel_queued
+        if not lower and not cancels:
+            return Verdict((), f"run {old.id} of the job has not ended; duplicates are not allowed")
+        cancelled.append((old.id, why))
+    return Verdict(tuple(cancelled))
