@@ -2,11 +2,13 @@
 
 A lane keeps several packs open and puts each block into one of them at random, because a keyed
 chunker alone lets the order and sizes of blocks betray which files are stored (eprint 2025/532,
-2025/558). A pack that reaches its size is finished and its footer handed on.
+2025/558). A pack that reaches its size is finished in the background, so that nobody waits while a
+distant store answers, and its footer handed on.
 
-Threads: the shard's thread calls `store`, `finish` and `abort`; workers compress and write. A
-pack slot is used by one thread at a time, which holds the slot's lock. At most
-`upload_queue_size_blocks` blocks wait or are under way; `store` blocks while that many are.
+Threads: the shard's thread calls `store`, `finish` and `abort`; workers compress and write;
+finishers publish packs that nobody adds to any more. A pack slot is used by one thread at a time,
+which holds the slot's lock. At most `upload_queue_size_blocks` blocks wait or are under way, and at
+most FINISHED_AT_ONCE packs are being finished; `store` blocks while that many are.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from strongroom import clock
 from strongroom.content.codecs import Compression, Compressor
+from strongroom.errors import CancelledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from strongroom.repo.packs import PackFooter
 
 OPEN_PACKS: Final = 2
+FINISHED_AT_ONCE: Final = 4
 
 
 class OpenPack(Protocol):
@@ -97,6 +101,9 @@ class BlockLane:
         self._compressors = threading.local()
         self._executor: ThreadPoolExecutor | None = None
         self._room = threading.Semaphore(max(1, settings.upload_queue_size_blocks))
+        self._finishers: ThreadPoolExecutor | None = None
+        self._finishing = threading.Semaphore(FINISHED_AT_ONCE)
+        self._starting = threading.Lock()
 
     def store(self, block_id: bytes, ids: bytes, lengths: list[int], data: list[Buffer]) -> None:
         """Write one block of chunks `data`. Raises StoreError."""
@@ -117,21 +124,52 @@ class BlockLane:
             self._executor.shutdown(wait=True)
             self._executor = None
         self._report()
+        packs = [slot.pack for slot in self._slots if slot.pack is not None]
         for slot in self._slots:
-            if slot.pack is not None:
-                pack, slot.pack = slot.pack, None
-                self._footers.append(pack.finish())
+            slot.pack = None
+        # The last one here: a small backup needs no thread.
+        for pack in packs[1:]:
+            self._finish_later(pack)
+        for pack in packs[:1]:
+            self._footers.append(pack.finish())
+        self._await_finishers()
         self._report()
 
     def abort(self) -> None:
         """Drop every open pack."""
+        self._failure = self._failure or CancelledError("the job was given up")
         if self._executor is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
             self._executor = None
+        self._await_finishers()
         for slot in self._slots:
             if slot.pack is not None:
                 slot.pack.abort()
                 slot.pack = None
+
+    def _finish_later(self, pack: OpenPack) -> None:
+        """Publish a pack by a thread of its own, as soon as one is free."""
+        with self._starting:
+            if self._finishers is None:
+                self._finishers = ThreadPoolExecutor(FINISHED_AT_ONCE, "finisher")
+        self._finishing.acquire()
+        self._finishers.submit(self._finish, pack)
+
+    def _finish(self, pack: OpenPack) -> None:
+        try:
+            if self._failure is None:
+                self._footers.append(pack.finish())
+            else:
+                pack.abort()
+        except BaseException as error:  # noqa: BLE001 - the shard's thread raises it
+            self._failure = self._failure or error
+        finally:
+            self._finishing.release()
+
+    def _await_finishers(self) -> None:
+        if self._finishers is not None:
+            self._finishers.shutdown(wait=True)
+            self._finishers = None
 
     def _work(self, block_id: bytes, ids: bytes, lengths: list[int], raw: bytes) -> None:
         try:
@@ -154,7 +192,7 @@ class BlockLane:
             slot.pack.add(block_id, ids, lengths, codec, stored, sum(lengths))
             if slot.pack.size_bytes >= self._settings.pack_size_bytes:
                 pack, slot.pack = slot.pack, None
-                self._footers.append(pack.finish())
+                self._finish_later(pack)
         finally:
             slot.lock.release()
 

@@ -159,7 +159,12 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.end()
+        try:
+            self.end()
+        except StoreError:
+            # A lease that can't be given back ends by itself, and why the job failed comes first.
+            if error is None:
+                raise
 
     def _renew_often(self) -> None:
         while not self._ended.wait(self._renewal_seconds):
