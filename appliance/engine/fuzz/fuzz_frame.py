@@ -53,6 +53,7 @@ class Stream:
         self._at = 0
 
     def receive_exactly(self, size: int) -> bytes:
+        """The next `size` bytes. Raises ProtocolError."""
         part = self._data[self._at : self._at + size]
         self._at += size
         if len(part) != size:
@@ -60,6 +61,7 @@ class Stream:
         return part
 
     def receive_into(self, view: memoryview) -> None:
+        """Fill `view`."""
         view[:] = self.receive_exactly(len(view))
 
 

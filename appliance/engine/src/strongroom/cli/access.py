@@ -35,19 +35,26 @@ def repository_place(arguments: argparse.Namespace) -> str:
     return settings.repository
 
 
-def open_store(place: str, faults: str | None = None) -> Store:
-    """Give the store at `place`, a folder that need not exist yet. Raises UsageError.
+def open_store(place: str, settings: Settings | None = None) -> Store:
+    """Give the store at `place`: a folder that need not exist yet, or at a storage daemon.
 
-    `faults` states how it is to fail, in tests (strongroom.stores.faults).
+    `settings` say who we are to a daemon, which is asked at first use. Raises UsageError.
     """
-    if "://" in place:
-        raise UsageError(f"{shown(place)} is no folder; repositories are local folders")
-    store = LocalStore(place)
-    if faults is None:
+    store: Store
+    if place.startswith(("unix:", "strongroom:")):
+        store = _remote_store(place, settings)
+    elif "://" in place:
+        raise UsageError(
+            f"{shown(place)} is no repository; one is a folder, unix:SOCKET or "
+            "strongroom://HOST:PORT"
+        )
+    else:
+        store = LocalStore(place)
+    if settings is None or settings.store_faults is None:
         return store
     from strongroom.stores.faults import parse_faults
 
-    return parse_faults(store, faults)
+    return parse_faults(store, settings.store_faults)
 
 
 def open_repository(
@@ -64,7 +71,7 @@ def open_repository(
 
 def open_place(place: str, settings: Settings, terminal: Terminal, need: Need) -> Repository:
     """Open the repository at `place` as `open_repository` does, with the keys of `settings`."""
-    store = open_store(place, settings.store_faults)
+    store = open_store(place, settings)
     try:
         repository = _open(store, settings, terminal)
         if need == "read":
@@ -82,6 +89,25 @@ def read_key_file(path: str) -> Key:
             return import_key(file.read(GREATEST_KEY_FILE_BYTES))
     except OSError as error:
         raise UsageError(f"cannot read the key file {shown(path)}: {error.strerror}") from error
+
+
+def _remote_store(place: str, settings: Settings | None) -> Store:
+    from strongroom.net.remote_place import open_network, open_socket, parse_place
+
+    parsed = parse_place(place)
+    if parsed.socket_path:
+        return open_socket(parsed, cache_folder=settings.cache_folder if settings else None)
+    folder = settings.identity_folder if settings else None
+    if settings is None or not folder:
+        raise UsageError(f"{shown(place)} wants to know who we are; give --identity FOLDER")
+    from strongroom.net.identity import Identity
+
+    return open_network(
+        parsed,
+        lambda: Identity.load(folder),
+        tls_mode=settings.tls_mode,
+        cache_folder=settings.cache_folder,
+    )
 
 
 def _open(store: Store, settings: Settings, terminal: Terminal) -> Repository:

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("a new repository gets a new key; give a passphrase, not --key-file")
     place = repository_place(arguments)
     encrypted = parse_encryption(arguments.encryption) != NONE
-    store = open_store(place)
+    store = open_store(place, arguments.settings)
     try:
         _require_vacant(store)
         passphrase = given_passphrase(arguments.settings, terminal)

@@ -198,7 +198,8 @@ def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise KeyRightError(
             f"{shown(arguments.file)} is a put key, which opens nothing; use it with --key-file"
         )
-    repository = Repository.open(open_store(repository_place(arguments)), key)
+    place = repository_place(arguments)
+    repository = Repository.open(open_store(place, arguments.settings), key)
     try:
         _require_passphrases(repository)
         passphrase = _new_passphrase(arguments, terminal)
@@ -215,7 +216,8 @@ def _open_with_passphrase(
     passphrase = given_passphrase(arguments.settings, terminal)
     if passphrase is None:
         passphrase = ask_passphrase("current passphrase")
-    return Repository.open(open_store(repository_place(arguments)), passphrase), passphrase
+    store = open_store(repository_place(arguments), arguments.settings)
+    return Repository.open(store, passphrase), passphrase
 
 
 def _wrap_of(repository: Repository, passphrase: bytes) -> str:

@@ -60,6 +60,22 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "copy": ("copy", "copy snapshots to another repository"),
         "key": ("key", "add, change and remove passphrases; export put keys"),
     },
+    "ask the director": {
+        "status": ("status", "show what runs, what ended, what is due"),
+        "clients": ("clients", "list clients and how their agents are"),
+        "jobs": ("jobs", "list jobs, when they are due and how they ended"),
+        "runs": ("runs", "list what jobs did"),
+        "run": ("run", "start a job now"),
+        "watch": ("watch", "follow a run until it has ended"),
+        "log": ("log", "show what a run said"),
+        "cancel": ("cancel", "end runs"),
+        "bandwidth": ("bandwidth", "change what a run under way may send"),
+        "estimate": ("estimate", "let an agent count what a job would back up"),
+        "browse": ("browse", "look through snapshots, choose files and restore them"),
+        "reload": ("reload", "have the director read its configuration again"),
+        "audit": ("audit", "show who changed what, and who was denied"),
+        "token": ("token", "make, list and withdraw tokens of the director's API"),
+    },
     "this installation": {
         "ca": ("ca", "certificates of daemons and agents, and tokens to enrol with"),
         "config": ("config", "check, explain and print configuration files"),
@@ -71,7 +87,15 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()}
 
 _VALUE_OPTIONS = frozenset(
-    ("--repo", "--password-file", "--password-command", "--key-file", "--cache-dir")
+    (
+        "--repo",
+        "--password-file",
+        "--password-command",
+        "--key-file",
+        "--cache-dir",
+        "--identity",
+        "--tls",
+    )
 )
 
 

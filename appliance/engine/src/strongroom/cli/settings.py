@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import MutableMapping
 
+    from strongroom.net.control import TlsMode
+
 
 GLOBAL_OPTIONS_TITLE = "options of every command"
+# strongroom.net.control says what they are; importing it takes too long here.
+TLS_MODES = ("off", "tls", "ktls", "ktls-required")
 
 
 class Settings(NamedTuple):
@@ -35,6 +39,8 @@ class Settings(NamedTuple):
     store_faults: str | None = None
     director: str | None = None
     configuration_folder: bytes | None = None  # the user's own; None: there is no such place
+    identity_folder: str | None = None  # our certificate, for a storage daemon
+    tls_mode: TlsMode = "tls"
 
 
 def add_global_options(parser: argparse.ArgumentParser, default: object = None) -> None:
@@ -49,7 +55,8 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
         "--repo",
         metavar="PLACE",
         default=default,
-        help="the repository: a folder (else $STRONGROOM_REPOSITORY)",
+        help="the repository: a folder, strongroom://HOST:PORT, or unix:SOCKET of a storage "
+        "daemon (else $STRONGROOM_REPOSITORY)",
     )
     add(
         "--password-file",
@@ -97,6 +104,20 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
         help="keep the cache in FOLDER (else in $XDG_CACHE_HOME/strongroom)",
     )
     add("--no-cache", action="store_true", default=default or False, help="keep no cache")
+    # Commands that ask the director have this one already, and it means the same.
+    if "--identity" not in parser._option_string_actions:  # noqa: SLF001
+        add(
+            "--identity",
+            metavar="FOLDER",
+            default=default,
+            help="the folder of our certificate, for --repo strongroom://",
+        )
+    add(
+        "--tls",
+        choices=TLS_MODES,
+        default=default or "tls",
+        help="how the way to a storage daemon is protected; off authenticates only",
+    )
 
 
 def read_settings(arguments: argparse.Namespace, environment: MutableMapping[str, str]) -> Settings:
@@ -119,6 +140,8 @@ def read_settings(arguments: argparse.Namespace, environment: MutableMapping[str
         quiet=arguments.quiet,
         verbose=arguments.verbose,
         store_faults=environment.get("STRONGROOM_STORE_FAULTS"),
+        identity_folder=arguments.identity,
+        tls_mode=arguments.tls,
     )
 
 

@@ -172,9 +172,10 @@ class Session:
             raise
         except StrongroomError as error:
             self._server.metrics.count("failures", error=error.error_id)
-            if isinstance(error, RightError | QuotaError | ProtocolError | DamageError):
-                log_at = logging.INFO if isinstance(error, ObjectMissingError) else logging.WARNING
-                log.log(log_at, "%s: refused: %s", self.shown, error)
+            if isinstance(error, ObjectMissingError):
+                log.debug("%s: %s", self.shown, error)
+            elif isinstance(error, RightError | QuotaError | ProtocolError | DamageError):
+                log.warning("%s: refused: %s", self.shown, error)
             elif isinstance(error, StoreError):
                 log.error("%s: failed: %s", self.shown, error)  # noqa: TRY400 - it says enough
             if frame.type not in _SILENT:
