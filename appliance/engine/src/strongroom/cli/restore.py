@@ -6,6 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
+from strongroom.cli.director_restore import (
+    add_restore_options,
+    goes_through_director,
+    restore_through_director,
+)
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
@@ -32,6 +37,10 @@ examples:
   strongroom restore 3f2a91c0 --target /tmp/back --include '*.odt' --exclude /home/ann/old
   strongroom restore latest:/etc --in-place --dry-run --verbose
   strongroom restore latest:/srv --in-place --overwrite always --delete --verify
+  strongroom restore latest:/etc --host web1 --client web2 --target /tmp/etc
+
+With --client or --director the director has an agent restore: SNAPSHOT is looked up in its catalog,
+--host is the client that the files came from, and `strongroom browse` lets you choose by looking.
 
 The content of SUBPATH goes right into the target; with --in-place everything goes where it was.
 --overwrite decides about entries that are there already:
@@ -96,10 +105,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                      help="afterwards read everything again from disk and compare")  # fmt: skip
     how.add_argument("--workers", type=int, default=0, metavar="N",
                      help="processes that write files; 0: choose for me")  # fmt: skip
+    add_restore_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Restore, and with --verify compare; gives the exit code."""
+    if goes_through_director(arguments):
+        return restore_through_director(arguments, terminal)
     options = _options(arguments, terminal)
     teller = _Teller(terminal)
     repository = open_repository(arguments, terminal)

@@ -1,0 +1,196 @@
+"""The director's API as console commands use it: requests, answers, events, errors.
+
+An answer that is an error becomes the same class of error that it was at the director, so the exit
+code of a command says what happened there.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+import httpx
+
+from strongroom import __version__
+from strongroom.cli.director_place import director_place
+from strongroom.errors import DirectorError, StrongroomError, UsageError
+from strongroom.net.tls_contexts import authority_context, client_context
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+    from strongroom.cli.director_place import DirectorPlace
+
+API = "/api/v1"
+TIMEOUT_SECONDS = 60.0
+# The director sends a sign of life this often at least on a stream of events.
+EVENT_TIMEOUT_SECONDS = 60.0
+_GREATEST_AUTHORITY_BYTES = 1 << 20
+
+
+class DirectorClient:
+    """A connection to one director; a context manager. Every method may raise what it raised."""
+
+    def __init__(self, place: DirectorPlace) -> None:
+        self._place = place
+        headers = {"user-agent": f"strongroom/{__version__}"}
+        if token := place.token():
+            headers["authorization"] = f"Bearer {token}"
+        self._http = httpx.Client(
+            base_url=place.url, verify=_context(place), headers=headers, timeout=TIMEOUT_SECONDS
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def get(self, path: str, **query: object) -> Any:
+        """What is at `path` below /api/v1; a value of None in `query` is left out."""
+        return self._ask("GET", path, query=query)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Have something done."""
+        return self._ask("POST", path, body=body or {})
+
+    def delete(self, path: str) -> Any:
+        """Have something removed."""
+        return self._ask("DELETE", path)
+
+    def pages(self, path: str, **query: object) -> Iterator[dict[str, Any]]:
+        """All items of a listing that comes in pages."""
+        after = None
+        while True:
+            page = self.get(path, after=after, **query)
+            yield from page["items"]
+            after = page["next"]
+            if after is None:
+                return
+
+    def events(self, path: str) -> Iterator[dict[str, Any]]:
+        """Events as they come, until the director ends the stream; each has its `type`."""
+        try:
+            timeout = httpx.Timeout(TIMEOUT_SECONDS, read=EVENT_TIMEOUT_SECONDS)
+            with self._http.stream("GET", API + path, timeout=timeout) as answer:
+                if answer.status_code >= 400:
+                    answer.read()
+                    raise _error_of(answer)
+                data: list[str] = []
+                for line in answer.iter_lines():
+                    if line.startswith("data:"):
+                        data.append(line[5:].removeprefix(" "))
+                    elif not line and data:
+                        yield json.loads("\n".join(data))
+                        data.clear()
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        try:
+            answer = self._http.request(method, API + path, params=given, json=body)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        if answer.status_code >= 400:
+            raise _error_of(answer)
+        try:
+            return answer.json() if answer.content else None
+        except ValueError as error:
+            raise DirectorError(f"{self._place.url} answers what is no JSON") from error
+
+    def _unreachable(self, error: httpx.HTTPError) -> DirectorError:
+        return DirectorError(
+            f"{self._place.url} cannot be reached: {_reason(error)}; does the service run, and is "
+            "this its address?"
+        )
+
+
+def named(name: str) -> str:
+    """A name, an id or the beginning of one as part of a path."""
+    return quote(name, safe="")
+
+
+def open_director(arguments: argparse.Namespace) -> DirectorClient:
+    """The director that the options of a command mean. Raises UsageError, ConfigurationError."""
+    return DirectorClient(director_place(arguments))
+
+
+def _context(place: DirectorPlace) -> ssl.SSLContext:
+    if place.identity:
+        from strongroom.net.identity import Identity
+
+        identity = Identity.load(place.identity)
+        if place.authority:
+            identity = replace(identity, authority_pem=_read(place.authority))
+        return client_context(identity)
+    if place.authority:
+        context = authority_context(_read(place.authority))
+    else:
+        context = ssl.create_default_context()
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if place.certificate:
+        try:
+            context.load_cert_chain(place.certificate, place.key or None)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"cannot load {place.certificate}, {place.key}: {error}") from error
+    return context
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_GREATEST_AUTHORITY_BYTES)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _error_of(answer: httpx.Response) -> StrongroomError:
+    try:
+        said = answer.json()
+        error_id, message = str(said["error_id"]), str(said["message"])
+    except (ValueError, KeyError, TypeError):
+        return DirectorError(f"{answer.url} answers {answer.status_code} {answer.reason_phrase}")
+    kind = error_class(error_id) or DirectorError
+    return kind(message)
+
+
+def error_class(error_id: str) -> type[StrongroomError] | None:
+    """The class of errors that an id means; None for one that this version does not know."""
+    waiting: list[type[StrongroomError]] = [StrongroomError]
+    while waiting:
+        kind = waiting.pop()
+        if kind.error_id == error_id:
+            return kind
+        waiting += kind.__subclasses__()
+    return None
+
+
+def _reason(error: httpx.HTTPError) -> str:
+    if isinstance(error, httpx.TimeoutException):
+        return "no answer in time"
+    return str(error) or type(error).__name__
+
+
+def _text(value: object) -> str | list[str]:
+    if isinstance(value, list):
+        return [str(one) for one in value]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

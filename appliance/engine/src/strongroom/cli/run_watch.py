@@ -1,0 +1,97 @@
+"""Following a run of the director: its log as lines, its counts as the command's progress."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from strongroom.cli.director_client import named
+from strongroom.cli.director_view import FINAL_STATES, local_time, run_line
+from strongroom.cli.terminal import shown
+from strongroom.errors import DirectorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.cli.director_client import DirectorClient
+    from strongroom.cli.terminal import Terminal
+    from strongroom.progress import Progress
+
+# How often a stream of events that breaks without having said anything is taken up again.
+_TRIES = 5
+
+
+def run_events(director: DirectorClient, run_id: str) -> Iterator[dict[str, Any]]:
+    """All events of a run until it has ended; the last one holds the run as it then is.
+
+    A stream that breaks is taken up after the last line seen, so none is missed or given twice.
+    Raises DirectorError when the director stays away.
+    """
+    place = f"/runs/{named(run_id)}"
+    sequence = 0
+    tries = 0
+    while True:
+        try:
+            for event in director.events(f"{place}/events?after={sequence}"):
+                tries = 0
+                if line := event.get("line"):
+                    sequence = line["sequence"]
+                if event:
+                    yield event
+            run = director.get(place)
+            if run["state"] in FINAL_STATES:
+                yield {"type": "state", "run": run}
+                return
+        except DirectorError:
+            if tries >= _TRIES:
+                raise
+        tries += 1
+        if tries > _TRIES:
+            raise DirectorError(f"the events of run {run_id} break off; see `strongroom log`")
+        time.sleep(tries)
+
+
+def watch_run(
+    director: DirectorClient, run_id: str, terminal: Terminal, *, tells_log: bool = True
+) -> dict[str, Any]:
+    """Show what happens to a run until it has ended; gives the run as it then is."""
+    follower = _Follower(terminal, tells_log)
+    with terminal.progress("run") as progress:
+        for event in run_events(director, run_id):
+            follower.follow(event, progress)
+    return follower.run
+
+
+def tell_line(line: dict[str, Any], terminal: Terminal) -> None:
+    """A line of a run's log."""
+    terminal.emit({"type": "log", **line})
+    terminal.line(f"{local_time(line['time'])}  {line['level']:<8}{shown(line['text'])}")
+
+
+class _Follower:
+    def __init__(self, terminal: Terminal, tells_log: bool) -> None:
+        self.run: dict[str, Any] = {"state": ""}
+        self._terminal = terminal
+        self._tells_log = tells_log
+        self._counted = {"files": 0, "bytes": 0, "stored_bytes": 0, "errors": 0}
+
+    def follow(self, event: dict[str, Any], progress: Progress) -> None:
+        """Show one event."""
+        if (line := event.get("line")) and self._tells_log:
+            tell_line(line, self._terminal)
+        if run := event.get("run"):
+            self._count(run, progress)
+            if run["state"] not in (self.run["state"], *FINAL_STATES):
+                self._terminal.emit({"type": "state", "run": run["id"], "state": run["state"]})
+                self._terminal.detail(run_line(run))
+            self.run = run
+
+    def _count(self, run: dict[str, Any], progress: Progress) -> None:
+        progress.total(run.get("total_files"), run.get("total_bytes"))
+        more = {name: run[name] - before for name, before in self._counted.items()}
+        if any(more.values()):
+            # A run that its agent begins anew counts from zero again.
+            progress.add(**{name: max(0, value) for name, value in more.items()})
+            self._counted = {name: run[name] for name in self._counted}
+        if run.get("message"):
+            progress.message(run["message"])

@@ -1,0 +1,97 @@
+"""Looking after the director: reload, tokens, the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from strongroom.daemons.director.api.answers import AuditEntry, NewToken, Page, Reload, Token
+from strongroom.daemons.director.api.callers import console_rights
+from strongroom.daemons.director.api.door import Asked, Asking
+from strongroom.daemons.director.api.paging import Cursor, PageSize
+from strongroom.daemons.director.api.questions import TokenWanted
+from strongroom.errors import ConfigurationError, NotPermittedError, UnknownNameError, UsageError
+
+router = APIRouter(tags=["administration"])
+
+
+@router.post("/reload", responses={409: {"model": Reload}})
+async def reload(asked: Asked) -> Reload:
+    """Read the configuration again; with errors the one before stays, and they are listed."""
+    asked.rights.require_command("reload")
+    report = await asked.service.reload(asked.actor)
+    if not report.is_loaded:
+        raise ConfigurationError("\n".join(report.errors))
+    return Reload(loaded=report.is_loaded, errors=report.errors, warnings=report.warnings)
+
+
+@router.get("/tokens")
+async def tokens(asked: Asked) -> Page[Token]:
+    """Tokens without their texts; of others only to whom nothing is denied."""
+    asked.rights.require_command("token")
+    found = await asked.service.tokens()
+    return Page(items=[Token.of(one) for one in found if _is_own(asked, one.name)])
+
+
+@router.post("/tokens", status_code=201)
+async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
+    """A new token; its text is shown this once.
+
+    Who has not every right may make tokens for itself only: none makes more of itself.
+    """
+    asked.rights.require_command("token")
+    _require_own(asked, wanted.name)
+    configuration = asked.service.configuration
+    profile = configuration.find("Profile", wanted.profile) if wanted.profile else None
+    if wanted.profile and profile is None:
+        raise UnknownNameError(f"there is no Profile {wanted.profile!r}")
+    if console_rights(configuration, wanted.name) is None and (
+        profile is None or not asked.rights.is_unlimited
+    ):
+        raise UnknownNameError(
+            f"there is no Console {wanted.name!r}; a token without one needs a Profile"
+        )
+    token, text = await asked.service.create_token(
+        wanted.name, wanted.profile, wanted.lifetime_seconds, asked.actor
+    )
+    return NewToken(token=Token.of(token), text=text)
+
+
+@router.delete("/tokens/{token_id}")
+async def withdraw_token(token_id: str, asked: Asked) -> Token:
+    """End a token at once."""
+    asked.rights.require_command("token")
+    token = next((one for one in await asked.service.tokens() if one.id == token_id), None)
+    if token is None:
+        raise UnknownNameError(f"there is no token {token_id!r}; see `strongroom token list`")
+    _require_own(asked, token.name)
+    await asked.service.withdraw_token(token_id, asked.actor)
+    return Token.of(token)
+
+
+@router.get("/audit")
+async def audit(
+    asked: Asked,
+    who: Annotated[str, Query(max_length=128)] = "",
+    after: Cursor = "",
+    limit: PageSize = 100,
+) -> Page[AuditEntry]:
+    """Every change and denial, the newest first."""
+    asked.rights.require_command("audit")
+    if after and not (after.isascii() and after.isdigit()):
+        raise UsageError("`after` is the `next` of the page before")
+    entries = await asked.service.audit_entries(limit, int(after or 0), who)
+    following = str(entries[-1].id) if len(entries) == limit else None
+    return Page(items=[AuditEntry.of(entry) for entry in entries], next=following)
+
+
+def _is_own(asked: Asking, name: str) -> bool:
+    return name == asked.caller.name or asked.rights.is_unlimited
+
+
+def _require_own(asked: Asking, name: str) -> None:
+    if not _is_own(asked, name):
+        raise NotPermittedError(
+            f"only who may do everything may handle the tokens of others; {name!r} is not you"
+        )

@@ -1,0 +1,288 @@
+"""WebSockets of agents at /api/v1/agents/connect: the way of the service to each of them.
+
+An agent shows its certificate, says Hello within HELLO_TIMEOUT_SECONDS, and is handed to the
+service as connected. What it sends is passed on in order, the next message only when the last has
+been dealt with: a flood waits in the agent's own socket. What is sent to it waits in a bounded
+queue; an agent that takes nothing for SEND_TIMEOUT_SECONDS, or lets the queue overflow, is
+disconnected, and keeps its unacknowledged reports until it is back. An agent that connects again
+replaces its older connection, which may be dead without our knowing.
+
+Within WATCH_SECONDS of its certificate's revocation or end a connection is closed.
+
+Runs on the event loop; nothing here may be called from another thread. An idle agent costs one
+task, its TLS state, and no buffers of note.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from strongroom import clock
+from strongroom.net.control import (
+    LARGEST_MESSAGE_BYTES,
+    PROTOCOL_VERSION,
+    Hello,
+    ToAgent,
+    ToDirector,
+    decode_for_director,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+
+    from strongroom.daemons.director.api.bodies import Message, Receive, Send
+    from strongroom.daemons.director.api.connections import CertifiedPeer
+
+HELLO_TIMEOUT_SECONDS = 30.0
+SEND_TIMEOUT_SECONDS = 60.0
+WATCH_SECONDS = 2.0
+CLOSE_TIMEOUT_SECONDS = 2.0
+LARGEST_QUEUE_BYTES = 4 * LARGEST_MESSAGE_BYTES
+
+# Close codes of the WebSocket. An agent that gets one of the second group need not try again soon.
+CLOSE_RESTARTING = 1012
+CLOSE_BAD_MESSAGE = 1003
+CLOSE_TOO_SLOW = 4008
+CLOSE_REPLACED = 4009
+CLOSE_NOT_WELCOME = 4003
+CLOSE_CERTIFICATE = 4001
+
+_log = logging.getLogger(__name__)
+
+
+class AgentEvents(Protocol):
+    """What the service is told; each call is awaited before the agent's next message is read."""
+
+    def refusal(self, name: str) -> str:
+        """Why an agent of this name is not welcome, "" if it is."""
+
+    async def on_connected(self, client: str, hello: Hello, address: str) -> None:
+        """An agent is connected and has said who it is."""
+
+    async def on_message(self, client: str, message: ToDirector) -> None:
+        """An agent says something."""
+
+    async def on_disconnected(self, client: str) -> None:
+        """An agent is gone; not called for a connection that a newer one replaced."""
+
+
+class Revocations(Protocol):
+    """Which certificates were withdrawn."""
+
+    def is_revoked(self, serial: str) -> bool:
+        """Whether the certificate of this serial number was."""
+
+
+@dataclass(eq=False, slots=True)
+class _Connection:
+    client: str
+    address: str
+    serial: str
+    expires_at: float
+    send: Send
+    abort: Callable[[], None]
+    queue: deque[bytes] = field(default_factory=deque)
+    queued_bytes: int = 0
+    flusher: asyncio.Task[None] | None = None
+    closing: bool = False
+    connected_ns: int = field(default_factory=clock.now_ns)
+
+
+class AgentConnections:
+    """All agents connected now; an ASGI application for their WebSockets and the AgentLink."""
+
+    def __init__(self, events: AgentEvents, revocations: Revocations) -> None:
+        self._events = events
+        self._revocations = revocations
+        self._by_client: dict[str, _Connection] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    def start(self) -> None:
+        """Begin to watch certificates."""
+        self._watching = asyncio.create_task(self._watch(), name="agent certificates")
+
+    async def stop(self) -> None:
+        """Tell all agents to come back later."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait((self._watching,))
+        for connection in list(self._by_client.values()):
+            await self._close(connection, CLOSE_RESTARTING, "the director is stopping")
+
+    # The service's side.
+
+    def is_connected(self, client: str) -> bool:
+        """Whether the agent of this client can be spoken to now."""
+        return client in self._by_client
+
+    def addresses(self) -> dict[str, str]:
+        """Connected client -> the address it connected from."""
+        return {client: one.address for client, one in self._by_client.items()}
+
+    async def send(self, client: str, message: ToAgent) -> bool:
+        """Queue a message for an agent; False when it is not connected.
+
+        True says nothing about its arrival: only what the agent answers does.
+        """
+        connection = self._by_client.get(client)
+        if connection is None or connection.closing:
+            return False
+        data = encode(message)
+        if connection.queued_bytes + len(data) > LARGEST_QUEUE_BYTES:
+            await self._close(connection, CLOSE_TOO_SLOW, "the agent takes too few messages")
+            return False
+        connection.queue.append(data)
+        connection.queued_bytes += len(data)
+        if connection.flusher is None:
+            connection.flusher = asyncio.create_task(self._flush(connection))
+        return True
+
+    async def disconnect(self, client: str, reason: str) -> None:
+        """End the connection of an agent that is no longer welcome."""
+        connection = self._by_client.get(client)
+        if connection is not None:
+            await self._close(connection, CLOSE_NOT_WELCOME, reason)
+
+    # The network's side.
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one WebSocket from its opening to its end."""
+        await receive()  # websocket.connect
+        certified: CertifiedPeer | None = scope["state"].get("certified")
+        address = scope["client"][0] if scope.get("client") else ""
+        if certified is None or certified.peer.role != "agent":
+            await send({"type": "websocket.close", "code": CLOSE_CERTIFICATE})
+            _log.warning("%s: an agent without a certificate of the role agent", address)
+            return
+        await send({"type": "websocket.accept"})
+        name = certified.peer.name
+        refusal = self._refusal(certified)
+        hello = None if refusal else await self._hello(receive)
+        if hello is None or hello.name != name or hello.protocol != PROTOCOL_VERSION:
+            reason = refusal or _greeting_fault(hello, name)
+            _log.warning("%s: agent %s is refused: %s", address, name, reason)
+            await send(_closing(CLOSE_NOT_WELCOME, reason))
+            return
+        connection = _Connection(
+            client=name,
+            address=address,
+            serial=certified.peer.serial,
+            expires_at=certified.expires_at,
+            send=send,
+            abort=scope["state"]["abort"],
+        )
+        older = self._by_client.get(name)
+        self._by_client[name] = connection
+        if older is not None:
+            await self._close(older, CLOSE_REPLACED, "the agent has connected again")
+        _log.info("agent %s is connected from %s", name, address)
+        try:
+            await self._events.on_connected(name, hello, address)
+            await self._listen(connection, receive)
+        finally:
+            await self._gone(connection)
+
+    def _refusal(self, certified: CertifiedPeer) -> str:
+        if self._revocations.is_revoked(certified.peer.serial):
+            return "its certificate was revoked"
+        return self._events.refusal(certified.peer.name)
+
+    async def _hello(self, receive: Receive) -> Hello | None:
+        try:
+            message = await asyncio.wait_for(receive(), HELLO_TIMEOUT_SECONDS)
+            said = _decoded(message)
+        except (TimeoutError, msgspec.MsgspecError):
+            return None
+        return said if isinstance(said, Hello) else None
+
+    async def _listen(self, connection: _Connection, receive: Receive) -> None:
+        while True:
+            message = await receive()
+            if message["type"] != "websocket.receive":
+                return
+            try:
+                said = _decoded(message)
+            except msgspec.MsgspecError as error:
+                _log.warning("agent %s says what makes no sense: %s", connection.client, error)
+                await self._close(connection, CLOSE_BAD_MESSAGE, "a message makes no sense")
+                return
+            if said is None or isinstance(said, Hello):
+                await self._close(connection, CLOSE_BAD_MESSAGE, "a message out of place")
+                return
+            await self._events.on_message(connection.client, said)
+
+    async def _gone(self, connection: _Connection) -> None:
+        connection.closing = True
+        if connection.flusher is not None:
+            connection.flusher.cancel()
+        if self._by_client.get(connection.client) is connection:
+            del self._by_client[connection.client]
+            _log.info("agent %s is gone", connection.client)
+            await self._events.on_disconnected(connection.client)
+
+    async def _flush(self, connection: _Connection) -> None:
+        while connection.queue and not connection.closing:
+            data = connection.queue.popleft()
+            connection.queued_bytes -= len(data)
+            message = {"type": "websocket.send", "text": data.decode("utf-8")}
+            try:
+                await asyncio.wait_for(connection.send(message), SEND_TIMEOUT_SECONDS)
+            except TimeoutError:
+                await self._close(connection, CLOSE_TOO_SLOW, "the agent takes no messages")
+                break
+            except OSError:  # it went away; its reader notices as well
+                break
+        connection.flusher = None
+
+    async def _close(self, connection: _Connection, code: int, reason: str) -> None:
+        if connection.closing:
+            return
+        connection.closing = True
+        _log.info("agent %s is disconnected: %s", connection.client, reason)
+        try:
+            await asyncio.wait_for(connection.send(_closing(code, reason)), WATCH_SECONDS)
+        except (OSError, TimeoutError):
+            _log.info("agent %s did not hear why", connection.client)
+        # One that does not close its side in turn is cut off.
+        asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_SECONDS, connection.abort)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            now_seconds = clock.now_ns() / 1e9
+            for connection in list(self._by_client.values()):
+                if self._revocations.is_revoked(connection.serial):
+                    await self._close(connection, CLOSE_CERTIFICATE, "its certificate was revoked")
+                elif connection.expires_at <= now_seconds:
+                    await self._close(connection, CLOSE_CERTIFICATE, "its certificate has ended")
+
+
+def _decoded(message: Message) -> ToDirector | None:
+    """What an agent said; None when it hung up. Raises MsgspecError."""
+    if message["type"] != "websocket.receive":
+        return None
+    text = message.get("text")
+    return decode_for_director(message["bytes"] if text is None else text)
+
+
+def _closing(code: int, reason: str) -> dict[str, Any]:
+    # The protocol leaves 123 bytes for the reason.
+    return {"type": "websocket.close", "code": code, "reason": reason.encode()[:120].decode()}
+
+
+def _greeting_fault(hello: Hello | None, name: str) -> str:
+    if hello is None:
+        return "it did not say Hello in time"
+    if hello.name != name:
+        return f"it says it is {hello.name!r}, but its certificate names {name!r}"
+    return f"it speaks protocol {hello.protocol}; this director speaks {PROTOCOL_VERSION}"

@@ -1,0 +1,79 @@
+"""The application that the server serves: REST under /api/v1, /metrics, and agents' WebSockets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, FastAPI
+
+from strongroom import __version__
+from strongroom.daemons.director.api import (
+    admin_routes,
+    enrolment_routes,
+    look_routes,
+    metrics,
+    run_routes,
+    snapshot_routes,
+)
+from strongroom.daemons.director.api.bodies import BoundedBodies
+from strongroom.daemons.director.api.failures import RESPONSES, add_failure_handlers
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from strongroom.daemons.director.api.bodies import Receive, Send
+    from strongroom.daemons.director.api.door import Door
+
+API = "/api/v1"
+AGENTS_PATH = f"{API}/agents/connect"
+
+_DESCRIPTION = """\
+The director of Strongroom: jobs, runs, clients, snapshots and restores.
+
+Show a client certificate of the appliance's authority, or a bearer token. What a caller sees and
+may do is what its Console, User and Profile resources allow. Errors are objects with `error_id`,
+which stays from release to release, and `message`.
+"""
+
+
+class Application:
+    """The ASGI application: WebSockets of agents here, everything else in FastAPI.
+
+    Agents do not pass through FastAPI: its layers would be held in memory for each of thousands.
+    """
+
+    def __init__(self, door: Door) -> None:
+        self.api = _fastapi(door)
+        self._bounded = BoundedBodies(self.api)
+        self._agents = door.agents
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one request or WebSocket."""
+        if scope["type"] != "websocket":
+            await self._bounded(scope, receive, send)
+        elif scope["path"] == AGENTS_PATH:
+            await self._agents(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": 4004, "reason": "there is nothing here"})
+
+
+def _fastapi(door: Door) -> FastAPI:
+    api = FastAPI(
+        title="Strongroom director",
+        version=__version__,
+        description=_DESCRIPTION,
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,  # those pages load their scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        responses=RESPONSES,
+    )
+    api.state.door = door
+    under = APIRouter(prefix=API)
+    for one in (look_routes, run_routes, snapshot_routes, admin_routes, enrolment_routes):
+        under.include_router(one.router)
+    api.include_router(under)
+    api.include_router(metrics.router)
+    add_failure_handlers(api, door.service)
+    return api

@@ -1,0 +1,124 @@
+"""Who asks: a certificate or a bearer token, and what the configuration says that one may do.
+
+- The director's own certificate (whoever can read its identity folder is root on the appliance) may
+  do everything, as the default console of Bareos.
+- An operator's certificate has the rights of the Console or User resource of its name.
+- A token has the rights of the Console or User of its name, cut down to its Profile; without such a
+  resource, those of its Profile.
+- A certificate of another role has no business here but to connect, enrol and renew.
+
+A caller of none of these is told what is missing; wrong tokens are counted by address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strongroom.daemons.director.api.rights import Rights
+from strongroom.daemons.director.results import Actor
+from strongroom.errors import NotAuthenticatedError, NotPermittedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from strongroom.config.model import ComponentConfiguration
+    from strongroom.daemons.director.api.attempts import Attempts
+    from strongroom.daemons.director.api.connections import CertifiedPeer
+    from strongroom.daemons.director.service import DirectorService
+    from strongroom.net.revocations import Revocations
+
+LONGEST_TOKEN = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and what that one may do."""
+
+    actor: Actor
+    rights: Rights
+
+    @property
+    def name(self) -> str:
+        """Name of the Console, User or certificate."""
+        return self.actor.name
+
+
+class Callers:
+    """Tells callers from what a connection and a request show."""
+
+    def __init__(
+        self, service: DirectorService, revocations: Revocations | None, wrong_tokens: Attempts
+    ) -> None:
+        self._service = service
+        self._revocations = revocations
+        self._wrong_tokens = wrong_tokens
+
+    async def identify(self, state: Mapping[str, Any], address: str, authorization: str) -> Caller:
+        """The caller of a request.
+
+        `state`: of its ASGI scope. `authorization`: its header, "" without. Raises
+        NotAuthenticatedError, NotPermittedError, TooManyAttemptsError.
+        """
+        if authorization:
+            return await self._of_token(authorization, address)
+        certified: CertifiedPeer | None = state.get("certified")
+        if certified is None:
+            raise NotAuthenticatedError("show a token (Authorization: Bearer) or a certificate")
+        return self._of_certificate(certified, address)
+
+    def require_certificate(self, state: Mapping[str, Any]) -> CertifiedPeer:
+        """Whoever renews a certificate. Raises NotAuthenticatedError."""
+        certified: CertifiedPeer | None = state.get("certified")
+        if certified is None:
+            raise NotAuthenticatedError("show the certificate that is to be renewed")
+        self._check_revoked(certified)
+        return certified
+
+    async def _of_token(self, authorization: str, address: str) -> Caller:
+        self._wrong_tokens.check(address)
+        scheme, _, text = authorization.partition(" ")
+        token = None
+        if scheme.lower() == "bearer" and 0 < len(text) <= LONGEST_TOKEN:
+            token = await self._service.token_of(text.strip())
+        if token is None:
+            self._wrong_tokens.failed(address)
+            raise NotAuthenticatedError("this token is not known, has expired or was withdrawn")
+        configuration = self._service.configuration
+        rights = console_rights(configuration, token.name)
+        profile = configuration.find("Profile", token.profile) if token.profile else None
+        if profile is not None:
+            limit = Rights.of(profile)
+            rights = limit if rights is None else rights.limited_to(limit)
+        elif token.profile or rights is None:
+            raise NotPermittedError(
+                f"there is no Console {token.name!r} or Profile {token.profile!r} any more, so "
+                "this token is good for nothing"
+            )
+        assert rights is not None
+        return Caller(Actor(token.name, "token", address), rights)
+
+    def _of_certificate(self, certified: CertifiedPeer, address: str) -> Caller:
+        self._check_revoked(certified)
+        peer = certified.peer
+        if peer.role == "director":
+            return Caller(Actor(peer.name, peer.role, address), Rights(everything=True))
+        if peer.role != "operator":
+            raise NotPermittedError(f"the certificate of {peer} is not one of an operator")
+        rights = console_rights(self._service.configuration, peer.name)
+        if rights is None:
+            raise NotPermittedError(
+                f"there is no Console resource {peer.name!r} that would say what you may do"
+            )
+        return Caller(Actor(peer.name, peer.role, address), rights)
+
+    def _check_revoked(self, certified: CertifiedPeer) -> None:
+        if self._revocations is not None and self._revocations.is_revoked(certified.peer.serial):
+            raise NotAuthenticatedError(f"the certificate of {certified.peer} was revoked")
+
+
+def console_rights(configuration: ComponentConfiguration, name: str) -> Rights | None:
+    """What the Console or User of this name may do; None when there is none."""
+    resource = configuration.find("Console", name) or configuration.find("User", name)
+    return None if resource is None else Rights.of(resource)

@@ -1,0 +1,105 @@
+"""One HTTP connection as uvicorn serves it, with two things added: the peer, and deadlines.
+
+uvicorn hands no handler the certificate that the peer showed. Here it is read once a connection,
+when TLS is up, and stands as `peer` in the state of every request, and of the WebSocket that a
+request becomes. A connection that brings no whole request head in time is closed, however slowly
+it trickles.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from strongroom.errors import PeerRefusedError
+from strongroom.net.peer import Peer, parse_certificate, peer_of
+
+if TYPE_CHECKING:
+    import asyncio
+
+REQUEST_HEAD_TIMEOUT_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class CertifiedPeer(NamedTuple):
+    """Who is at the other end.
+
+    `expires_at`: the end of the certificate, unix time in seconds. `certificate`: the whole, DER.
+    """
+
+    peer: Peer
+    expires_at: float
+    certificate: bytes
+
+
+class Connection(H11Protocol):
+    """A connection of the director's API."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Learn who connected. A peer whose certificate says nothing we know is nobody."""
+        super().connection_made(transport)
+        self.app_state = {
+            **self.app_state,
+            "certified": certified_peer(transport),
+            "abort": transport.abort,
+        }
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the deadline."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take data; the deadline ends with a whole head and begins again after the answer."""
+        super().data_received(data)
+        if self._is_answering:
+            self._stop_waiting()
+        elif self._head_timer is None:
+            self._await_head()
+
+    def handle_websocket_upgrade(self, event: object) -> None:
+        """Hand the connection over; heartbeats watch it from here on."""
+        self._stop_waiting()
+        super().handle_websocket_upgrade(event)  # type: ignore[arg-type]
+
+    @property
+    def _is_answering(self) -> bool:
+        upgraded = self.transport.get_protocol() is not self
+        return upgraded or (self.cycle is not None and not self.cycle.response_complete)
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(REQUEST_HEAD_TIMEOUT_SECONDS, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        self._head_timer = None
+        if not self._is_answering:
+            self.transport.close()
+
+
+def certified_peer(transport: asyncio.BaseTransport) -> CertifiedPeer | None:
+    """Whom the certificate of a TLS connection names; None without one."""
+    socket = transport.get_extra_info("ssl_object")
+    if socket is None:
+        return None
+    certificate = socket.getpeercert(binary_form=True)
+    if not certificate:
+        return None
+    try:
+        # TLS has checked that our authority issued it and that its time has come and not passed.
+        parsed = parse_certificate(certificate)
+        expires_at = parsed.not_valid_after_utc.timestamp()
+        return CertifiedPeer(peer_of(parsed), expires_at, certificate)
+    except PeerRefusedError as error:
+        _log.warning("a certificate says nothing: %s", error)
+        return None

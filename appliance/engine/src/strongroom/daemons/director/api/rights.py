@@ -1,0 +1,230 @@
+"""What a caller may see and do: the permissions (ACL) of Console, User and Profile resources.
+
+As Bareos judges: the entries of a list are tried in their order and the first that fits decides,
+for or, with `!` before it, against; `*all*` fits everything; an entry fits a name that it equals
+regardless of case, or that it matches whole as a POSIX extended regular expression. A list that
+says nothing about a name leaves it to the Profiles, in their order; what none allows is denied.
+
+Two things are more careful here. A `Where ACL` entry also covers what is below the folder it names,
+so a denied folder cannot be reached by naming one inside it. A restore in place counts as `/`
+unless no Where ACL is set at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from strongroom.errors import NotPermittedError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strongroom.config.model import Resource
+
+Kind = Literal["job", "client", "storage", "schedule", "pool", "command", "fileset", "where"]
+KINDS: tuple[Kind, ...] = (
+    "job",
+    "client",
+    "storage",
+    "schedule",
+    "pool",
+    "command",
+    "fileset",
+    "where",
+)
+_ALL = "*all*"
+_IN_PLACE = "/"
+
+# What the API does -> the commands that allow it, ours first, then those of Bareos's console.
+# The first of them that a list mentions decides.
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "status": ("status",),
+    "clients": ("clients", "list", "llist"),
+    "jobs": ("jobs", "list", "llist", "show"),
+    "runs": ("runs", "list", "llist"),
+    "log": ("log", "list", "llist", "messages"),
+    "watch": ("watch", "list", "llist", "messages"),
+    "snapshots": ("snapshots", "list", "llist"),
+    "browse": ("browse", "restore", ".bvfs_lsdirs", ".bvfs_lsfiles"),
+    "run": ("run",),
+    "cancel": ("cancel",),
+    "restore": ("restore",),
+    "estimate": ("estimate",),
+    "forget": ("forget", "delete"),
+    "bandwidth": ("bandwidth", "setbandwidth"),
+    "reload": ("reload",),
+    "config": ("config", "show"),
+    "audit": ("audit",),
+    "token": ("token", "configure"),
+    "metrics": ("metrics", "status"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """The lists of one resource; a kind without entries says nothing."""
+
+    name: str
+    entries: dict[Kind, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, resource: Resource) -> Permissions:
+        """Those of a Console, User or Profile."""
+        return cls(
+            resource.name, {kind: tuple(getattr(resource, _attribute(kind))) for kind in KINDS}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """All that holds for one caller.
+
+    `layers`: each the lists of a resource and its Profiles, nearest first; every layer must allow.
+    """
+
+    layers: tuple[tuple[Permissions, ...], ...] = ()
+    everything: bool = False
+
+    @classmethod
+    def of(cls, resource: Resource) -> Rights:
+        """Those of a Profile, or of a Console or User with its Profiles."""
+        profiles = () if resource.type == "Profile" else resource.profile
+        return cls(((Permissions.of(resource), *map(Permissions.of, profiles)),))
+
+    def limited_to(self, other: Rights) -> Rights:
+        """What both allow."""
+        if self.everything or other.everything:
+            return other if self.everything else self
+        return Rights(self.layers + other.layers)
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether nothing at all is denied: the first entry about each kind is `*all*`."""
+        return self.everything or (
+            bool(self.layers)
+            and all(
+                _first_entry(layer, kind).lower() == _ALL for layer in self.layers for kind in KINDS
+            )
+        )
+
+    def verdict(self, kind: Kind, name: str) -> bool | None:
+        """Whether `name` is allowed or denied; None where a layer does not mention it."""
+        if self.everything:
+            return True
+        verdicts = [_verdict(layer, kind, name) for layer in self.layers] or [None]
+        if False in verdicts:
+            return False
+        return None if None in verdicts else True
+
+    def permits(self, kind: Kind, name: str) -> bool:
+        """Whether a resource of this name may be seen and used; no name, no objection."""
+        return not name or bool(self.verdict(kind, name))
+
+    def permits_all(self, **names: str) -> bool:
+        """Whether all of these may be seen: `permits_all(job="nightly", client="web1")`."""
+        return all(self.permits(kind, name) for kind, name in names.items())  # type: ignore[arg-type]
+
+    def permits_command(self, action: str) -> bool:
+        """Whether an action of COMMANDS may be done at all."""
+        for name in COMMANDS[action]:
+            verdict = self.verdict("command", name)
+            if verdict is not None:
+                return verdict
+        return False
+
+    def permits_where(self, target: str) -> bool:
+        """Whether files may be restored to `target`, an absolute path; "" or "/" is in place."""
+        if self.everything:
+            return True
+        place = target or _IN_PLACE
+        return bool(self.layers) and all(
+            bool(_verdict(layer, "where", place))
+            or (place == _IN_PLACE and not _first_entry(layer, "where"))
+            for layer in self.layers
+        )
+
+    def require_command(self, action: str) -> None:
+        """Raise NotPermittedError unless `action` of COMMANDS is allowed."""
+        if not self.permits_command(action):
+            raise NotPermittedError(
+                f"the command `{COMMANDS[action][0]}` is not allowed here; "
+                "the Command ACL of your Console or its Profile would have to name it"
+            )
+
+    def require(self, kind: Kind, *names: str) -> None:
+        """Raise NotPermittedError unless every one of `names` is allowed."""
+        for name in names:
+            if not self.permits(kind, name):
+                raise NotPermittedError(
+                    f"{_title(kind)} {name!r} is not allowed here; the {_title(kind)} ACL of your "
+                    "Console or its Profile would have to name it"
+                )
+
+    def require_where(self, target: str) -> None:
+        """Raise NotPermittedError unless files may go to `target`."""
+        if not self.permits_where(target):
+            raise NotPermittedError(
+                f"files may not be restored to {target or _IN_PLACE}; the Where ACL of your "
+                "Console or its Profile would have to name it"
+            )
+
+
+def checked_target(target: str) -> str:
+    """`target` without needless slashes, "" for in place. Raises UsageError.
+
+    Only absolute paths without `..` can be judged by a list of folders.
+    """
+    if target in ("", _IN_PLACE):
+        return ""
+    parts = target.split("/")
+    if parts[0] or ".." in parts or "\0" in target:
+        raise UsageError(f"a target is an absolute path without `..`, not {target!r}")
+    return "/" + "/".join(part for part in parts if part not in ("", "."))
+
+
+def _verdict(layer: Iterable[Permissions], kind: Kind, name: str) -> bool | None:
+    for permissions in layer:
+        for entry in permissions.entries.get(kind, ()):
+            pattern = entry.removeprefix("!")
+            if pattern.lower() == _ALL or _fits(kind, pattern, name):
+                return not entry.startswith("!")
+    return None
+
+
+def _first_entry(layer: Iterable[Permissions], kind: Kind) -> str:
+    entries = (one.entries.get(kind) for one in layer)
+    return next((found[0] for found in entries if found), "")
+
+
+def _fits(kind: Kind, pattern: str, name: str) -> bool:
+    if kind == "where":
+        folder = pattern.rstrip("/")
+        if name == folder or name.startswith(folder + "/"):
+            return True
+    elif pattern.lower() == name.lower():
+        return True
+    compiled = _compiled(pattern, kind == "where")
+    return compiled is not None and compiled.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str, minds_case: bool) -> re.Pattern[str] | None:
+    # The configuration allows letters, digits and !()[]|+?*.:_-'/ in an entry; within these Python
+    # reads a regular expression as POSIX does.
+    if not set(pattern) & set("()[]|+?*."):
+        return None
+    try:
+        return re.compile(pattern, 0 if minds_case else re.IGNORECASE)
+    except re.error:
+        return None
+
+
+def _attribute(kind: Kind) -> str:
+    return f"{kind}_acl"
+
+
+def _title(kind: Kind) -> str:
+    return "FileSet" if kind == "fileset" else kind.capitalize()

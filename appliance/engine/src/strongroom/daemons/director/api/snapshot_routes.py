@@ -1,0 +1,186 @@
+"""Snapshots and what is in them: list, browse, search, restore, forget."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query
+
+from strongroom.daemons.director.api.answers import File, Page, Run, Snapshot
+from strongroom.daemons.director.api.door import Asked, Asking
+from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_page
+from strongroom.daemons.director.api.questions import NewRestore
+from strongroom.daemons.director.api.rights import checked_target
+from strongroom.daemons.director.api.texts import (
+    LARGEST_PATH_BYTES,
+    Base64Path,
+    chosen_path,
+    path_bytes,
+)
+from strongroom.daemons.director.results import RestoreRequest, SnapshotFilter
+from strongroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from strongroom.daemons.director.results import FileEntry, SnapshotInfo
+
+router = APIRouter(tags=["snapshots"])
+
+PathQuery = Annotated[str, Query(max_length=LARGEST_PATH_BYTES, description="An absolute path.")]
+PathBase64Query = Annotated[
+    str,
+    Query(max_length=2 * LARGEST_PATH_BYTES, description="The same in base64, if it is no UTF-8."),
+]
+# How many snapshots a search by somebody who may not see all looks at, the newest first.
+_SEARCHED_SNAPSHOTS = 10_000
+
+
+@router.get("/snapshots")
+async def snapshots(
+    asked: Asked,
+    client: str = "",
+    job: str = "",
+    fileset: str = "",
+    pool: str = "",
+    removed: bool = False,
+    after: Cursor = "",
+    limit: PageSize = 100,
+) -> Page[Snapshot]:
+    """Snapshots that the caller may see, the newest first; with `removed` forgotten ones too."""
+    asked.rights.require_command("snapshots")
+
+    async def read(offset: int, count: int) -> list[SnapshotInfo]:
+        return await asked.service.snapshots(
+            SnapshotFilter(
+                client=client,
+                job=job,
+                fileset=fileset,
+                pool=pool,
+                with_removed=removed,
+                limit=count,
+                offset=offset,
+            )
+        )
+
+    found, following = await filtered_page(read, asked.may_see, after, limit)
+    return Page(items=[Snapshot.of(one) for one in found], next=following)
+
+
+@router.get("/snapshots/{snapshot_id}")
+async def snapshot(snapshot_id: str, asked: Asked) -> Snapshot:
+    """One snapshot, by its id or an unambiguous beginning of it."""
+    asked.rights.require_command("snapshots")
+    return Snapshot.of(await asked.visible_snapshot(snapshot_id))
+
+
+@router.delete("/snapshots/{snapshot_id}")
+async def forget(snapshot_id: str, asked: Asked) -> Snapshot:
+    """Remove a snapshot, unless Minimum Retention keeps it: nobody can lift that."""
+    asked.rights.require_command("forget")
+    found = await asked.visible_snapshot(snapshot_id)
+    return Snapshot.of(await asked.service.forget_snapshot(found.id, asked.actor))
+
+
+@router.get("/snapshots/{snapshot_id}/files")
+async def files(
+    snapshot_id: str,
+    asked: Asked,
+    path: PathQuery = "/",
+    path_base64: PathBase64Query = "",
+    after: PathQuery = "",
+    limit: PageSize = 1000,
+) -> Page[File]:
+    """What is right in a directory of a snapshot, in the listing's order."""
+    asked.rights.require_command("browse")
+    found = await asked.visible_snapshot(snapshot_id)
+    folder = chosen_path(path, path_base64)
+    page = await asked.service.list_files(found.id, folder, _name_of_cursor(after), limit)
+    # A name may hold any byte but "/"; base64 fits into a query as it is.
+    following = base64.urlsafe_b64encode(page.next).decode("ascii") if page.next else None
+    return Page(items=[File.of(entry) for entry in page.entries], next=following)
+
+
+@router.get("/files/search")
+async def search(
+    asked: Asked,
+    name: Annotated[str, Query(min_length=1, max_length=1024, description="A name; *, ? and [].")],
+    client: str = "",
+    job: str = "",
+    fileset: str = "",
+    below: PathQuery = "/",
+    below_base64: PathBase64Query = "",
+    ignore_case: bool = False,
+    limit: PageSize = 1000,
+) -> Page[File]:
+    """Files by name in all snapshots that the caller may see, the newest first."""
+    asked.rights.require_command("browse")
+    pattern = path_bytes(name)
+    folder = chosen_path(below, below_base64)
+    wanted = SnapshotFilter(client=client, job=job, fileset=fileset, limit=_SEARCHED_SNAPSHOTS)
+    found: list[FileEntry] = []
+    for part in await _visible_parts(asked, wanted):
+        found += await asked.service.find_files(
+            pattern, part, below=folder, ignoring_case=ignore_case, limit=limit - len(found)
+        )
+        if len(found) >= limit:
+            break
+    return Page(items=[File.of(entry) for entry in found[:limit]])
+
+
+@router.post("/restores", status_code=202)
+async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
+    """Queue a restore.
+
+    The caller must be allowed to see the snapshot, and to use the client that the files go to and
+    the folder there (Where ACL).
+    """
+    asked.rights.require_command("restore")
+    target = checked_target(wanted.target)
+    if bool(target) == wanted.in_place:
+        raise UsageError("say a target folder, or in_place and no target")
+    found = await asked.visible_snapshot(wanted.snapshot)
+    asked.rights.require("client", wanted.client or found.client)
+    asked.rights.require("job", wanted.job)
+    asked.rights.require_where(target)
+    request = RestoreRequest(
+        snapshot=found.id,
+        paths=tuple(_absolute(path_bytes(path)) for path in wanted.paths),
+        client=wanted.client,
+        job=wanted.job,
+        target=target.encode(),
+        in_place=wanted.in_place,
+        overwrite=wanted.overwrite,
+        delete=wanted.delete,
+        dry_run=wanted.dry_run,
+        workers=wanted.workers,
+        priority=wanted.priority,
+        maximum_bytes_per_second=wanted.maximum_bytes_per_second,
+    )
+    return Run.of(await asked.service.start_restore(request, asked.actor))
+
+
+async def _visible_parts(asked: Asking, wanted: SnapshotFilter) -> list[SnapshotFilter]:
+    """Filters that together let through those snapshots of `wanted` that the caller may see."""
+    if asked.rights.is_unlimited:
+        return [wanted]
+    seen = await asked.service.snapshots(wanted)
+    groups = dict.fromkeys(
+        (one.client, one.job, one.fileset, one.pool) for one in seen if asked.may_see(one)
+    )
+    return [
+        SnapshotFilter(client=client, job=job, fileset=fileset, pool=pool, limit=wanted.limit)
+        for client, job, fileset, pool in groups
+    ]
+
+
+def _name_of_cursor(after: str) -> bytes:
+    return path_bytes(Base64Path(base64=after.translate(_FROM_URL))) if after else b""
+
+
+def _absolute(path: bytes) -> bytes:
+    if not path.startswith(b"/") or b".." in path.split(b"/"):
+        raise UsageError(f"a path of a snapshot is absolute and without `..`, not {path!r}")
+    return path
+
+
+_FROM_URL = str.maketrans("-_", "+/")
