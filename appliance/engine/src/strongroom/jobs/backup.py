@@ -132,7 +132,7 @@ class _Backup:
         parent = None
         if base is not None:
             parent = open_parent(
-                self._repository, self._index, base, options.tuning, cache, self._warnings.append
+                self._repository, self._index, base, options, cache, self._warnings.append
             )
         limit_ns = 0 if parent is None else parent.recent_limit_ns
         with (
@@ -161,6 +161,7 @@ class _Backup:
                 listing,
                 progress,
                 shards.scan_threads,
+                options.known_problems,
             )
             try:
                 coordinator.run()
@@ -295,7 +296,7 @@ class _Backup:
             options={
                 "compression": str(tuning.compression),
                 "signature": tuning.signature,
-                **tuning.attribute_options(),
+                **{name: text for name, text in options.attribute_options().items() if text},
             },
             pages=tuple(listing.pages),
         )

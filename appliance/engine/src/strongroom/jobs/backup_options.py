@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from strongroom.content.codecs import Compression, parse_compression
 from strongroom.scan.selection import SelectionOptions
+
+if TYPE_CHECKING:
+    from strongroom.jobs.coordinator import Problem
+    from strongroom.scan.fileset_selection import FileSetRules
 
 Level = Literal["full", "differential", "incremental"]
 
@@ -45,13 +49,14 @@ class Tuning:
             return self.shards
         return max(1, min(LARGEST_DEFAULT_SHARDS, len(os.sched_getaffinity(0))))
 
-    def attribute_options(self) -> dict[str, str]:
-        """What rows hold besides content, as a snapshot states it.
 
-        Rows of another snapshot may only be taken over where it states the same.
-        """
-        kept = {"acls": self.acls, "xattrs": self.xattrs, "flags": self.flags}
-        return {name: "yes" if is_kept else "no" for name, is_kept in kept.items()}
+class Treatment(NamedTuple):
+    """How some entries are kept where a FileSet says so; `signs`: with the job's signature."""
+
+    compression: Compression
+    signs: bool
+    acls: bool
+    xattrs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,11 @@ class BackupOptions:
     level: `full` reads everything, `differential` compares with the last full snapshot,
     `incremental` with the last one. parent: the id of the snapshot to compare with instead.
     dry_run: read and compare, but store nothing. cache_folder: where a key that cannot read keeps
-    the listings it is going to compare with; None: nowhere.
+    the listings it is going to compare with; None: nowhere. selection: what is left out; of a
+    FileSet (see `fileset.with_fileset`) `treatments` are the ways in which its entries are kept,
+    the first the job's own, () when all are kept as `tuning` says. `treatment_digest`: stands for
+    which entries have which attributes and signatures, "" where all have the same. known_problems:
+    what could not be read is known of before the start.
     """
 
     host: str
@@ -71,6 +80,25 @@ class BackupOptions:
     tags: tuple[str, ...] = ()
     parent: str | None = None
     dry_run: bool = False
-    selection: SelectionOptions = field(default_factory=SelectionOptions)
+    selection: SelectionOptions | FileSetRules = field(default_factory=SelectionOptions)
+    treatments: tuple[Treatment, ...] = ()
+    treatment_digest: str = ""
+    known_problems: tuple[Problem, ...] = ()
     tuning: Tuning = field(default_factory=Tuning)
     cache_folder: bytes | None = None
+
+    def attribute_options(self) -> dict[str, str]:
+        """What rows hold besides content, as a snapshot states it.
+
+        Rows of another snapshot may only be taken over where it states the same, "" for nothing.
+        """
+        tuning = self.tuning
+        kept = {"acls": tuning.acls, "xattrs": tuning.xattrs, "flags": tuning.flags}
+        stated = {name: "yes" if is_kept else "no" for name, is_kept in kept.items()}
+        return {**stated, "treatments": self.treatment_digest}
+
+
+def compressions_of(options: BackupOptions) -> tuple[Compression, ...]:
+    """All compressions that are asked for, each once; the first is the job's own."""
+    wanted = [options.tuning.compression, *(one.compression for one in options.treatments)]
+    return tuple(dict.fromkeys(wanted))

@@ -18,7 +18,7 @@ from strongroom.repo.snapshots import find_snapshot, select_snapshots
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from strongroom.jobs.backup_options import BackupOptions, Tuning
+    from strongroom.jobs.backup_options import BackupOptions
     from strongroom.jobs.parent_cache import ParentCache
     from strongroom.repo.index import Index
     from strongroom.repo.listing_reader import ChunkReader
@@ -46,7 +46,7 @@ def choose_parent(
         snapshot
         for snapshot in select_snapshots(snapshots, host=options.host, job=options.job)
         if set(snapshot.paths) == set(paths)
-        and _keeps_the_same(snapshot, options.tuning)
+        and _keeps_the_same(snapshot, options)
         and (options.level == "incremental" or snapshot.level == "full")
     ]
     return find_snapshot(fitting, "latest") if fitting else None
@@ -56,7 +56,7 @@ def open_parent(
     repository: Repository,
     index: Index,
     base: Snapshot,
-    tuning: Tuning,
+    options: BackupOptions,
     cache: ParentCache | None,
     warn: Callable[[str], None],
 ) -> ParentListing | None:
@@ -64,7 +64,8 @@ def open_parent(
 
     A key that cannot read gets it from `cache`. Raises StoreError.
     """
-    if not _keeps_the_same(base, tuning):
+    tuning = options.tuning
+    if not _keeps_the_same(base, options):
         warn(
             "the named parent was made with other choices of ACLs, extended attributes or flags, "
             "so everything is read"
@@ -86,10 +87,10 @@ def open_parent(
     return ParentListing(listing, index, base.start_ns, WIDE_DIRECTORY_ROWS, tuning.signature, warn)
 
 
-def _keeps_the_same(snapshot: Snapshot, tuning: Tuning) -> bool:
+def _keeps_the_same(snapshot: Snapshot, options: BackupOptions) -> bool:
     """Whether unchanged rows of a snapshot hold what ours would.
 
     An attribute that was left out does not show in the columns that are compared.
     """
-    wanted = tuning.attribute_options()
-    return all(snapshot.options.get(name) == choice for name, choice in wanted.items())
+    wanted = options.attribute_options()
+    return all(snapshot.options.get(name, "") == choice for name, choice in wanted.items())

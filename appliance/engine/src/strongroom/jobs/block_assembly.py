@@ -3,7 +3,8 @@
 Small files are gathered into a batch; a batch, or a chunk of a large file, becomes a block once
 the coordinator has said which of its chunks are new (a *claim*). While a claim is on its way the
 shard reads on: `CLAIMS_IN_FLIGHT` batches wait at most, which bounds memory. Blocks are then
-compressed, sealed and written, inline or by the workers of `BlockLane`.
+compressed, sealed and written, inline or by the workers of `BlockLane`. Files that are to be
+compressed in different ways (by number, see `LaneSettings`) never share a batch.
 
 Every chunk has an owner, a `ContentSink`, that is told its reference `(block id, slot)`.
 """
@@ -41,9 +42,10 @@ class ContentSink(Protocol):
 class _Group:
     """Chunks that will share one block."""
 
-    __slots__ = ("data", "ids", "lengths", "owners", "raw_bytes", "seen")
+    __slots__ = ("compression", "data", "ids", "lengths", "owners", "raw_bytes", "seen")
 
-    def __init__(self) -> None:
+    def __init__(self, compression: int) -> None:
+        self.compression = compression
         self.ids: list[bytes] = []
         self.data: list[Buffer] = []
         self.lengths = array("I")
@@ -70,23 +72,36 @@ class BlockAssembler:
         self._lane = lane
         self._ask = ask
         self._answer = answer
-        self._batch = _Group()
+        self._batches: dict[int, _Group] = {}
         self._claimed: deque[list[_Group]] = deque()
 
     @property
     def is_idle(self) -> bool:
         """Whether every chunk handed in has its reference."""
-        return not self._batch.ids and not self._claimed
+        return not self._batches and not self._claimed
 
-    def add_small(self, sink: ContentSink, row: int, part: int, data: Buffer) -> None:
+    def add_small(
+        self, sink: ContentSink, row: int, part: int, data: Buffer, compression: int = 0
+    ) -> None:
         """Take a chunk that may share its block with others."""
-        batch = self._batch
-        if batch.raw_bytes + len(data) > BATCH_BYTES or len(batch.ids) >= BATCH_CHUNKS:
+        batch = self._batches.get(compression)
+        if batch is not None and (
+            batch.raw_bytes + len(data) > BATCH_BYTES or len(batch.ids) >= BATCH_CHUNKS
+        ):
             self._claim([batch])
-            batch = self._batch = _Group()
+            batch = None
+        if batch is None:
+            batch = self._batches[compression] = _Group(compression)
         self._put(batch, sink, row, part, data)
 
-    def add_large(self, sink: ContentSink, row: int, first_part: int, chunks: list[Buffer]) -> None:
+    def add_large(
+        self,
+        sink: ContentSink,
+        row: int,
+        first_part: int,
+        chunks: list[Buffer],
+        compression: int = 0,
+    ) -> None:
         """Take consecutive chunks of a large file; each becomes a block of its own.
 
         The memory behind `chunks` must stay as it is until they have their references, that is
@@ -94,16 +109,16 @@ class BlockAssembler:
         """
         groups = []
         for part, data in enumerate(chunks, first_part):
-            group = _Group()
+            group = _Group(compression)
             self._put(group, sink, row, part, data)
             groups.append(group)
         self._claim(groups)
 
     def flush(self) -> None:
         """Settle everything handed in so far."""
-        if self._batch.ids:
-            self._claim([self._batch])
-            self._batch = _Group()
+        batches, self._batches = self._batches, {}
+        for batch in batches.values():
+            self._claim([batch])
         while self._claimed:
             self._settle()
 
@@ -137,6 +152,7 @@ class BlockAssembler:
                     b"".join([group.ids[position] for position in new]),
                     [group.lengths[position] for position in new],
                     [group.data[position] for position in new],
+                    group.compression,
                 )
             for sink, row, part, position in group.owners:
                 sink.place(row, part, references[position])

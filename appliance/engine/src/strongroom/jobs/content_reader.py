@@ -10,11 +10,18 @@ from __future__ import annotations
 import os
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from strongroom.content.chunker import GREATEST_SIZE, Chunker
 from strongroom.content.digests import new_signature
 from strongroom.jobs.block_assembly import WHOLE_FILE_BYTES, BlockAssembler
+from strongroom.jobs.byte_sources import (
+    ByteSource,
+    SegmentReader,
+    StreamReader,
+    clipped,
+    first_bytes,
+)
 from strongroom.scan.attributes import read_flags
 from strongroom.scan.directory import fitting_columns
 from strongroom.scan.reading import FileOpener, data_extents, may_be_sparse, required_regular
@@ -23,8 +30,9 @@ from strongroom.scan.rows import COLUMN_COUNT, CTIME_NS, INODE, MODE, MTIME_NS, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strongroom.content.codecs import Compression
     from strongroom.content.digests import Signature
-    from strongroom.jobs.backup_options import Tuning
+    from strongroom.jobs.backup_options import Treatment, Tuning
     from strongroom.jobs.directory_work import DirectoryWork
     from strongroom.scan.sources import Stream
 
@@ -39,8 +47,18 @@ _CHANGED: Final = "it changed while it was read; what was read is kept"
 class ContentReader:
     """Reads for one shard; its two large buffers are made when the first large file comes."""
 
-    def __init__(self, assembler: BlockAssembler, tuning: Tuning, chunker_seed: bytes) -> None:
+    def __init__(
+        self,
+        assembler: BlockAssembler,
+        tuning: Tuning,
+        chunker_seed: bytes,
+        treatments: tuple[Treatment, ...] = (),
+        compressions: tuple[Compression, ...] = (),
+    ) -> None:
+        """`treatments`: as works name them; `compressions`: as the assembler numbers them."""
         self._assembler = assembler
+        self._signs = [treatment.signs for treatment in treatments]
+        self._compressions = [compressions.index(one.compression) for one in treatments]
         self._flags_wanted = tuning.flags
         self._signature_name = tuning.signature
         self._chunker_seed = chunker_seed
@@ -67,8 +85,9 @@ class ContentReader:
                     continue
             work.changed_files += 1
             if not size:
-                if self._signature_name != "none":
-                    work.sign(row, new_signature(self._signature_name).digest())
+                signature = self._new_signature(work, row)
+                if signature is not None:
+                    work.sign(row, signature.digest())
                 continue
             rows.append(row)
         return rows
@@ -138,13 +157,24 @@ class ContentReader:
         if extents is not None:
             work.extents[row] = extents
         work.changed_bytes += len(data)
-        if self._signature_name != "none":
-            signature = new_signature(self._signature_name)
+        signature = self._new_signature(work, row)
+        if signature is not None:
             signature.update(data)
             work.sign(row, signature.digest())
         if data:
             work.expect_one(row)
-            self._assembler.add_small(work, row, 0, data)
+            self._assembler.add_small(work, row, 0, data, self._compression(work, row))
+
+    def _new_signature(self, work: DirectoryWork, row: int) -> Signature | None:
+        """A digest for the row's content; None when none is kept."""
+        chosen = work.treatments
+        if self._signature_name == "none" or (chosen is not None and not self._signs[chosen[row]]):
+            return None
+        return new_signature(self._signature_name)
+
+    def _compression(self, work: DirectoryWork, row: int) -> int:
+        chosen = work.treatments
+        return 0 if chosen is None else self._compressions[chosen[row]]
 
     def _read_open(
         self, work: DirectoryWork, row: int, fd: int, byte_range: tuple[int, int] | None
@@ -218,15 +248,15 @@ class ContentReader:
             # Ranges of one file are read apart, so all must see the file that was listed.
             is_as_listed = _is_as_seen(before, work.flat, row)
             if extents is not None:
-                segments = extents = _clipped(extents, *byte_range)
+                segments = extents = clipped(extents, *byte_range)
             else:
-                segments = _clipped([(0, size)], *byte_range)
-        signature = None if self._signature_name == "none" else new_signature(self._signature_name)
-        read_bytes = self._chunk(work, row, _SegmentReader(fd, segments), signature)
+                segments = clipped([(0, size)], *byte_range)
+        signature = self._new_signature(work, row)
+        read_bytes = self._chunk(work, row, SegmentReader(fd, segments), signature)
         if signature is not None:
             work.sign(row, signature.digest())
         if extents is not None:
-            work.extents[row] = _first_bytes(extents, read_bytes)
+            work.extents[row] = first_bytes(extents, read_bytes)
         if byte_range is not None or (extents is None and read_bytes != size):
             work.resize(row, read_bytes)
         is_whole = read_bytes == sum(length for _, length in segments)
@@ -235,8 +265,8 @@ class ContentReader:
 
     def read_stream(self, work: DirectoryWork, row: int, stream: Stream) -> None:
         """Read `stream` to its end as the content of `row`. Raises SourceError, StoreError."""
-        signature = None if self._signature_name == "none" else new_signature(self._signature_name)
-        read_bytes = self._chunk(work, row, _StreamReader(stream), signature)
+        signature = self._new_signature(work, row)
+        read_bytes = self._chunk(work, row, StreamReader(stream), signature)
         stream.finish()
         if signature is not None:
             work.sign(row, signature.digest())
@@ -244,20 +274,21 @@ class ContentReader:
         work.resize(row, read_bytes)
 
     def _chunk(
-        self, work: DirectoryWork, row: int, source: _ByteSource, signature: Signature | None
+        self, work: DirectoryWork, row: int, source: ByteSource, signature: Signature | None
     ) -> int:
         """Hand on `source` as chunks of `row`; returns how many bytes it had."""
         read_bytes = 0
         part = 0
+        compression = self._compression(work, row)
         for chunks in self._cut(source, signature):
             work.expect_many(row, part, len(chunks))
-            self._assembler.add_large(work, row, part, list(chunks))
+            self._assembler.add_large(work, row, part, list(chunks), compression)
             part += len(chunks)
             read_bytes += sum(len(chunk) for chunk in chunks)
         work.changed_bytes += read_bytes
         return read_bytes
 
-    def _cut(self, source: _ByteSource, signature: Signature | None) -> Iterator[list[memoryview]]:
+    def _cut(self, source: ByteSource, signature: Signature | None) -> Iterator[list[memoryview]]:
         """Chunks of `source`, some at a time; each lot stays valid for one more."""
         if not self._buffers:
             self._buffers = [bytearray(GREATEST_SIZE) for _ in range(2)]
@@ -283,84 +314,6 @@ class ContentReader:
             kept = view[start:filled]
             if source.is_at_end and not kept:
                 return
-
-
-class _ByteSource(Protocol):
-    """Bytes in order, taken into buffers."""
-
-    is_at_end: bool
-
-    def fill(self, view: memoryview, filled: int) -> int:
-        """Fill `view` from `filled` on as far as there is data; returns how far that was."""
-
-
-class _StreamReader:
-    """Fills buffers from a stream."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self.is_at_end = False
-
-    def fill(self, view: memoryview, filled: int) -> int:
-        """Fill `view` from `filled` on; less than all only at the end."""
-        while filled < len(view):
-            count = self._stream.readinto(view[filled:])
-            if not count:
-                self.is_at_end = True
-                break
-            filled += count
-        return filled
-
-
-class _SegmentReader:
-    """Fills buffers with the bytes of several ranges of a file, one after the other."""
-
-    def __init__(self, fd: int, segments: list[tuple[int, int]]) -> None:
-        self._fd = fd
-        self._segments = segments
-        self._next = 0
-        self._position = segments[0][0] if segments else 0
-        self._left = segments[0][1] if segments else 0
-        self.is_at_end = not segments
-
-    def fill(self, view: memoryview, filled: int) -> int:
-        """Fill `view` from `filled` on as far as it goes; returns how far that was."""
-        while filled < len(view) and not self.is_at_end:
-            want = min(len(view) - filled, self._left)
-            count = os.preadv(self._fd, [view[filled : filled + want]], self._position)
-            filled += count
-            self._position += count
-            self._left -= count
-            if not count:  # the file ends before its time
-                self.is_at_end = True
-            elif not self._left:
-                self._next += 1
-                if self._next == len(self._segments):
-                    self.is_at_end = True
-                else:
-                    self._position, self._left = self._segments[self._next]
-        return filled
-
-
-def _clipped(extents: list[tuple[int, int]], offset: int, length: int) -> list[tuple[int, int]]:
-    """What of the extents lies in a range."""
-    end = offset + length
-    return [
-        (max(start, offset), min(start + size, end) - max(start, offset))
-        for start, size in extents
-        if start < end and start + size > offset
-    ]
-
-
-def _first_bytes(extents: list[tuple[int, int]], wanted: int) -> list[tuple[int, int]]:
-    """The first `wanted` bytes of the extents."""
-    kept = []
-    for start, length in extents:
-        if not wanted:
-            break
-        kept.append((start, min(length, wanted)))
-        wanted -= kept[-1][1]
-    return kept
 
 
 def _is_as_seen(status: os.stat_result, flat: array[int], row: int) -> bool:

@@ -73,7 +73,8 @@ class Coordinator:
     """Runs the shards until the listing is whole.
 
     `claim(ids, lengths)` decides about one group of chunks; `footer(data)` takes the footer of a
-    finished pack; `listing` takes rows in order; `scan_threads` is what each shard has.
+    finished pack; `listing` takes rows in order; `scan_threads` is what each shard has;
+    `known_problems` are reported with those found.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Coordinator:
         listing: ListingWriter,
         progress: Progress,
         scan_threads: int,
+        known_problems: tuple[Problem, ...] = (),
     ) -> None:
         self._scans_in_flight = max(SCANS_IN_FLIGHT, SCANS_A_THREAD * scan_threads)
         self._shards = [_ShardState(channel) for channel in channels]
@@ -95,7 +97,7 @@ class Coordinator:
         self._listing = listing
         self._progress = progress
         self._order = Ordering()
-        self.counts = Counts()
+        self.counts = Counts(problems=list(known_problems))
         if not paths:
             self._order.add_streams()
             return

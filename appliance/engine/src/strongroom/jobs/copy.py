@@ -129,7 +129,7 @@ class _Copy:
         put_key = target.key.put_key
         self._deduplication = Deduplication(self._stored.load_table, put_key.block_key)
         self._lane = BlockLane(
-            LaneSettings(options.compression, _WORKERS, _QUEUE_BLOCKS, PACK_SIZE_BYTES),
+            LaneSettings((options.compression,), _WORKERS, _QUEUE_BLOCKS, PACK_SIZE_BYTES),
             lambda: target.new_pack(KIND_DATA),
             self._take_footer,
         )

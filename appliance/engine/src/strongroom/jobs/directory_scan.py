@@ -12,10 +12,11 @@ import stat
 from array import array
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.jobs.block_assembly import WHOLE_FILE_BYTES
 from strongroom.jobs.directory_work import DirectoryWork, problem
+from strongroom.jobs.found_rows import FoundRows, directories_of, without
 from strongroom.jobs.ordering import ROOT_NAME
 from strongroom.jobs.scan_pool import Lot
 from strongroom.jobs.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
@@ -28,15 +29,16 @@ from strongroom.scan.directory import (
     stat_rows,
     without_failures,
 )
-from strongroom.scan.rows import COLUMN_COUNT, DEVICE, MODE, SIZE, comparison_digest, decode_rows
+from strongroom.scan.rows import COLUMN_COUNT, MODE, SIZE, comparison_digest, decode_rows
 from strongroom.scan.unchanged import merge_unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from strongroom.jobs.backup_options import Tuning
+    from strongroom.jobs.backup_options import Treatment, Tuning
     from strongroom.jobs.content_reader import ContentReader, Fetched
     from strongroom.jobs.scan_pool import Steps
+    from strongroom.scan.fileset_selection import FileSetSelection
     from strongroom.scan.selection import Selection
 
 # What a shard reads itself of a directory that it scans; other shards help with the rest.
@@ -52,23 +54,17 @@ _LOT_WINDOWS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class ScanRules:
-    """What is left out, and when a row counts as unchanged.
+    """What is left out, when a row counts as unchanged, and how rows are kept.
 
     devices: of the file systems that are entered; None: all. recent_limit_ns: what changed then
-    or later is never trusted as unchanged.
+    or later is never trusted as unchanged. treatments: what the selection's judgements name; ():
+    there is one, the job's.
     """
 
-    selection: Selection | None
+    selection: Selection | FileSetSelection | None
     devices: frozenset[int] | None
     recent_limit_ns: int
-
-
-class _Found(NamedTuple):
-    """Rows of a directory that are kept: names, flat stat columns, modes."""
-
-    names: list[bytes]
-    flat: array[int]
-    modes: list[int]
+    treatments: tuple[Treatment, ...] = ()
 
 
 @dataclass(slots=True)
@@ -147,8 +143,9 @@ class DirectoryScan:
     ) -> Steps:
         """The "read" message. Raises StoreError."""
         names = joined.split(b"\0")
+        flat = array("q", stats)
         work = DirectoryWork(
-            task, path, names, joined, array("q", stats), [], self._tuning.signature, self._deliver
+            task, path, names, joined, flat, [], self._tuning.signature, self._deliver
         )
         try:
             (fd,) = yield Lot([partial(open_beneath, self._root_fd, path)])
@@ -157,6 +154,10 @@ class DirectoryScan:
                 work.unreadable(row, error)
         else:
             try:
+                selection = self._rules.selection
+                if self._rules.treatments and selection is not None:
+                    (judged,) = yield Lot([partial(_at, fd, selection.judge, path, names, flat)])
+                    work.treatments = judged.treatments
                 yield from self._read(fd, work, None, byte_range, threads)
             finally:
                 os.close(fd)
@@ -194,7 +195,7 @@ class DirectoryScan:
         selects: bool,
         problems: list[list[Any]],
         threads: int,
-    ) -> Generator[Lot, list[Any], _Found]:
+    ) -> Generator[Lot, list[Any], FoundRows]:
         """The rows that are kept; names that could not be examined become problems."""
         windows = _windows(names, threads)
         results = yield Lot([partial(_at, fd, stat_rows, window) for window in windows])
@@ -204,20 +205,25 @@ class DirectoryScan:
             flat.extend(columns)
             kept += without_failures(window, failures)
             problems += [problem(path, failure.name, failure.error) for failure in failures]
-        found = _Found(kept, flat, flat[MODE::COLUMN_COUNT].tolist())
-        if self._rules.selection is None or not selects:
-            return _without(found, None)
-        (kept_rows,) = yield Lot([partial(_at, fd, self._rules.selection.filter, path, kept, flat)])
+        found = FoundRows(kept, flat, flat[MODE::COLUMN_COUNT].tolist())
+        selection = self._rules.selection
+        if selection is None or not (selects or self._rules.treatments):
+            return without(found, None)
+        (judged,) = yield Lot([partial(_at, fd, selection.judge, path, kept, flat)])
+        kept_rows, left, treatments = judged
+        if not selects:
+            # The way to the paths given is kept as a whole.
+            kept_rows, left = None, frozenset()
         if kept_rows is not None and kept and kept[0] == ROOT_NAME:
             kept_rows[0] = True
-        return _without(found, kept_rows)
+        return without(found._replace(left=left, treatments=treatments), kept_rows)
 
     def _compared(
         self,
         task: int,
         path: bytes,
         fd: int,
-        found: _Found,
+        found: FoundRows,
         selects: bool,
         parent_digest: bytes | None,
         has_parent: bool,
@@ -225,12 +231,12 @@ class DirectoryScan:
         threads: int,
     ) -> Steps:
         """Say that the directory is the parent's, or read what is not."""
-        names, flat, modes = found
+        names, flat, modes, _, treatments = found
         joined = b"\0".join(names)
         if names and names[0] == ROOT_NAME:
             joined = joined[len(ROOT_NAME) :]  # the root's own row is named b""
         # The way to the paths given may lead over any file system.
-        children = _directories(found, self._rules.devices if selects else None)
+        children = directories_of(found, self._rules.devices if selects else None)
         wanted = None if problems else parent_digest  # problems are to be told every time
         if wanted is not None and comparison_digest(joined, flat) == wanted:
             self._send(["same", task, children])
@@ -239,6 +245,7 @@ class DirectoryScan:
         work = DirectoryWork(
             task, path, names, joined, flat, problems, self._tuning.signature, self._deliver
         )
+        work.treatments = treatments
         if has_parent:
             encoded = self._parent_rows(task)
             if encoded is not None:
@@ -275,9 +282,10 @@ class DirectoryScan:
         names = work.names
         found = _Attributes()
         if has_xattrs:
-            found.xattrs, found.failures = read_xattrs(
-                names, rows, acls=tuning.acls, others=tuning.xattrs
-            )
+            for acls, others, some in self._by_attributes(work, rows):
+                xattrs, failures = read_xattrs(names, some, acls=acls, others=others)
+                found.xattrs.update(xattrs)
+                found.failures += failures
         for row in rows:
             mode = modes[row]
             if stat.S_ISLNK(mode):
@@ -297,8 +305,23 @@ class DirectoryScan:
                     found.flags[row] = flags
         return found
 
+    def _by_attributes(
+        self, work: DirectoryWork, rows: Sequence[int]
+    ) -> Iterable[tuple[bool, bool, Sequence[int]]]:
+        """Rows by whether their ACLs and other attributes are wanted; those with neither not."""
+        chosen = work.treatments
+        if chosen is None:
+            return [(self._tuning.acls, self._tuning.xattrs, rows)]
+        groups: dict[tuple[bool, bool], list[int]] = {}
+        for row in rows:
+            treatment = self._rules.treatments[chosen[row]]
+            if treatment.acls or treatment.xattrs:
+                groups.setdefault((treatment.acls, treatment.xattrs), []).append(row)
+        return [(*wanted, some) for wanted, some in groups.items()]
+
     def _has_xattrs(self, fd: int) -> bool:
-        if not (self._tuning.acls or self._tuning.xattrs):
+        wanted = self._rules.treatments or (self._tuning,)
+        if not any(one.acls or one.xattrs for one in wanted):
             return False
         device = os.fstat(fd).st_dev
         known = self._xattrs_of_device.get(device)
@@ -359,15 +382,6 @@ class DirectoryScan:
         return left
 
 
-def _directories(found: _Found, devices: frozenset[int] | None) -> list[bytes]:
-    """Names of directories, of those on one of `devices` if given."""
-    names, flat, modes = found
-    rows = [row for row, mode in enumerate(modes) if mode & 0o170000 == 0o040000]
-    if devices is not None:
-        rows = [row for row in rows if flat[row * COLUMN_COUNT + DEVICE] in devices]
-    return [names[row] for row in rows if names[row] != ROOT_NAME]
-
-
 def _at(fd: int, call: Callable[..., Any], *arguments: Any) -> Any:
     """Make a call in a directory."""
     os.fchdir(fd)
@@ -380,21 +394,3 @@ def _windows(items: Sequence[Any], threads: int) -> list[Any]:
         return [items]
     size = min(_WINDOW_ROWS, -(-len(items) // threads))
     return [items[start : start + size] for start in range(0, len(items), size)]
-
-
-def _without(found: _Found, keep: list[bool] | None) -> _Found:
-    """Leave out sockets and, if `keep` is given, rows for which it is False."""
-    names, flat, modes = found
-    if keep is None:
-        if not any(stat.S_ISSOCK(mode) for mode in set(modes)):
-            return found
-        keep = [True] * len(modes)
-    rows = [
-        row
-        for row, (kept, mode) in enumerate(zip(keep, modes, strict=True))
-        if kept and not stat.S_ISSOCK(mode)
-    ]
-    kept_flat = array("q")
-    for row in rows:
-        kept_flat.extend(flat[row * COLUMN_COUNT : (row + 1) * COLUMN_COUNT])
-    return _Found([names[row] for row in rows], kept_flat, [modes[row] for row in rows])

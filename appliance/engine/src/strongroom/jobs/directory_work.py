@@ -58,7 +58,7 @@ class DirectoryWork:
         "_deliver", "_joined", "_matches", "_missing", "_parent", "_parts", "_path", "_sealed",
         "_signature_name", "_signatures", "_states", "_task", "changed_bytes", "changed_files",
         "changed_rows", "deferred", "extents", "flags", "flat", "names", "problems",
-        "targets", "xattrs",
+        "targets", "treatments", "xattrs",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +95,8 @@ class DirectoryWork:
         self.xattrs: dict[int, bytes] = {}
         self.flags: dict[int, int] = {}
         self.extents: dict[int, list[tuple[int, int]]] = {}
+        # How each row is kept, see `ScanRules`; None: as the job says.
+        self.treatments: bytes | None = None
 
     def add_row(self) -> None:
         """A row was appended to `names` and `flat`."""

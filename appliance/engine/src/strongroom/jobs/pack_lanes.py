@@ -59,9 +59,9 @@ class OpenPack(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LaneSettings:
-    """How one shard turns blocks into packs."""
+    """How one shard turns blocks into packs. compressions: what a block may ask for by number."""
 
-    compression: Compression
+    compressions: tuple[Compression, ...]
     worker_threads: int  # 0: inline
     upload_queue_size_blocks: int
     pack_size_bytes: int
@@ -105,17 +105,29 @@ class BlockLane:
         self._finishing = threading.Semaphore(FINISHED_AT_ONCE)
         self._starting = threading.Lock()
 
-    def store(self, block_id: bytes, ids: bytes, lengths: list[int], data: list[Buffer]) -> None:
+    @property
+    def compressions(self) -> tuple[Compression, ...]:
+        """What `store` may be asked for by number."""
+        return self._settings.compressions
+
+    def store(
+        self,
+        block_id: bytes,
+        ids: bytes,
+        lengths: list[int],
+        data: list[Buffer],
+        compression: int = 0,
+    ) -> None:
         """Write one block of chunks `data`. Raises StoreError."""
         if self._settings.worker_threads == 0:
             raw: Buffer = data[0] if len(data) == 1 else b"".join(data)
-            self._write(block_id, ids, lengths, raw)
+            self._write(block_id, ids, lengths, raw, compression)
         else:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._settings.worker_threads, "worker")
             self._room.acquire()
             # The copy lets the shard use its read buffers again at once.
-            self._executor.submit(self._work, block_id, ids, lengths, b"".join(data))
+            self._executor.submit(self._work, block_id, ids, lengths, b"".join(data), compression)
         self._report()
 
     def finish(self) -> None:
@@ -171,20 +183,21 @@ class BlockLane:
             self._finishers.shutdown(wait=True)
             self._finishers = None
 
-    def _work(self, block_id: bytes, ids: bytes, lengths: list[int], raw: bytes) -> None:
+    def _work(
+        self, block_id: bytes, ids: bytes, lengths: list[int], raw: bytes, compression: int
+    ) -> None:
         try:
             if self._failure is None:
-                self._write(block_id, ids, lengths, raw)
+                self._write(block_id, ids, lengths, raw, compression)
         except BaseException as error:  # noqa: BLE001 - the shard's thread raises it
             self._failure = error
         finally:
             self._room.release()
 
-    def _write(self, block_id: bytes, ids: bytes, lengths: list[int], raw: Buffer) -> None:
-        compressor: Compressor | None = getattr(self._compressors, "compressor", None)
-        if compressor is None:
-            compressor = self._compressors.compressor = Compressor(self._settings.compression)
-        codec, stored = compressor.compress(raw)
+    def _write(
+        self, block_id: bytes, ids: bytes, lengths: list[int], raw: Buffer, compression: int
+    ) -> None:
+        codec, stored = self._compressor(compression).compress(raw)
         slot = self._take_slot()
         try:
             if slot.pack is None:
@@ -195,6 +208,15 @@ class BlockLane:
                 self._finish_later(pack)
         finally:
             slot.lock.release()
+
+    def _compressor(self, number: int) -> Compressor:
+        """The compressor of this number that belongs to the calling thread."""
+        own: dict[int, Compressor] | None = getattr(self._compressors, "by_number", None)
+        if own is None:
+            own = self._compressors.by_number = {}
+        if number not in own:
+            own[number] = Compressor(self._settings.compressions[number])
+        return own[number]
 
     def _take_slot(self) -> _PackSlot:
         chosen = self._random.randrange(len(self._slots))

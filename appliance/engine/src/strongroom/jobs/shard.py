@@ -87,7 +87,9 @@ class Shard:
         self._claim_answers: deque[Any] = deque()
         self._rows_answers: deque[Any] = deque()
         self._assembler = BlockAssembler(chunk_key, lane, channel.send, self._claim_answer)
-        self._reader = ContentReader(self._assembler, self._tuning, chunker_seed)
+        self._reader = ContentReader(
+            self._assembler, self._tuning, chunker_seed, rules.treatments, lane.compressions
+        )
         self._scan = DirectoryScan(
             rules, tuning, self._reader, channel.send, self._parent_rows, self._deliver
         )

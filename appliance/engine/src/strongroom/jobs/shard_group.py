@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strongroom.errors import UsageError
+from strongroom.jobs.backup_options import compressions_of
 from strongroom.jobs.channel import CoordinatorChannel, ShardChannel, channel_pair
 from strongroom.jobs.directory_scan import ScanRules
 from strongroom.jobs.pack_lanes import BlockLane, LaneSettings, OpenPack
@@ -15,8 +16,9 @@ from strongroom.jobs.scan_pool import own_working_directory
 from strongroom.jobs.shard import Shard
 from strongroom.jobs.shard_process import await_shards, fork_shard, stop_shards
 from strongroom.repo.packs import KIND_DATA, PackFooter
+from strongroom.scan.fileset_selection import FileSetSelection
 from strongroom.scan.mounts import far_places
-from strongroom.scan.selection import compile_selection
+from strongroom.scan.selection import SelectionOptions, compile_selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.backup_options import BackupOptions, Tuning
     from strongroom.repo.repository import Repository
+    from strongroom.scan.selection import Selection
     from strongroom.scan.sources import Source
 
 # What each shard keeps under way on a file system behind a network or a daemon.
@@ -52,10 +55,15 @@ class ShardGroup:
         self._options = options
         self._new_pack = new_pack
         devices = None
-        if options.selection.one_file_system:
-            devices = frozenset(os.lstat(b"/" + path).st_dev for path in paths)
-        selection = compile_selection(options.selection)
-        self._rules = ScanRules(selection, devices, recent_limit_ns)
+        wanted = options.selection
+        selection: Selection | FileSetSelection | None
+        if isinstance(wanted, SelectionOptions):
+            if wanted.one_file_system:
+                devices = frozenset(os.lstat(b"/" + path).st_dev for path in paths)
+            selection = compile_selection(wanted)
+        else:
+            selection = FileSetSelection(wanted, tells_treatments=bool(options.treatments))
+        self._rules = ScanRules(selection, devices, recent_limit_ns, options.treatments)
         self._streams = source.streams()
         self.scan_threads, self._far = _scan_threads(options.tuning, paths)
         self._pids: list[int] = []
@@ -92,7 +100,7 @@ class ShardGroup:
         shard_count = tuning.shard_count()
         lane = BlockLane(
             LaneSettings(
-                tuning.compression,
+                compressions_of(self._options),
                 -(-tuning.workers // shard_count),
                 -(-tuning.upload_queue_size // shard_count),
                 tuning.pack_size_bytes,

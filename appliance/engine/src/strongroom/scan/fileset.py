@@ -2,7 +2,9 @@
 
 Include blocks add up. Within one, an entry is judged by the Options blocks in their order: the
 first one that has patterns and of which one fits decides whether the entry is left out and how it
-is treated; the last Options block without patterns gives what holds for all others.
+is treated; the last Options block without patterns gives what holds for all others, or where
+there is none the last block (but for its Exclude). A block without patterns that excludes takes
+all that no block before it took. What no block took is looked for in the Exclude blocks.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ class FileSetOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """One Options block. None: the job's own setting holds.
 
     compression: a codec as `parse_compression` takes it. signature: as `signature_size` does.
-    Patterns are texts as the configuration has them; regexes are POSIX extended ones.
+    Patterns are texts as the configuration has them: regexes are POSIX extended ones, found
+    anywhere in the path; wild ones fit whole paths, and `*` fits slashes too unless
+    `enhanced_wild`, with which a wild_file without a slash speaks about the name alone.
+    Sizes bound regular files, both limits included.
     """
 
     exclude: bool = False
@@ -25,6 +30,7 @@ class FileSetOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     regex_dir: tuple[str, ...] = ()
     regex_file: tuple[str, ...] = ()
     ignore_case: bool = False
+    enhanced_wild: bool = False
     compression: str | None = None
     signature: str | None = None
     one_file_system: bool = True
@@ -50,9 +56,11 @@ class FileSetOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class FileSetInclude(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One Include block; `files` are absolute, lists in files and of commands resolved.
+    r"""One Include block; `files` are absolute paths.
 
-    plugins: `SOURCE:key=value:...` for the sources of `strongroom.sources`.
+    What begins with `\<` is a file on the agent with a path a line, what begins with `\|` a
+    command that prints them there; those of the director are resolved before it is sent.
+    plugins: `SOURCE:key=value:...` for the sources of `strongroom.sources`, as Bareos has them.
     exclude_dir_containing: names of marker files.
     """
 

@@ -4,6 +4,9 @@ A glob speaks about one name: `*` any run of characters, `?` one character, `[a-
 `[[:digit:]]` one of a set, `\` takes away the meaning of what follows. A character is one in
 UTF-8 where the bytes are that, else one byte. Translations match in linear time: a run is
 settled at its first fit, which for globs is never wrong.
+
+Patterns of a FileSet speak about whole paths and are globs as fnmatch(3) takes them: there `*`,
+`?` and sets match a slash like any other character, and a `[` without its `]` is itself.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from strongroom.errors import UsageError
 
 # A character of several bytes is never split; a stray byte counts as a character.
 _ANY_CHARACTER: Final = rb"(?>[\xc2-\xf4][\x80-\xbf]{1,3}|[^/])"
+_ANY_WITH_SLASH: Final = rb"(?>[\xc2-\xf4][\x80-\xbf]{1,3}|[\x00-\xff])"
 _SPECIAL: Final = re.compile(rb"[*?\[\\]")
 _CLASS_NAMES: Final = {
     b"alnum": rb"0-9A-Za-z",
@@ -42,6 +46,18 @@ def translate_glob(glob: bytes) -> bytes:
 
     Raises UsageError for a set that is not closed, or a range of other than ASCII characters.
     """
+    return _translate(glob, _ANY_CHARACTER, b"[^/]", forgives=False)
+
+
+def translate_path_glob(glob: bytes, *, crosses_slashes: bool) -> bytes:
+    """The same for whole paths, as fnmatch(3); a slash is matched by itself, or by anything."""
+    if crosses_slashes:
+        return _translate(glob, _ANY_WITH_SLASH, rb"[\x00-\xff]", forgives=True)
+    steps = [_translate(step, _ANY_CHARACTER, b"[^/]", forgives=True) for step in glob.split(b"/")]
+    return b"/".join(steps)
+
+
+def _translate(glob: bytes, character: bytes, of_run: bytes, *, forgives: bool) -> bytes:
     pieces: list[bytes] = [b""]
     position = 0
     while position < len(glob):
@@ -52,9 +68,15 @@ def translate_glob(glob: bytes) -> bytes:
             pieces.append(b"")
             continue
         if letter == b"?":
-            pieces[-1] += _ANY_CHARACTER
+            pieces[-1] += character
         elif letter == b"[":
-            translated, position = _translate_set(glob, position)
+            try:
+                translated, position = _translate_set(glob, position, character)
+            except UsageError:
+                if not forgives:
+                    raise
+                translated = re.escape(letter)
+                position += 1
             pieces[-1] += translated
             continue
         elif letter == b"\\" and position + 1 < len(glob):
@@ -66,8 +88,8 @@ def translate_glob(glob: bytes) -> bytes:
     if len(pieces) == 1:
         return pieces[0]
     first, *middle, last = pieces
-    settled = b"".join([b"(?>[^/]*?" + piece + b")" for piece in middle])
-    return first + settled + b"[^/]*" + last
+    settled = b"".join([b"(?>" + of_run + b"*?" + piece + b")" for piece in middle])
+    return first + settled + of_run + b"*" + last
 
 
 def fold_case(text: bytes) -> bytes:
@@ -77,7 +99,7 @@ def fold_case(text: bytes) -> bytes:
     return text.decode("utf-8", "surrogateescape").casefold().encode("utf-8", "surrogateescape")
 
 
-def _translate_set(glob: bytes, start: int) -> tuple[bytes, int]:
+def _translate_set(glob: bytes, start: int, character: bytes) -> tuple[bytes, int]:
     """The set that opens at `start`, and the position after it."""
     position = start + 1
     negated = glob[position : position + 1] in (b"!", b"^")
@@ -116,7 +138,7 @@ def _translate_set(glob: bytes, start: int) -> tuple[bytes, int]:
     if members:
         choices.append(b"[" + b"".join(members) + b"]")
     anything = b"(?:" + b"|".join(choices) + b")"
-    return (b"(?!" + anything + b")" + _ANY_CHARACTER if negated else anything), position + 1
+    return (b"(?!" + anything + b")" + character if negated else anything), position + 1
 
 
 def _member(glob: bytes, position: int) -> tuple[bytes, int]:

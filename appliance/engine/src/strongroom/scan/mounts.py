@@ -27,12 +27,35 @@ def far_places(paths: Iterable[bytes], mountinfo: bytes | None = None) -> tuple[
     Paths and mount points are relative to "/". `mountinfo`: text of that file of /proc, read here
     when None; without it no place counts as far.
     """
+    types = _mounted_types(mountinfo)
+    found = set()
+    for path in paths:
+        found.add(_holding(path, types))
+        found.update(place for place in types if lies_below(place, (path,)))
+    return tuple(sorted(place for place in found if _is_far(types.get(place, b""))))
+
+
+def file_system_type(path: bytes, mountinfo: bytes | None = None) -> bytes:
+    """The type of the file system that holds `path`, b"" where that is not known.
+
+    Arguments are as of `far_places`. A mount point counts as what is mounted there.
+    """
+    types = _mounted_types(mountinfo)
+    return types.get(_holding(path, types), b"")
+
+
+def lies_below(path: bytes, places: Sequence[bytes]) -> bool:
+    """Whether `path` is one of the places or below one."""
+    return any(not place or path == place or path.startswith(place + b"/") for place in places)
+
+
+def _mounted_types(mountinfo: bytes | None) -> dict[bytes, bytes]:
     if mountinfo is None:
         try:
             with open("/proc/self/mountinfo", "rb") as file:
                 mountinfo = file.read()
         except OSError:
-            return ()
+            return {}
     types: dict[bytes, bytes] = {}
     for line in mountinfo.splitlines():
         before, separator, after = line.partition(b" - ")
@@ -40,19 +63,11 @@ def far_places(paths: Iterable[bytes], mountinfo: bytes | None = None) -> tuple[
         if separator and len(fields) > 4:
             # A later mount at the same place hides the earlier one.
             types[_unescaped(fields[4]).strip(b"/")] = after.split(b" ")[0]
-    found = set()
-    for path in paths:
-        holding = max(
-            (place for place in types if lies_below(path, (place,))), key=len, default=b""
-        )
-        found.add(holding)
-        found.update(place for place in types if lies_below(place, (path,)))
-    return tuple(sorted(place for place in found if _is_far(types.get(place, b""))))
+    return types
 
 
-def lies_below(path: bytes, places: Sequence[bytes]) -> bool:
-    """Whether `path` is one of the places or below one."""
-    return any(not place or path == place or path.startswith(place + b"/") for place in places)
+def _holding(path: bytes, places: Iterable[bytes]) -> bytes:
+    return max((place for place in places if lies_below(path, (place,))), key=len, default=b"")
 
 
 def _is_far(file_system: bytes) -> bool:

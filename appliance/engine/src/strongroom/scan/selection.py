@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.errors import UsageError
 from strongroom.scan.patterns import Patterns, read_pattern_file
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 CACHE_TAG_NAME: Final = b"CACHEDIR.TAG"
 CACHE_TAG_SIGNATURE: Final = b"Signature: 8a477f597d28d172789f06886806bc55"
 _OPEN_MARKER: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Judgement(NamedTuple):
+    """What becomes of the entries of a directory.
+
+    kept: for each whether it has a row; None: all have. left: directories that have a row but are
+    not entered. treatments: one byte an entry, a place in the table of treatments; None: all are
+    treated as the job says.
+    """
+
+    kept: list[bool] | None
+    left: frozenset[bytes] = frozenset()
+    treatments: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,10 @@ class Selection:
         self._markers = markers
         self._smallest_bytes = smallest_bytes
         self._largest_bytes = largest_bytes
+
+    def judge(self, path: bytes, names: list[bytes], stats: array[int]) -> Judgement:
+        """What becomes of `names`; arguments as of `filter`."""
+        return Judgement(self.filter(path, names, stats))
 
     def filter(self, path: bytes, names: list[bytes], stats: array[int]) -> list[bool] | None:
         """For each of `names` whether it is kept; None when all are.
