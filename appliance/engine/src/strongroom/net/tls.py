@@ -27,7 +27,7 @@ from strongroom.net.off_handshake import MAGIC, shake_hands_as_client, shake_han
 from strongroom.net.open_channels import OpenChannels
 from strongroom.net.peer import ROLES, SERVER_ROLES, Peer
 from strongroom.net.plain_stream import lost
-from strongroom.net.tls_channel import TlsChannel, refused
+from strongroom.net.tls_channel import TlsChannel, tls_failure
 from strongroom.net.tls_contexts import client_context, server_context
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def _tls_channel(
             connection, server_side=is_server, suppress_ragged_eofs=False
         )
     except ssl.SSLError as error:
-        raise refused(error) from error
+        raise tls_failure(error) from error
     except OSError as error:
         raise lost(error) from error
     try:

@@ -144,10 +144,8 @@ class TlsChannel:
                 waiting = pollers.readable
             except (ssl.SSLWantWriteError, BlockingIOError):
                 waiting = pollers.writable
-            except ssl.SSLEOFError as error:
-                raise ended(clean=False) from error
             except ssl.SSLError as error:
-                raise refused(error) from error
+                raise tls_failure(error) from error
             except OSError as error:
                 raise lost(error) from error
             except ValueError as error:
@@ -168,8 +166,10 @@ class _Pollers:
         self.writable.register(connection, select.POLLOUT)
 
 
-def refused(error: ssl.SSLError) -> PeerRefusedError:
-    """The error for a handshake that failed, or a record that was tampered with."""
+def tls_failure(error: ssl.SSLError) -> ConnectionLostError | PeerRefusedError:
+    """The error for an end without goodbye, a failed handshake, or a record tampered with."""
+    if isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING":
+        return ended(clean=False)
     reason = (error.reason or str(error)).replace("_", " ").lower()
     detail = getattr(error, "verify_message", "")
     return PeerRefusedError(

@@ -96,6 +96,8 @@ def _prepare(
     context.maximum_version = ssl.TLSVersion.TLSv1_3
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     context.verify_flags |= ssl.VERIFY_X509_STRICT
+    # Python lets an end without goodbye pass as one with it: an attacker could cut anywhere.
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     if ktls:
         context.options |= OP_ENABLE_KTLS
     if cipher_suites:

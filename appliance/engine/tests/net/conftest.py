@@ -1,0 +1,28 @@
+import pytest
+
+from kit.connections import House
+from strongroom import clock
+
+
+@pytest.fixture(scope="session")
+def shared_house(tmp_path_factory):
+    """For tests that change nothing in it."""
+    return House(tmp_path_factory.mktemp("house"))
+
+
+@pytest.fixture
+def house(tmp_path):
+    """One of the test's own."""
+    return House(tmp_path)
+
+
+@pytest.fixture
+def wall_clock(monkeypatch):
+    """Moves our wall clock: `wall_clock(days=3)` from now on."""
+    real = clock.now_ns
+
+    def move(days: float = 0, seconds: float = 0) -> None:
+        offset_ns = int((days * 86400 + seconds) * 1e9)
+        monkeypatch.setattr(clock, "now_ns", lambda: real() + offset_ns)
+
+    return move

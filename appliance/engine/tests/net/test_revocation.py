@@ -1,0 +1,125 @@
+"""Revoked certificates: known soon, never forgotten, and their connections end."""
+
+import os
+import socket
+
+import pytest
+
+from kit.connections import PATIENCE_SECONDS, House, connected
+from strongroom import clock
+from strongroom.errors import ConnectionLostError, PeerRefusedError, UsageError
+from strongroom.net.local_channel import admit_local, local_channel
+from strongroom.net.revocations import Revocations, install_list
+from strongroom.net.trust import roots_of
+
+
+@pytest.fixture
+def no_waiting(monkeypatch):
+    """The list is looked at whenever it is asked for."""
+    monkeypatch.setattr("strongroom.net.revocations._LOOK_EVERY_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("mode", ["off", "tls"])
+def test_an_open_connection_ends_within_five_seconds(house, mode, caplog):
+    with connected(house, mode) as (ours, theirs):
+        ours.send(b"still there")
+        assert theirs.receive_exactly(11) == b"still there"
+        begun = clock.elapsed_seconds()
+        house.authority.revoke("web1")
+        with pytest.raises(ConnectionLostError):
+            ours.receive_exactly(1)
+        assert clock.elapsed_seconds() - begun < 5
+        with pytest.raises(ConnectionLostError):
+            theirs.receive_exactly(1)
+    assert house.agent.serial in caplog.text
+
+
+def test_connections_of_others_go_on(house):
+    house.identity("web2", "agent")
+    with connected(house, "tls") as (ours, theirs):
+        house.authority.revoke("web2")
+        acceptor_sees = house.storage.trust.revocations
+        end = clock.elapsed_seconds() + PATIENCE_SECONDS
+        while not acceptor_sees.serials() and clock.elapsed_seconds() < end:
+            theirs.send(b"x")
+            assert ours.receive_exactly(1) == b"x"
+        assert acceptor_sees.serials()
+
+
+def lists(house):
+    roots = roots_of(house.authority.certificate_pem)
+    return Revocations(house.storage.revoked_path, roots), house.storage.revoked_path
+
+
+def test_what_is_revoked_is_not_forgotten(house, no_waiting, tmp_path):
+    first = house.authority.revoked_pem()
+    house.authority.revoke("web1")
+    revocations, path = lists(house)
+    serial = house.agent.serial
+    assert revocations.is_revoked(serial)
+    good = house.authority.revoked_pem()
+    foreign = House(tmp_path / "foreign").authority.revoked_pem()
+    for bad, text in ((b"", "no list"), (foreign, "not signed"), (first, "older")):
+        replace(path, bad)
+        assert revocations.is_revoked(serial)
+        assert text in revocations.fault
+    os.unlink(path)
+    assert revocations.is_revoked(serial)
+    assert "gone" in revocations.fault
+    replace(path, good)
+    assert revocations.is_revoked(serial)
+    assert revocations.fault == ""
+    house.authority.revoke("ann")
+    assert revocations.is_revoked(house.operator.serial)
+
+
+def replace(path, data):
+    with open(path + b".new", "wb") as file:
+        file.write(data)
+    os.rename(path + b".new", path)
+
+
+@pytest.mark.parametrize("bad", [b"nonsense", b"-----BEGIN X509 CRL-----\nAAAA\n"])
+def test_a_daemon_does_not_start_with_a_list_it_cannot_read(house, bad):
+    replace(house.storage.revoked_path, bad)
+    with pytest.raises(PeerRefusedError, match="no list"):
+        lists(house)
+
+
+def test_a_list_without_bounds_is_not_read(house, monkeypatch):
+    monkeypatch.setattr("strongroom.net.revocations._GREATEST_LIST_BYTES", 100)
+    with pytest.raises(UsageError, match="larger"):
+        lists(house)
+
+
+def test_only_a_newer_list_of_our_authority_is_installed(house, tmp_path):
+    roots = roots_of(house.authority.certificate_pem)
+    path = os.fsencode(tmp_path / "list")
+    old = house.authority.revoked_pem()
+    assert install_list(path, old, roots)
+    house.authority.revoke("web1")
+    new = house.authority.revoked_pem()
+    assert install_list(path, new, roots)
+    for late in (old, new):
+        assert not install_list(path, late, roots)
+    with pytest.raises(PeerRefusedError):
+        install_list(path, House(tmp_path / "foreign").authority.revoked_pem(), roots)
+    assert (tmp_path / "list").read_bytes() == new
+
+
+def test_the_list_reaches_the_identities_of_this_machine(house):
+    house.authority.revoke("web1")
+    for identity in (house.storage, house.director):
+        with open(identity.revoked_path, "rb") as file:
+            assert file.read() == house.authority.revoked_pem()
+
+
+def test_a_local_peer_is_known_by_its_user(monkeypatch):
+    one, other = socket.socketpair()
+    with one, other:
+        assert local_channel(one).peer.role == "local"
+        assert admit_local(one).peer.role == "local"
+        monkeypatch.setattr("strongroom.net.local_channel.user_of", lambda _: 54321)
+        with pytest.raises(PeerRefusedError, match="user 54321"):
+            admit_local(one)
+        assert admit_local(one, {54321}).peer.name == "54321"
