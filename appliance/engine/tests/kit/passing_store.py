@@ -71,6 +71,10 @@ class PassingStore:
         self._pass()
         self._inner.sync()
 
+    def doubted(self, kind: Kind) -> frozenset[str]:
+        """As the inner store."""
+        return self._inner.doubted(kind)
+
     def reopen(self) -> Store:
         return self
 

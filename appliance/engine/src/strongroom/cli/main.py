@@ -59,6 +59,8 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "verify": ("verify", "compare a snapshot with the live files"),
         "copy": ("copy", "copy snapshots to another repository"),
         "key": ("key", "add, change and remove passphrases; export put keys"),
+        "vouch": ("vouch", "look at what agents stored, so that others may share it"),
+        "storage": ("storage", "run the storage daemon"),
     },
     "ask the director": {
         "status": ("status", "show what runs, what ended, what is due"),

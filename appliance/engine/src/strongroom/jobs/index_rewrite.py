@@ -33,9 +33,11 @@ def rewrite_index(repository: Repository, index: Index, without: Collection[byte
 
     `index` must have been loaded while the sweep lease was held.
     """
-    affected = set(_small_objects(repository, index))
+    doubted = repository.store.doubted("index")
+    affected = set(_small_objects(repository, index)) - doubted
     for name in index.object_names:
-        if name not in affected:
+        # What is doubted must not become our own word. It may go on naming packs that are gone.
+        if name not in affected and name not in doubted:
             known = read_index_object(repository.store, repository.key, name, chunks=False)
             if any(footer.pack_id in without for footer in known.footers):
                 affected.add(name)

@@ -29,7 +29,7 @@ from strongroom.jobs.pack_usage import (
     require_present,
 )
 from strongroom.jobs.repack import Repacker
-from strongroom.jobs.sweep import Swept, live_leases, sweep
+from strongroom.jobs.sweep import Swept, doubted_packs, live_leases, sweep
 from strongroom.repo.leases import list_leases
 from strongroom.repo.tombstones import read_tombstones, write_tombstone
 
@@ -189,7 +189,9 @@ def _plan_once(
         for pack in index.packs()
         if sizes.get(pack.pack_id, pack.size_bytes) != pack.size_bytes
     }
-    keepers = Keepers(index, sizes.keys() - cut_off)
+    # A copy that nobody has vouched for is not what another may be removed for.
+    doubted = doubted_packs(store)
+    keepers = Keepers(index, sizes.keys() - cut_off - doubted)
     usages = measure_usage(repository, index, keepers, marker.live)
     # Packs that came after the listing are in the index but not in `sizes`.
     late = {usage.pack.pack_id for usage in usages} - sizes.keys()

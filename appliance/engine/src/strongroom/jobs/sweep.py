@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from strongroom.repo.index import Index, IndexedPack
     from strongroom.repo.live_blocks import LiveBlocks
     from strongroom.repo.repository import Repository
+    from strongroom.stores.store import Store
 
 SWEEP_LEASE: Final = "5" * 32
 # What is marked stays so long for readers without a lease, while others hold leases.
@@ -171,7 +172,7 @@ def _sweep(
     missing = {
         pack.pack_id for pack in index.packs() if present.get(pack.pack_id.hex()) != pack.size_bytes
     }
-    cover = _Cover(repository, index, marker.live, missing)
+    cover = _Cover(repository, index, marker.live, missing | doubted_packs(store))
     needed = {
         pack_id
         for pack_id in condemned | missing
@@ -191,8 +192,13 @@ def _sweep(
     store.sync()
 
 
+def doubted_packs(store: Store) -> frozenset[bytes]:
+    """Packs whose content may not be what they say."""
+    return frozenset(bytes.fromhex(name) for name in store.doubted("packs"))
+
+
 class _Cover:
-    """What is used and in packs that stay."""
+    """What is used and in packs that stay, and that are not doubted."""
 
     def __init__(
         self,

@@ -161,6 +161,9 @@ class RemoteStore:
 
     def doubted(self, kind: Kind) -> frozenset[str]:
         """Objects of a kind that the appliance has not vouched for, where that is our business."""
+        if self.role == "agent":
+            # It is shown only what it stored itself and what was vouched for.
+            return frozenset()
         answer = self.client().ask(FrameType.DOUBTED, kind)
         return frozenset(name for part in answer.parts for name in decode(part, list[str]))
 

@@ -97,12 +97,21 @@ class Index:
         objects = [
             read_index_object(store, key, info.name, chunks=chunks) for info in store.list("index")
         ]
-        superseded = {name for an_object in objects for name in an_object.superseded}
+        # Who is doubted replaces nobody's objects, and of a pack that others describe says nothing:
+        # the first description counts.
+        doubted = store.doubted("index")
+        objects.sort(key=lambda item: (item.name in doubted, item.name))
+        superseded = {
+            name
+            for an_object in objects
+            if an_object.name not in doubted
+            for name in an_object.superseded
+        }
         current = [item for item in objects if item.name not in superseded]
         footers = (footer for an_object in current for footer in an_object.footers)
         index = cls.of(footers, marked, chunks=chunks)
         index.superseded_names = tuple(sorted(superseded))
-        index.object_names = tuple(sorted(item.name for item in current))
+        index.object_names = tuple(item.name for item in current)
         return index
 
     @classmethod

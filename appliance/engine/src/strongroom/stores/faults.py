@@ -138,6 +138,10 @@ class FaultStore:
         """Pass on or fail."""
         self._script.do("sync", None, b"", lambda _: self._inner.sync())
 
+    def doubted(self, kind: Kind) -> frozenset[str]:
+        """Pass on."""
+        return self._inner.doubted(kind)
+
     def reopen(self) -> FaultStore:
         """The other store for a forked process, with the same counters."""
         store = FaultStore(self._inner.reopen())

@@ -105,6 +105,12 @@ class Store(Protocol):
     def sync(self) -> None:
         """Everything put so far is on stable storage when this returns."""
 
+    def doubted(self, kind: Kind) -> frozenset[str]:
+        """Objects of somebody whom the appliance does not trust, and at which it has not looked.
+
+        Their word counts only where nobody else's does: see `strongroom.repo.index`.
+        """
+
     def reopen(self) -> Store:
         """The same store for a forked process."""
 

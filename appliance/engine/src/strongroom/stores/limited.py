@@ -1,0 +1,119 @@
+"""A store behind a limit of bytes a second: what is written and read waits for its turn.
+
+Only object content counts; listing, sizes and deletions are free. The limit itself is a `Limiter`,
+which may be shared by processes and changed while they work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
+
+    from strongroom.stores.store import Kind, ObjectInfo, Store, Writer
+
+
+class Limiter(Protocol):
+    """Says when bytes may go. Safe from any thread and, after a fork, any process."""
+
+    def take(self, size_bytes: int) -> None:
+        """Return when `size_bytes` may go."""
+
+
+class LimitedStore:
+    """`inner`, slowed down by `limiter`; thread safety is the inner store's."""
+
+    def __init__(self, inner: Store, limiter: Limiter) -> None:
+        self._inner = inner
+        self._limiter = limiter
+
+    @property
+    def location(self) -> str:
+        """Where the inner store is."""
+        return self._inner.location
+
+    def prepare(self) -> None:
+        """As the inner store."""
+        self._inner.prepare()
+
+    def writer(self, kind: Kind) -> Writer:
+        """A writer whose every `write` waits for its turn."""
+        return _LimitedWriter(self._inner.writer(kind), self._limiter)
+
+    def put(self, kind: Kind, name: str, data: Buffer) -> None:
+        """As the inner store, in turn."""
+        self._limiter.take(memoryview(data).nbytes)
+        self._inner.put(kind, name, data)
+
+    def put_new(self, kind: Kind, name: str, data: Buffer) -> bool:
+        """As the inner store, in turn."""
+        self._limiter.take(memoryview(data).nbytes)
+        return self._inner.put_new(kind, name, data)
+
+    def put_durable(self, kind: Kind, name: str, data: Buffer) -> None:
+        """As the inner store, in turn."""
+        self._limiter.take(memoryview(data).nbytes)
+        self._inner.put_durable(kind, name, data)
+
+    def replace(self, kind: Kind, name: str, data: Buffer) -> None:
+        """As the inner store, at once: a lease that is renewed late has ended."""
+        self._inner.replace(kind, name, data)
+
+    def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """As the inner store; the bytes are handed out in turn."""
+        data = self._inner.get(kind, name, offset, length)
+        self._limiter.take(len(data))
+        return data
+
+    def size(self, kind: Kind, name: str) -> int:
+        """As the inner store."""
+        return self._inner.size(kind, name)
+
+    def list(self, kind: Kind) -> Iterator[ObjectInfo]:
+        """As the inner store."""
+        return self._inner.list(kind)
+
+    def delete(self, kind: Kind, name: str) -> None:
+        """As the inner store."""
+        self._inner.delete(kind, name)
+
+    def remove_abandoned(self) -> int:
+        """As the inner store."""
+        return self._inner.remove_abandoned()
+
+    def sync(self) -> None:
+        """As the inner store."""
+        self._inner.sync()
+
+    def doubted(self, kind: Kind) -> frozenset[str]:
+        """As the inner store."""
+        return self._inner.doubted(kind)
+
+    def reopen(self) -> LimitedStore:
+        """The inner store for a forked process, behind the same limit."""
+        return LimitedStore(self._inner.reopen(), self._limiter)
+
+    def close(self) -> None:
+        """As the inner store."""
+        self._inner.close()
+
+
+class _LimitedWriter:
+    __slots__ = ("_inner", "_limiter")
+
+    def __init__(self, inner: Writer, limiter: Limiter) -> None:
+        self._inner = inner
+        self._limiter = limiter
+
+    def write(self, data: Buffer) -> None:
+        self._limiter.take(memoryview(data).nbytes)
+        self._inner.write(data)
+
+    def commit(self, name: str) -> None:
+        self._inner.commit(name)
+
+    def abort(self) -> None:
+        self._inner.abort()
