@@ -1,0 +1,76 @@
+"""`strongroom storage`: the storage daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.errors import EXIT_DONE
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom storage --config /etc/strongroom --check       only say whether it could start
+  strongroom storage --config /etc/strongroom --foreground
+  strongroom storage --metrics                              figures of the daemon that runs here
+
+It serves the repository of each Device resource: to agents over the network, who may only add, and
+for maintenance at a local socket:
+  strongroom prune --repo unix:/run/strongroom-storage/storage.sock
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where the configuration is, and what to do with it."""
+    parser.add_argument(
+        "--config", metavar="FOLDER", default="/etc/strongroom", help="the tree or file"
+    )
+    # It never leaves the foreground; service managers of all kinds may say so nevertheless.
+    parser.add_argument(
+        "--foreground", action="store_true", help="stay in the foreground (it always does)"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--check", action="store_true", help="read the configuration and end")
+    which.add_argument(
+        "--metrics", action="store_true", help="print the figures of the running daemon"
+    )
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Serve until told to stop. Raises ConfigurationError, StoreError, PeerRefusedError."""
+    from strongroom.daemons.storage.configuration import StorageConfiguration
+
+    if arguments.check or arguments.metrics:
+        settings = StorageConfiguration(arguments.config).settings
+        if arguments.metrics:
+            _print_metrics(settings.socket_path.decode(), terminal)
+        else:
+            devices = ", ".join(name for name, _ in settings.repositories)
+            terminal.line(f"storage daemon {settings.name}: {devices}")
+        return EXIT_DONE
+    import logging
+    import sys
+
+    from strongroom.daemons.storage.service import StorageService
+
+    service = StorageService(arguments.config)
+    logging.basicConfig(
+        level=logging.DEBUG if arguments.verbose else logging.INFO,
+        format="%(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    service.run()
+    return EXIT_DONE
+
+
+def _print_metrics(socket_path: str, terminal: Terminal) -> None:
+    from strongroom.net.remote_place import open_socket, parse_place
+
+    store = open_socket(parse_place(f"unix:{socket_path}"))
+    try:
+        terminal.raw(store.metrics())
+    finally:
+        store.close()

@@ -1,0 +1,123 @@
+"""The storage daemon as a service: configuration, identity, signals.
+
+SIGTERM and SIGINT end it, SIGHUP has it read its configuration again: limits, who may use which TLS
+mode, certificate. Addresses and devices stay as they were at the start. A renewed certificate is
+noticed within a minute without that.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+from typing import TYPE_CHECKING, Final
+
+from strongroom.daemons.storage.configuration import StorageConfiguration
+from strongroom.daemons.storage.server import StorageServer
+from strongroom.errors import StrongroomError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from strongroom.net.peer import Peer
+    from strongroom.net.tls import Acceptor
+
+log = logging.getLogger("strongroom.storage")
+
+_LOOK_SECONDS: Final = 60.0
+_GRANT_PURPOSE: Final = "restore"
+
+
+class StorageService:
+    """A storage daemon from its configuration at `path`. Raises what reading it raises."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._configuration = StorageConfiguration(path)
+        self._acceptor: Acceptor | None = None
+        self._seen = 0
+
+    def run(self) -> None:
+        """Serve until a signal ends it. Raises StoreError, OSError, PeerRefusedError."""
+        signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+        def note(number: int, _frame: FrameType | None) -> None:
+            signals.put(number)
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, note)
+        server = self._server()
+        server.start()
+        try:
+            while True:
+                try:
+                    received = signals.get(timeout=_LOOK_SECONDS)
+                except queue.Empty:
+                    self._follow_identity()
+                    continue
+                if received != signal.SIGHUP:
+                    log.info("ending")
+                    return
+                self._reload(server)
+        finally:
+            server.stop()
+            if self._acceptor is not None:
+                self._acceptor.close()
+
+    def _server(self) -> StorageServer:
+        from strongroom.net.identity import Identity
+        from strongroom.net.tls import Acceptor
+
+        folder = self._configuration.settings.identity_folder
+        if not self._certificate_time():
+            log.warning("%s holds no certificate: only the local socket works", os.fsdecode(folder))
+            return StorageServer(self._configuration.settings)
+        self._acceptor = Acceptor(
+            Identity.load(folder), self._allow, cipher_suites=self._configuration.cipher_suites
+        )
+        self._seen = self._certificate_time()
+        return StorageServer(self._configuration.settings, self._acceptor.accept, self._read_grant)
+
+    def _allow(self, peer: Peer, mode: str) -> bool:
+        return self._configuration.allows(peer, mode)
+
+    def _read_grant(self, text: str) -> dict[str, object]:
+        from strongroom.net.identity import Identity
+        from strongroom.net.statements import verify_statement
+
+        identity = Identity.load(self._configuration.settings.identity_folder)
+        return verify_statement(text, identity.trust, _GRANT_PURPOSE, ("director",))[1]
+
+    def _reload(self, server: StorageServer) -> None:
+        try:
+            self._configuration = StorageConfiguration(self._path)
+        except StrongroomError as error:
+            log.error("the configuration stays as it was: %s", error)  # noqa: TRY400 - it says enough
+            return
+        server.set_limits(self._configuration.settings.limits)
+        self._follow_identity()
+        log.info("the configuration was read again")
+
+    def _follow_identity(self) -> None:
+        from strongroom.net.identity import Identity
+
+        changed = self._certificate_time()
+        if self._acceptor is None or changed == self._seen:
+            return
+        try:
+            self._acceptor.replace_identity(
+                Identity.load(self._configuration.settings.identity_folder)
+            )
+        except (StrongroomError, OSError) as error:
+            log.error("the renewed certificate is no good: %s", error)  # noqa: TRY400
+        else:
+            log.info("the certificate was renewed")
+        self._seen = changed
+
+    def _certificate_time(self) -> int:
+        path = os.path.join(self._configuration.settings.identity_folder, b"certificate.pem")
+        try:
+            return os.stat(path).st_mtime_ns
+        except FileNotFoundError:
+            return 0
