@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from strongroom.net.identity import Identity
 
 # asyncio keeps a buffer of this size for every TLS connection, 256 KiB unless told otherwise: two
-# thousand idle agents would hold half a gigabyte. A TLS record has at most 16 KiB.
-TLS_BUFFER_BYTES = 16 << 10
+# thousand idle agents would hold half a gigabyte. What they say fits into less, and what does not
+# takes a few more turns.
+TLS_BUFFER_BYTES = 8 << 10
 HEARTBEAT_SECONDS = 30.0
 STOP_SECONDS = 10
 _BACKLOG = 1024

@@ -1,0 +1,375 @@
+"""Agents at the director's WebSocket: who gets in, what arrives, what ends a connection."""
+
+import asyncio
+import contextlib
+import ssl
+from dataclasses import dataclass, field
+
+import pytest
+from kit.connections import House
+from kit.director_server import PATIENCE_SECONDS
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
+
+from strongroom.daemons.director.api import agent_connections
+from strongroom.daemons.director.api.agent_connections import (
+    CLOSE_BAD_MESSAGE,
+    CLOSE_CERTIFICATE,
+    CLOSE_NOT_WELCOME,
+    CLOSE_REPLACED,
+    CLOSE_RESTARTING,
+    CLOSE_TOO_SLOW,
+    AgentConnections,
+)
+from strongroom.daemons.director.api.server import ApiServer, tls_context
+from strongroom.net.control import (
+    Cancel,
+    Hello,
+    RunLog,
+    SetBandwidth,
+    decode_for_agent,
+    encode,
+)
+from strongroom.net.tls_contexts import authority_context, client_context
+
+
+@dataclass
+class Events:
+    """What a service would be told."""
+
+    unwelcome: dict[str, str] = field(default_factory=dict)
+    said: asyncio.Queue = field(default_factory=asyncio.Queue)
+    hold: asyncio.Event | None = None
+
+    def refusal(self, name):
+        return self.unwelcome.get(name, "")
+
+    async def on_connected(self, client, hello, address):
+        await self.said.put(("connected", client, hello))
+
+    async def on_message(self, client, message):
+        if self.hold is not None:
+            await self.hold.wait()
+        await self.said.put(("message", client, message))
+
+    async def on_disconnected(self, client):
+        await self.said.put(("disconnected", client, None))
+
+    async def next(self):
+        return await asyncio.wait_for(self.said.get(), PATIENCE_SECONDS)
+
+
+class Meeting:
+    """A server for agents of a House, and agents that dial it."""
+
+    def __init__(self, house, events, agents, server):
+        self.house = house
+        self.events = events
+        self.agents = agents
+        self.server = server
+
+    @property
+    def url(self):
+        return f"wss://localhost:{self.server.ports[0]}/api/v1/agents/connect"
+
+    async def dial(self, identity, **options):
+        return await connect(
+            self.url,
+            ssl=client_context(identity),
+            compression=None,
+            open_timeout=PATIENCE_SECONDS,
+            **options,
+        )
+
+    async def meet(self, identity, **fields):
+        """An agent that has said Hello and been heard."""
+        socket = await self.dial(identity)
+        await socket.send(encode(hello(fields.pop("name", identity.name), **fields)).decode())
+        return socket
+
+
+@contextlib.asynccontextmanager
+async def meeting(house):
+    events = Events()
+    director = house.identity("boss", "director", "localhost")
+    agents = AgentConnections(events, director.trust.revocations)
+    agents.start()
+    server = ApiServer(agents, tls_context(director), [("127.0.0.1", 0)], lambda: None)
+    await server.start()
+    try:
+        yield Meeting(house, events, agents, server)
+    finally:
+        await agents.stop()
+        await server.stop()
+
+
+def hello(name, **fields):
+    return Hello(**{"name": name, "protocol": 1, "version": "1", "platform": "p", "clock_ns": 1,
+                    **fields})  # fmt: skip
+
+
+def line(text, sequence=1):
+    return RunLog(run_id="r" * 32, sequence=sequence, time_ns=1, level="info", text=text)
+
+
+async def closing(socket):
+    """Code and reason that the other side closed with."""
+    with contextlib.suppress(ConnectionClosed):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                await socket.recv()
+    return socket.close_code, socket.close_reason
+
+
+def test_an_agent_is_heard_and_spoken_to(house):
+    async def scene():
+        async with meeting(house) as at, await at.meet(house.agent, runs=("a" * 32,)) as agent:
+            kind, client, said = await at.events.next()
+            assert (kind, client, said.runs) == ("connected", "web1", ("a" * 32,))
+            assert at.agents.is_connected("web1")
+            for number in range(20):
+                await agent.send(encode(line(str(number), number)).decode())
+            heard = [(await at.events.next())[2].text for _ in range(20)]
+            assert heard == [str(number) for number in range(20)]
+            assert await at.agents.send("web1", Cancel(run_id="b" * 32))
+            assert await at.agents.send(
+                "web1", SetBandwidth(run_id="b" * 32, maximum_bytes_per_second=7)
+            )
+            assert decode_for_agent(await agent.recv()) == Cancel(run_id="b" * 32)
+            assert decode_for_agent(await agent.recv()).maximum_bytes_per_second == 7
+            await agent.close()
+            assert (await at.events.next())[0] == "disconnected"
+            assert not at.agents.is_connected("web1")
+            assert not await at.agents.send("web1", Cancel(run_id="b" * 32))
+
+    asyncio.run(scene())
+
+
+def test_without_an_agents_certificate_nobody_gets_in(house):
+    async def scene():
+        async with meeting(house) as at:
+            nobody = authority_context(house.director.authority_pem)
+            for context in (nobody, client_context(house.operator), client_context(house.storage)):
+                with pytest.raises(InvalidStatus) as refusal:
+                    await connect(at.url, ssl=context, open_timeout=PATIENCE_SECONDS)
+                assert refusal.value.response.status_code == 403
+            assert at.events.said.empty()
+
+    asyncio.run(scene())
+
+
+def test_a_certificate_of_another_authority_does_not_get_as_far_as_http(house, tmp_path):
+    async def scene():
+        stranger = House(tmp_path).agent
+        context = client_context(stranger)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        async with meeting(house) as at:
+            with pytest.raises((OSError, InvalidMessage)):
+                await connect(at.url, ssl=context, open_timeout=PATIENCE_SECONDS)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"name": "web2"}, "its certificate names 'web1'"),
+        ({"protocol": 99}, "it speaks protocol 99"),
+    ],
+)
+def test_a_hello_that_does_not_fit_is_refused(house, fields, reason):
+    async def scene():
+        async with meeting(house) as at, await at.meet(house.agent, **fields) as agent:
+            code, told = await closing(agent)
+            assert code == CLOSE_NOT_WELCOME
+            assert reason in told
+            assert at.events.said.empty()
+
+    asyncio.run(scene())
+
+
+def test_who_says_no_hello_is_disconnected(house, monkeypatch):
+    monkeypatch.setattr(agent_connections, "HELLO_TIMEOUT_SECONDS", 0.05)
+
+    async def scene():
+        async with meeting(house) as at, await at.dial(house.agent) as agent:
+            assert await closing(agent) == (CLOSE_NOT_WELCOME, "it did not say Hello in time")
+
+    asyncio.run(scene())
+
+
+def test_a_client_that_is_disabled_is_told_so(house):
+    async def scene():
+        async with meeting(house) as at:
+            at.events.unwelcome["web1"] = "client web1 is disabled"
+            async with await at.dial(house.agent) as agent:
+                assert await closing(agent) == (CLOSE_NOT_WELCOME, "client web1 is disabled")
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("text", ["{", '{"type":"no-such-message"}', "[1]"])
+def test_a_message_that_makes_no_sense_ends_the_connection(house, text):
+    async def scene():
+        async with meeting(house) as at, await at.meet(house.agent) as agent:
+            await at.events.next()
+            await agent.send(text)
+            assert (await closing(agent))[0] == CLOSE_BAD_MESSAGE
+            assert (await at.events.next())[0] == "disconnected"
+
+    asyncio.run(scene())
+
+
+def test_a_second_hello_ends_the_connection(house):
+    async def scene():
+        async with meeting(house) as at, await at.meet(house.agent) as agent:
+            await agent.send(encode(hello("web1")).decode())
+            assert (await closing(agent))[0] == CLOSE_BAD_MESSAGE
+
+    asyncio.run(scene())
+
+
+def test_an_oversized_message_ends_the_connection(house):
+    async def scene():
+        async with meeting(house) as at, await at.meet(house.agent) as agent:
+            await at.events.next()
+            with contextlib.suppress(ConnectionClosed):
+                await agent.send("x" * (9 << 20))
+            assert (await closing(agent))[0] == 1009
+            assert (await at.events.next())[0] == "disconnected"
+
+    asyncio.run(scene())
+
+
+def test_a_newer_connection_replaces_an_older_one_without_a_gap(house):
+    async def scene():
+        async with meeting(house) as at, await at.meet(house.agent) as older:
+            await at.events.next()
+            async with await at.meet(house.agent) as newer:
+                assert (await closing(older))[0] == CLOSE_REPLACED
+                await newer.send(encode(line("after")).decode())
+                kinds = [(await at.events.next())[0] for _ in range(2)]
+                assert kinds == ["connected", "message"]
+                assert at.agents.is_connected("web1")
+
+    asyncio.run(scene())
+
+
+def test_a_revoked_certificate_ends_an_open_connection_and_lets_nobody_in(tmp_path):
+    house = House(tmp_path)
+
+    async def scene():
+        async with meeting(house) as at, await at.meet(house.agent) as agent:
+            await at.events.next()
+            house.authority.revoke(house.agent.serial)
+            async with asyncio.timeout(5):
+                code, _ = await closing(agent)
+            assert code == CLOSE_CERTIFICATE
+            assert (await at.events.next())[0] == "disconnected"
+            async with await at.dial(house.agent) as again:
+                assert await closing(again) == (CLOSE_NOT_WELCOME, "its certificate was revoked")
+
+    asyncio.run(scene())
+
+
+def test_the_service_can_disconnect_an_agent(house):
+    async def scene():
+        async with meeting(house) as at, await at.meet(house.agent) as agent:
+            await at.events.next()
+            await at.agents.disconnect("web1", "client web1 is disabled")
+            assert await closing(agent) == (CLOSE_NOT_WELCOME, "client web1 is disabled")
+
+    asyncio.run(scene())
+
+
+def test_a_flood_waits_in_the_agents_own_socket(house):
+    async def scene():
+        async with meeting(house) as at, await at.meet(house.agent) as agent:
+            await at.events.next()
+            at.events.hold = asyncio.Event()
+            text = encode(line("x" * 100_000)).decode()
+            sent = 0
+            with contextlib.suppress(TimeoutError):
+                for _ in range(1000):
+                    await asyncio.wait_for(agent.send(text), 1)
+                    sent += 1
+            # What fits into buffers of sockets and TLS, and no more.
+            assert sent < 500
+            at.events.hold.set()
+            for _ in range(sent):
+                assert (await at.events.next())[0] == "message"
+
+    asyncio.run(scene())
+
+
+def test_an_agent_that_takes_nothing_is_disconnected_and_holds_up_nobody(house, monkeypatch):
+    monkeypatch.setattr(agent_connections, "SEND_TIMEOUT_SECONDS", 0.2)
+    web2 = house.identity("web2", "agent")
+
+    async def scene():
+        async with meeting(house) as at, await at.meet(web2) as quick:
+            await at.events.next()
+            slow = await at.dial(house.agent, max_queue=1)
+            await slow.send(encode(hello("web1")).decode())
+            await at.events.next()
+            slow.transport.pause_reading()
+            big = Cancel(run_id="x" * (1 << 20))
+            for _ in range(64):
+                if not await at.agents.send("web1", big):
+                    break
+            assert await at.agents.send("web2", Cancel(run_id="y"))
+            assert decode_for_agent(await quick.recv()) == Cancel(run_id="y")
+            assert await at.events.next() == ("disconnected", "web1", None)
+            assert not at.agents.is_connected("web1")
+            slow.transport.abort()
+
+    asyncio.run(scene())
+
+
+def test_a_full_queue_disconnects(house, monkeypatch):
+    monkeypatch.setattr(agent_connections, "LARGEST_QUEUE_BYTES", 100)
+
+    async def scene():
+        async with meeting(house) as at, await at.meet(house.agent) as agent:
+            await at.events.next()
+            assert not await at.agents.send("web1", Cancel(run_id="x" * 200))
+            assert (await closing(agent))[0] == CLOSE_TOO_SLOW
+
+    asyncio.run(scene())
+
+
+def test_agents_are_told_to_come_back_when_the_director_stops(house):
+    async def scene():
+        async with meeting(house) as at:
+            agent = await at.meet(house.agent)
+            await at.events.next()
+            await at.agents.stop()
+            assert (await closing(agent))[0] == CLOSE_RESTARTING
+
+    asyncio.run(scene())
+
+
+def test_a_hundred_agents_at_once_are_all_heard(house):
+    crowd = [house.identity(f"crowd{number}", "agent") for number in range(100)]
+
+    async def one(at, identity):
+        async with await at.meet(identity) as agent:
+            for number in range(5):
+                await agent.send(encode(line(identity.name, number)).decode())
+            assert decode_for_agent(await agent.recv()).run_id == identity.name
+
+    async def scene():
+        async with meeting(house) as at:
+            tasks = [asyncio.create_task(one(at, identity)) for identity in crowd]
+            heard = dict.fromkeys((identity.name for identity in crowd), 0)
+            while any(count < 5 for count in heard.values()):
+                kind, client, _ = await at.events.next()
+                if kind == "message":
+                    heard[client] += 1
+            for identity in crowd:
+                assert await at.agents.send(identity.name, Cancel(run_id=identity.name))
+            await asyncio.gather(*tasks)
+            assert set(heard.values()) == {5}
+
+    asyncio.run(scene())
