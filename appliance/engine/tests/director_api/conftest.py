@@ -1,4 +1,5 @@
 import pytest
+
 from kit.connections import House
 
 

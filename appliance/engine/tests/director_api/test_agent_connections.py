@@ -6,11 +6,11 @@ import ssl
 from dataclasses import dataclass, field
 
 import pytest
-from kit.connections import House
-from kit.director_server import PATIENCE_SECONDS
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
+from kit.connections import House
+from kit.director_server import PATIENCE_SECONDS
 from strongroom.daemons.director.api import agent_connections
 from strongroom.daemons.director.api.agent_connections import (
     CLOSE_BAD_MESSAGE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from strongroom.daemons.director.api.server import ApiServer, tls_context
 
@@ -26,7 +26,7 @@ class LoopThread:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="loop", daemon=True)
 
-    def __enter__(self) -> LoopThread:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -64,7 +64,7 @@ class RunningServer:
         """Where the API is, as the certificate names it."""
         return f"https://localhost:{self.port}"
 
-    def __enter__(self) -> RunningServer:
+    def __enter__(self) -> Self:
         self.thread.__enter__()
         self.thread.run(self._start())
         return self
