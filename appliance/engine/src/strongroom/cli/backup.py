@@ -27,6 +27,7 @@ examples:
   pg_dump db | strongroom backup --stdin --stdin-name db.sql
   strongroom backup --source command --stdin-name db.sql -- pg_dump db
   strongroom backup --dry-run --verbose /home
+  strongroom backup --fileset-config /etc/bareos/bareos-dir.d/fileset/LinuxAll.conf:LinuxAll
 
 Exit code 3: the snapshot was made, but some files could not be read or changed while they were.
 """
@@ -47,6 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--source-option", action="append", default=[], metavar="KEY=VALUE", help="for plugins"
+    )
+    what.add_argument(
+        "--fileset-config",
+        metavar="FILE:NAME",
+        help="what the FileSet NAME of a director's configuration (a file or folder) says; "
+        "NAME may be left out where there is one",
+    )
+    what.add_argument(
+        "--allow-commands", action="store_true", help="run the commands that the FileSet names"
     )
     _add_exclusions(parser.add_argument_group("what to leave out"))
     snapshot = parser.add_argument_group("the snapshot")
@@ -110,7 +120,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.parent and arguments.level == "full":
         raise UsageError("a full backup compares with nothing: leave out --parent or --level full")
     options = _options(arguments)
-    source = _source(arguments)
+    if arguments.fileset_config is None:
+        source = _source(arguments)
+    else:
+        source, options = _of_fileset(arguments, options, terminal)
     repository = open_repository(arguments, terminal, "write")
     try:
         report = back_up(repository, source, options, lambda: terminal.progress("backup"))
@@ -143,6 +156,30 @@ def _source(arguments: argparse.Namespace) -> Source:
         options,
     )
     return open_source("stdin" if arguments.stdin else arguments.source, request)
+
+
+def _of_fileset(
+    arguments: argparse.Namespace, options: BackupOptions, terminal: Terminal
+) -> tuple[Source, BackupOptions]:
+    from strongroom.cli.fileset_choice import chosen_fileset
+    from strongroom.jobs.fileset import fileset_notes, fileset_spec, resolve_fileset, with_fileset
+    from strongroom.scan.selection import SelectionOptions
+
+    if arguments.path or arguments.stdin or arguments.source != "files":
+        raise UsageError("with --fileset-config name neither paths nor another source")
+    if options.selection != SelectionOptions():
+        raise UsageError("with --fileset-config the FileSet says what is left out")
+    resource = chosen_fileset(arguments.fileset_config)
+    commands = arguments.allow_commands
+    spec = fileset_spec(resource, allow_commands=commands)
+    resolved = resolve_fileset(spec, allow_commands=commands)
+    options, notes = with_fileset(options, resolved)
+    for note in fileset_notes(resource):
+        terminal.detail(note)
+    for note in notes:
+        terminal.emit({"type": "warning", "message": note})
+        terminal.warn(note)
+    return resolved.source, options
 
 
 def _options(arguments: argparse.Namespace) -> BackupOptions:

@@ -17,6 +17,7 @@ from strongroom.jobs.channel import ChannelClosedError, CoordinatorChannel
 from strongroom.jobs.deferred_content import DeferredContent
 from strongroom.jobs.directory_work import without_vanished
 from strongroom.jobs.ordering import ROOT_NAME, ContentRead, Node, Ordering, Way
+from strongroom.jobs.stream_rows import StreamRows
 from strongroom.scan.rows import decode_rows, encode_rows
 
 if TYPE_CHECKING:
@@ -98,8 +99,9 @@ class Coordinator:
         self._progress = progress
         self._order = Ordering()
         self.counts = Counts(problems=list(known_problems))
+        self._streams = StreamRows()
+        self._order.add_streams()
         if not paths:
-            self._order.add_streams()
             return
         way = Way.to(paths)
         self._order.add(b"", 0, None if way is None else b"\0".join([ROOT_NAME, *way.names()]), way)
@@ -115,6 +117,8 @@ class Coordinator:
             self._hand_out()
             while not self._order.is_done:
                 self._turn(selector)
+            for rows in self._streams.rest():
+                self._listing.add(rows)
             for shard in self._shards:
                 shard.channel.send(["finish"])
             while not all(shard.is_finished for shard in self._shards):
@@ -306,7 +310,13 @@ class Coordinator:
             if node is None:
                 return
             for piece in node.rows or ():
-                self._listing.add(piece)
+                if node.is_streams:
+                    self._streams.hold(piece)
+                    continue
+                for rows in self._streams.rest() if node.path else self._streams.among(piece):
+                    self._listing.add(rows)
+                if node.path:
+                    self._listing.add(piece)
 
     def _report(self, problems: list[list[Any]]) -> None:
         for path, errno, text in problems:

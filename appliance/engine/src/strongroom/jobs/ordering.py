@@ -132,8 +132,8 @@ class Ordering:
         return self._waiting_rows > WAITING_ROWS_LIMIT
 
     def add_streams(self) -> None:
-        """The root, filled by the streams of the source."""
-        self.add(b"", 0, None, None).is_streams = True
+        """What the streams of the source become in the root; it comes before all else."""
+        self.add(b"", -1, None, None).is_streams = True
 
     def add(self, path: bytes, slice_number: int, only: bytes | None, way: Way | None) -> Node:
         """A directory (or slice) was found."""

@@ -12,14 +12,19 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from strongroom.errors import UsageError
+from strongroom.scan.fileset import FileSetOptions
 from strongroom.scan.globs import fold_case, is_literal, translate_path_glob
 from strongroom.scan.posix_regex import PosixRegex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from strongroom.scan.fileset import FileSetInclude, FileSetOptions
+    from strongroom.scan.fileset import FileSetInclude, FileSetSpec
 
+MOST_TREATMENTS: Final = 256
+# Of an Include without an Options block.
+USUAL_OPTIONS: Final = FileSetOptions()
 EXCLUDED: Final = -1
 _UNDECIDED: Final = -2
 _SPECIAL: Final = re.compile(rb"[*?\[\\]")
@@ -173,9 +178,9 @@ class Block:
 class IncludeBlocks:
     """The Options blocks of one Include, and the FileSet's Exclude blocks after them."""
 
-    def __init__(self, include: FileSetInclude, usual: FileSetOptions, excludes: PathGlobs) -> None:
-        """`usual` stands for an Include without Options. Raises UsageError."""
-        self.blocks = [Block(options) for options in include.options or (usual,)]
+    def __init__(self, include: FileSetInclude, excludes: PathGlobs) -> None:
+        """Raises UsageError for a regular expression that is not well formed."""
+        self.blocks = [Block(options) for options in include.options or (USUAL_OPTIONS,)]
         self.default = usual_block(include)
         self._excludes = excludes
         self.markers = tuple(os.fsencode(name) for name in include.exclude_dir_containing)
@@ -203,6 +208,31 @@ class IncludeBlocks:
             left = [EXCLUDED if one else self.default for one in excluded]
             return left if decided is None else _filled(decided, left)
         return decided and _filled(decided, [self.default] * len(names))
+
+
+def deciding_treatments(spec: FileSetSpec) -> tuple[Treatment, ...]:
+    """The ways in which Options blocks say that entries are kept, each once."""
+    found: dict[Treatment, None] = {}
+    for include in spec.includes:
+        usual = usual_block(include)
+        for number, options in enumerate(include.options or (USUAL_OPTIONS,)):
+            if number == usual or not options.exclude:
+                found[treatment_of(options)] = None
+    return tuple(found)
+
+
+def treatments(spec: FileSetSpec) -> tuple[Treatment, ...]:
+    """All ways in which entries of a FileSet are kept; the first is the job's own.
+
+    A judgement's treatments are places in it. Raises UsageError when there are too many.
+    """
+    found = dict.fromkeys([Treatment(), *deciding_treatments(spec)])
+    if len(found) > MOST_TREATMENTS:
+        raise UsageError(
+            f"FileSet {spec.name} has {len(found)} different Options blocks; "
+            f"{MOST_TREATMENTS} are possible"
+        )
+    return tuple(found)
 
 
 def usual_block(include: FileSetInclude) -> int:

@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from strongroom.errors import UsageError
 from strongroom.scan.attributes import read_flags_of
 from strongroom.scan.directory import fitting_columns
-from strongroom.scan.fileset import FileSetInclude, FileSetOptions, FileSetSpec
+from strongroom.scan.fileset import FileSetSpec  # noqa: TC001 - msgspec reads annotations
 from strongroom.scan.fileset_blocks import (
     EXCLUDED,
+    USUAL_OPTIONS,
     IncludeBlocks,
     PathGlobs,
-    Treatment,
-    treatment_of,
+    treatments,
     usual_block,
 )
 from strongroom.scan.mounts import file_system_type, lies_below
@@ -37,9 +36,9 @@ from strongroom.scan.selection import Judgement
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from strongroom.scan.fileset import FileSetInclude, FileSetOptions
+
 NO_DUMP_FLAG: Final = 0x40
-MOST_TREATMENTS: Final = 256
-_USUAL_OPTIONS: Final = FileSetOptions()
 _ROOT_NAME: Final = b"."
 _REACHED_LIMIT: Final = 1 << 16
 
@@ -82,9 +81,7 @@ class FileSetSelection:
     def __init__(self, rules: FileSetRules, *, tells_treatments: bool) -> None:
         """Raises UsageError for a regular expression that is not well formed."""
         excludes = PathGlobs(rules.spec.excludes, ignores_case=False, crosses_slashes=True)
-        self._includes = [
-            IncludeBlocks(include, _USUAL_OPTIONS, excludes) for include in rules.spec.includes
-        ]
+        self._includes = [IncludeBlocks(include, excludes) for include in rules.spec.includes]
         # The innermost first; of the same path the first Include.
         self._roots = sorted(
             rules.roots, key=lambda root: (-root.path.count(b"/"), root.path == b"", root.include)
@@ -98,7 +95,8 @@ class FileSetSelection:
         self._tells_treatments = tells_treatments
         table = treatments(rules.spec)
         self._treatments_of = [
-            [table.index(block.treatment) for block in include.blocks] for include in self._includes
+            [table.index(one.treatment) if one.treatment in table else 0 for one in include.blocks]
+            for include in self._includes
         ]
         # Directory -> names in it that are kept and entered in any case, with their treatments.
         self._forced: dict[bytes, dict[bytes, int]] = {}
@@ -269,32 +267,9 @@ class FileSetSelection:
             path, treatment = above, 0
 
 
-def treatments(spec: FileSetSpec) -> tuple[Treatment, ...]:
-    """All ways in which entries of a FileSet are kept; the first is the job's own.
-
-    A judgement's treatments are places in it. Raises UsageError when there are too many.
-    """
-    found = dict.fromkeys(
-        [
-            Treatment(),
-            *(
-                treatment_of(options)
-                for include in spec.includes
-                for options in include.options or (_USUAL_OPTIONS,)
-            ),
-        ]
-    )
-    if len(found) > MOST_TREATMENTS:
-        raise UsageError(
-            f"FileSet {spec.name} has {len(found)} different Options blocks; "
-            f"{MOST_TREATMENTS} are possible"
-        )
-    return tuple(found)
-
-
 def refusal(root: FileSetRoot, include: FileSetInclude) -> str:
     """Why a path that is there is left out by its own Include, or "". Raises OSError."""
-    options = include.options[usual_block(include)] if include.options else _USUAL_OPTIONS
+    options = include.options[usual_block(include)] if include.options else USUAL_OPTIONS
     place = b"/" + root.path
     status = os.lstat(place)
     if options.file_system_types:
