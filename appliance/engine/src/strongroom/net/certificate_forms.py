@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from strongroom import clock
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identity import BACKDATED
-from strongroom.net.peer import SERVER_ROLES, Role, check_name, holder_uri
+from strongroom.net.peer import SERVER_ROLES, Role, check_name, common_name, holder_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,8 +68,7 @@ def build_certificate(
 
 
 def _common_name(name: str) -> x509.Name:
-    # Longer ones are not allowed there; whom a certificate names stands in its URI.
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name(name))])
 
 
 def requested_key(request_pem: bytes) -> ec.EllipticCurvePublicKey:
@@ -139,7 +138,7 @@ def root_certificate(key: ec.EllipticCurvePrivateKey, name: str) -> x509.Certifi
     subject = x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Strongroom"),
-            x509.NameAttribute(NameOID.COMMON_NAME, name[:64]),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name(name)),
         ]
     )
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from strongroom import clock
 from strongroom.errors import PeerRefusedError, UsageError
-from strongroom.net.peer import Peer, peer_of
+from strongroom.net.peer import Peer, common_name, peer_of
 from strongroom.net.private_files import (
     PUBLIC_MODE,
     SECRET_MODE,
@@ -160,7 +160,7 @@ def new_key() -> bytes:
 
 def certificate_request(key_pem: bytes, name: str) -> bytes:
     """A request (PEM) for a certificate of `name` on a key; it proves that we have the key."""
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name(name))])
     request = x509.CertificateSigningRequestBuilder().subject_name(subject)
     signed = request.sign(_parse_key(key_pem), SHA256())
     return signed.public_bytes(serialization.Encoding.PEM)

@@ -64,6 +64,11 @@ def holder_uri(role: Role, name: str) -> str:
     return f"{_SCHEME}{role}/{quote(name, safe='')}"
 
 
+def common_name(name: str) -> str:
+    """As much of a name as fits where certificates repeat it for people: 64 bytes."""
+    return name.encode()[:64].decode("utf-8", "ignore")
+
+
 def serial_text(serial: int) -> str:
     """A serial number as Peer and every list of ours has it."""
     return f"{serial:x}"

@@ -1,0 +1,150 @@
+"""`strongroom ca`, as an operator uses it."""
+
+import json
+import os
+import stat
+
+import pytest
+
+from kit.command import Command
+from strongroom.errors import PeerRefusedError, UsageError, WrongKeyError
+from strongroom.net.authority import Authority
+from strongroom.net.identity import Identity, certificate_request, new_key
+from strongroom.net.trust import Trust
+
+
+class Operator:
+    """Runs `strongroom ca` on an authority of the test's own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._command = Command(folder)
+
+    def run(self, action, *words, **options):
+        return self._command.run("ca", action, "--ca", str(self.folder / "ca"), *words, **options)
+
+    def objects(self, action, *words):
+        return [json.loads(line) for line in self.run(action, *words, "--json").stdout.splitlines()]
+
+    @property
+    def authority(self):
+        return Authority(str(self.folder / "ca"))
+
+
+@pytest.fixture
+def operator(tmp_path):
+    operator = Operator(tmp_path)
+    Authority.create(str(tmp_path / "ca"), "test")
+    return operator
+
+
+def test_an_authority_is_made_once(tmp_path):
+    operator = Operator(tmp_path)
+    (made,) = operator.objects("init", "--name", "office")
+    assert made["fingerprint"] == operator.authority.fingerprint
+    assert made["encrypted"] is False
+    operator.run("init", exit_code=UsageError.exit_code)
+
+
+def test_a_key_under_a_passphrase_needs_it(tmp_path):
+    operator = Operator(tmp_path)
+    secret = ("--password-file", str(tmp_path / "passphrase"))
+    operator.run("init", "--encrypt-key", *secret)
+    issue = ("issue", "web1", "--role", "agent", "--folder", str(tmp_path / "web1"))
+    operator.run(*issue, exit_code=WrongKeyError.exit_code)
+    operator.run(*issue, *secret)
+    assert Identity.load(str(tmp_path / "web1")).name == "web1"
+
+
+def test_a_whole_identity_is_issued_into_a_folder(operator, tmp_path):
+    folder = tmp_path / "sd"
+    words = ("sd", "--role", "storage", "--host", "10.0.0.9", "--days", "3")
+    (issued,) = operator.objects("issue", *words, "--folder", str(folder), "--owner", "daemon")
+    identity = Identity.load(str(folder))
+    assert (identity.name, identity.role, identity.serial) == ("sd", "storage", issued["serial"])
+    if os.geteuid() == 0:
+        assert all(path.owner() == "daemon" for path in [folder, *folder.iterdir()])
+    operator.run(
+        "issue",
+        *words,
+        "--folder",
+        str(folder),
+        "--owner",
+        "no such",
+        exit_code=UsageError.exit_code,
+    )
+
+
+def test_a_certificate_is_issued_for_a_request(operator, tmp_path):
+    (tmp_path / "request").write_bytes(certificate_request(new_key(), "x"))
+    words = ("issue", "web1", "--role", "agent", "--request", str(tmp_path / "request"))
+    printed = operator.run(*words).stdout
+    operator.run(*words, "--out", str(tmp_path / "web1.pem"))
+    trust = Trust(operator.authority.certificate_pem)
+    for pem in (printed.encode(), (tmp_path / "web1.pem").read_bytes()):
+        from strongroom.net.authority import x509
+
+        der = x509.load_pem_x509_certificate(pem).public_bytes(x509_encoding())
+        assert trust.judge(der, ["agent"]).name == "web1"
+
+
+def x509_encoding():
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return Encoding.DER
+
+
+def test_a_token_goes_into_a_file_and_nowhere_else(operator, tmp_path):
+    place = tmp_path / "web1.token"
+    answer = operator.run("token", "web1", "--out", str(place), "--verbose")
+    token = place.read_text().strip()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    assert token not in answer.stdout + answer.stderr
+    assert operator.authority.fingerprint in answer.stdout
+    assert token not in operator.run("list").stdout
+    assert operator.authority.enrol(token, certificate_request(new_key(), "x"), "web1")
+    operator.run("token", "web1", "--out", str(place), exit_code=UsageError.exit_code)
+    assert place.read_text().strip() == token
+
+
+def test_a_token_is_printed_when_that_is_asked_for(operator):
+    printed = operator.run("token", "web1", "--out", "-").stdout.strip()
+    (emitted,) = operator.objects("token", "--any-name", "--role", "storage", "--out", "-")
+    tokens = operator.authority.tokens
+    assert tokens.look(printed, "web1").role == "agent"
+    assert tokens.look(emitted["token"], "anybody").role == "storage"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--out", "-"],
+        ["web1"],
+        ["web1", "--any-name", "--out", "-"],
+        ["web1", "--out", "-", "--lifetime", "31d"],
+        ["web1", "--out", "-", "--lifetime", "15m"],
+        ["web1", "--out", "-", "--lifetime", "0h"],
+        ["--withdraw", "12"],
+    ],
+    ids=" ".join,
+)
+def test_a_token_that_is_not_wholly_stated_is_not_made(operator, words):
+    operator.run("token", *words, exit_code=UsageError.exit_code)
+    assert operator.authority.tokens.unused() == []
+
+
+def test_the_list_shows_what_is_good_and_all_on_request(operator, tmp_path):
+    for name in ("web1", "web2"):
+        operator.authority.issue_identity(str(tmp_path / name), name, "agent")
+    token = operator.authority.tokens.create("web3", "agent", 60)
+    (revoked,) = operator.objects("revoke", "web1")
+    assert (revoked["name"], revoked["revoked"]) == ("web1", True)
+    assert "nothing to do" in operator.run("revoke", "web1").stdout
+    listed = operator.objects("list")
+    assert [one["name"] for one in listed] == ["web2", "web3"]
+    assert [one["name"] for one in operator.objects("list", "--all")] == ["web1", "web2", "web3"]
+    assert "revoked" in operator.run("list", "--all").stdout
+    operator.run("token", "--withdraw", token.id)
+    with pytest.raises(PeerRefusedError):
+        operator.authority.tokens.look(token.text, "web3")
+    operator.run("revoke", "nobody", exit_code=UsageError.exit_code)

@@ -1,0 +1,218 @@
+"""Identities: what a folder must hold, whom a certificate names, renewal that survives crashes."""
+
+import os
+import stat
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kit.connections import connected
+from strongroom import clock
+from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.net.certificate_forms import build_certificate, requested_key, root_certificate
+from strongroom.net.identity import (
+    Identity,
+    certificate_request,
+    has_identity,
+    new_key,
+    store_identity,
+    verify_signature,
+)
+from strongroom.net.peer import ROLES, check_name, peer_of, peer_of_certificate
+from strongroom.net.trust import Trust, authority_with_fingerprint, fingerprint, roots_of
+
+
+@pytest.fixture
+def renewed(house):
+    """A key and certificate that replace web1's."""
+    key_pem = new_key()
+    certificate_pem = house.authority.renew(
+        house.agent.certificate_der, certificate_request(key_pem, "web1")
+    )
+    return key_pem, certificate_pem
+
+
+def test_an_identity_says_who_it_is(shared_house):
+    agent = Identity.load(os.fsencode(shared_house.folder / "web1"))
+    assert (agent.name, agent.role) == ("web1", "agent")
+    assert agent.peer == peer_of_certificate(agent.certificate_der)
+    lifetime = agent.not_after - datetime.fromtimestamp(clock.now_ns() / 1e9, UTC)
+    assert 29 < lifetime.total_seconds() / 86400 <= 30
+    assert stat.S_IMODE(os.stat(agent.key_path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(agent.folder).st_mode) == 0o700
+    assert has_identity(agent.folder)
+    assert not has_identity(shared_house.folder)
+
+
+def test_its_key_does_not_show_when_it_is_printed(shared_house):
+    agent = shared_house.agent
+    assert "PRIVATE" not in repr(agent)
+    assert agent.key_pem.decode().splitlines()[1] not in repr(agent)
+
+
+@given(st.binary(max_size=100))
+def test_a_signature_fits_its_data_only(shared_house, data):
+    certificate = roots_of(shared_house.authority.certificate_pem)[0]
+    from cryptography import x509
+
+    own = x509.load_der_x509_certificate(shared_house.agent.certificate_der)
+    signature = shared_house.agent.sign(data)
+    assert verify_signature(own, signature, data)
+    assert not verify_signature(own, signature, data + b"x")
+    assert not verify_signature(certificate, signature, data)
+    assert not verify_signature(own, b"", data)
+
+
+def is_accepted(name):
+    try:
+        return check_name(name)
+    except UsageError:
+        return False
+
+
+NAMES = st.text(min_size=1, max_size=127).filter(is_accepted)
+
+
+@pytest.fixture(scope="module")
+def root():
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key, root_certificate(key, "root")
+
+
+@given(name=NAMES, role=st.sampled_from(ROLES))
+def test_every_name_comes_back_out_of_its_certificate(root, name, role):
+    from datetime import timedelta
+
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    key, certificate = root
+    made = build_certificate(certificate, key.public_key(), role, name, (), timedelta(days=1))
+    peer = peer_of(made.sign(key, SHA256()))
+    assert (peer.name, peer.role) == (name, role)
+    assert int(peer.serial, 16) > 0
+
+
+@given(st.binary(max_size=300))
+def test_bytes_that_are_no_certificate_are_refused(noise):
+    with pytest.raises(PeerRefusedError):
+        peer_of_certificate(noise)
+
+
+@pytest.mark.parametrize("name", ["", " x", "a\nb", "a\x00", "x" * 128, "\u202e"])
+def test_some_names_are_nobodys(name):
+    with pytest.raises(UsageError):
+        check_name(name)
+
+
+def test_the_authority_itself_is_no_daemon(shared_house):
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    root = roots_of(shared_house.authority.certificate_pem)[0]
+    with pytest.raises(PeerRefusedError):
+        Trust(shared_house.authority.certificate_pem).judge(root.public_bytes(Encoding.DER), ROLES)
+    with pytest.raises(PeerRefusedError, match="another's"):
+        roots_of(shared_house.agent.certificate_pem)
+    with pytest.raises(PeerRefusedError, match="damaged"):
+        roots_of(b"")
+
+
+def test_the_authority_is_known_by_its_fingerprint(shared_house):
+    pem = shared_house.authority.certificate_pem
+    print_ = fingerprint(roots_of(pem)[0])
+    spaced = ":".join(print_[at : at + 2] for at in range(0, 64, 2)).upper()
+    for text in (print_, spaced):
+        assert authority_with_fingerprint(pem, text) == pem
+    for text in ("", print_[:-1] + "g", print_[:32]):
+        with pytest.raises(PeerRefusedError, match="not the director that you meant"):
+            authority_with_fingerprint(pem, text)
+    with pytest.raises(PeerRefusedError):
+        authority_with_fingerprint(pem + pem, print_)
+
+
+@pytest.mark.parametrize("name", ["certificate.pem", "key.pem", "authority.pem"])
+@pytest.mark.parametrize("damage", ["gone", "empty", "noise", "another's"])
+def test_a_folder_that_is_not_whole_is_refused(house, name, damage):
+    path = house.folder / "web1" / name
+    if damage == "gone":
+        path.unlink()
+    elif damage == "another's":
+        name = {"authority.pem": "certificate.pem"}.get(name, name)
+        path.write_bytes((house.folder / "vault" / name).read_bytes())
+    else:
+        path.write_bytes(b"" if damage == "empty" else b"noise" * 100)
+    with pytest.raises(UsageError):
+        Identity.load(str(house.folder / "web1"))
+
+
+def test_a_key_that_anybody_may_read_is_refused(house):
+    os.chmod(house.agent.key_path, 0o604)
+    with pytest.raises(UsageError, match="chmod 600"):
+        Identity.load(house.agent.folder)
+
+
+def test_renewal_is_due_when_two_thirds_have_passed(house, wall_clock):
+    for days, is_due in ((0, False), (19.9, False), (20.1, True), (40, True)):
+        wall_clock(days=days)
+        assert house.agent.renewal_due() == is_due
+
+
+def test_a_renewed_identity_has_another_key_and_the_same_name(house, renewed):
+    key_pem, certificate_pem = renewed
+    identity = store_identity(
+        house.agent.folder, key_pem, certificate_pem, house.agent.authority_pem
+    )
+    assert identity.peer != house.agent.peer
+    assert identity.name == house.agent.name
+    assert identity.key_pem == key_pem
+    assert (house.folder / "web1" / "key.pem").read_bytes() == key_pem
+    assert not (house.folder / "web1" / "key.next.pem").exists()
+    house.agent = identity
+    with connected(house, "tls") as (_, theirs):
+        assert theirs.peer.serial == identity.serial
+
+
+def test_a_crash_at_any_step_of_a_renewal_leaves_an_identity(house, renewed, monkeypatch):
+    class CrashError(Exception):
+        pass
+
+    real = os.rename
+    steps = 0
+    while True:
+        count = 0
+
+        def rename(source, target, limit=steps):
+            nonlocal count
+            if count == limit:
+                raise CrashError
+            count += 1
+            real(source, target)
+
+        monkeypatch.setattr(os, "rename", rename)
+        try:
+            store_identity(house.agent.folder, *renewed, house.agent.authority_pem)
+            break
+        except CrashError:
+            pass
+        finally:
+            monkeypatch.setattr(os, "rename", real)
+        found = Identity.load(house.agent.folder)
+        assert found.certificate_pem in {house.agent.certificate_pem, renewed[1]}
+        assert found.sign(b"works")
+        steps += 1
+    assert steps == 4
+
+
+def test_a_certificate_for_another_key_is_not_stored(house, renewed):
+    with pytest.raises(UsageError, match="another key"):
+        store_identity(house.agent.folder, new_key(), renewed[1], house.agent.authority_pem)
+    assert Identity.load(house.agent.folder).serial == house.agent.serial
+
+
+@given(st.binary(max_size=300))
+def test_bytes_that_are_no_request_are_refused(noise):
+    with pytest.raises(PeerRefusedError):
+        requested_key(noise)
