@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import stat
 
 import pytest
@@ -75,6 +76,25 @@ def test_a_whole_identity_is_issued_into_a_folder(operator, tmp_path):
     )
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_root_writes_for_a_daemon_belongs_to_the_daemon(tmp_path):
+    operator = Operator(tmp_path)
+    operator.run("init", "--owner", "daemon")
+    operator.run("token", "web1", "--out", "-")
+    folder = tmp_path / "sd"
+    issue = ("issue", "sd", "--role", "storage", "--folder", str(folder))
+    operator.run(*issue, "--owner", "daemon")
+    (tmp_path / "victim").touch()
+    (folder / "planted").symlink_to(tmp_path / "victim")
+    operator.run(*issue)
+    operator.run("revoke", "sd")
+    operator.run(*issue, "--owner", "daemon")
+    for place in (tmp_path / "ca", folder):
+        paths = [place, *place.rglob("*")]
+        assert {path.lstat().st_uid for path in paths} == {pwd.getpwnam("daemon").pw_uid}
+    assert (tmp_path / "victim").stat().st_uid == 0
+
+
 def test_a_certificate_is_issued_for_a_request(operator, tmp_path):
     (tmp_path / "request").write_bytes(certificate_request(new_key(), "x"))
     words = ("issue", "web1", "--role", "agent", "--request", str(tmp_path / "request"))
@@ -82,16 +102,8 @@ def test_a_certificate_is_issued_for_a_request(operator, tmp_path):
     operator.run(*words, "--out", str(tmp_path / "web1.pem"))
     trust = Trust(operator.authority.certificate_pem)
     for pem in (printed.encode(), (tmp_path / "web1.pem").read_bytes()):
-        from strongroom.net.authority import x509
-
-        der = x509.load_pem_x509_certificate(pem).public_bytes(x509_encoding())
+        der = x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
         assert trust.judge(der, ["agent"]).name == "web1"
-
-
-def x509_encoding():
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return Encoding.DER
 
 
 def test_a_token_goes_into_a_file_and_nowhere_else(operator, tmp_path):

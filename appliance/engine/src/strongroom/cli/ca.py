@@ -8,7 +8,6 @@ authority's key comes as every passphrase does (--password-file and so on).
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 from strongroom import clock
@@ -20,7 +19,13 @@ from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.jobs.retention import parse_duration
 from strongroom.net.peer import ROLES
-from strongroom.net.private_files import PUBLIC_MODE, SECRET_MODE, read_bounded, write_file
+from strongroom.net.private_files import (
+    PUBLIC_MODE,
+    SECRET_MODE,
+    give_tree,
+    read_bounded,
+    write_file,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  strongroom ca init --name "backup of the office"
+  strongroom ca init --name "backup of the office" --owner strongroom-director
   strongroom ca issue vault-dir --role director --host vault.example.org \\
       --folder /var/lib/strongroom/director/identity --owner strongroom-director
   strongroom ca issue web1 --role agent --request web1.csr --out web1.pem
@@ -56,6 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep its key under a passphrase (--password-file and so on, else asked for), which "
         "the director needs too, to renew certificates",
+    )
+    making.add_argument(
+        "--owner", metavar="USER", help="the user that its folder is to belong to: the director's"
     )
     making.set_defaults(act=_init)
     issuing = actions.add_parser("issue", help="issue a certificate")
@@ -137,6 +145,8 @@ def _init(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if passphrase is None:
             passphrase = choose_passphrase("passphrase of the authority's key")
     authority = Authority.create(arguments.ca, arguments.name, passphrase)
+    if arguments.owner:
+        give_tree(authority.folder, arguments.owner)
     terminal.emit(
         {
             "type": "authority",
@@ -163,7 +173,7 @@ def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
             arguments.folder, arguments.name, arguments.role, arguments.host, arguments.days
         )
         if arguments.owner:
-            _give_folder(arguments.folder, arguments.owner)
+            give_tree(os.fsencode(arguments.folder), arguments.owner)
     else:
         try:
             request = read_bounded(os.fsencode(arguments.request), _GREATEST_REQUEST_BYTES)
@@ -294,12 +304,3 @@ def _certificate_object(entry: Issued, *, revoked: bool) -> dict[str, object]:
         "not_after": utc_text(entry.not_after_ns),
         "revoked": revoked,
     }
-
-
-def _give_folder(folder: str, owner: str) -> None:
-    """Let `owner` have an identity folder: a daemon does not run as root."""
-    try:
-        for name in ("", *os.listdir(folder)):
-            shutil.chown(os.path.join(folder, name), owner)
-    except LookupError as error:
-        raise UsageError(f"there is no user {owner!r}") from error

@@ -48,6 +48,7 @@ from strongroom.net.peer import (
 )
 from strongroom.net.private_files import (
     PUBLIC_MODE,
+    SECRET_MODE,
     make_private_folder,
     read_bounded,
     write_file,
@@ -101,6 +102,7 @@ class Authority:
             key = ec.generate_private_key(ec.SECP256R1())
             root = root_certificate(key, name)
             files.write_root_key(place, key, passphrase)
+            write_file(os.path.join(place, files.ISSUED), b"", SECRET_MODE)
             revoked = signed_list(key, root, [], 1)
             write_file(os.path.join(place, files.REVOKED), revoked, PUBLIC_MODE)
             # Last: with it the authority is there, and whole.

@@ -60,9 +60,8 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True):
 @contextlib.contextmanager
 def locked(folder: bytes) -> Iterator[None]:
     """Keep every other process and thread from changing the authority inside the block."""
-    descriptor = os.open(
-        os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SECRET_MODE
-    )
+    path = os.path.join(folder, _LOCK)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SECRET_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

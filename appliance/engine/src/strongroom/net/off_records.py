@@ -78,6 +78,8 @@ class OffChannel:
         self._kept = memoryview(b"")
         self._raw_left = 0
         self._has_ended = False
+        # Set while a record is under way: if that fails, no other may follow.
+        self._is_sending = False
 
     def send(self, *parts: Buffer) -> None:
         """Send the parts in as few records as hold them."""
@@ -97,8 +99,10 @@ class OffChannel:
         while length:
             size = min(length, GREATEST_RAW_BYTES)
             head = HEAD.pack(size, RAW)
+            self._is_sending = True
             self._stream.send([memoryview(head + self._send_seal.tag(head, []))])
             self._stream.send_file(descriptor, offset, size)
+            self._is_sending = False
             offset += size
             length -= size
 
@@ -135,9 +139,10 @@ class OffChannel:
     def close(self) -> None:
         """Tell the peer that nothing follows, if it can be told at once; close the socket."""
         try:
-            self._stream.socket.setblocking(False)
-            head = HEAD.pack(0, END)
-            self._stream.socket.send(head + self._send_seal.tag(head, []))
+            if not self._is_sending:
+                self._stream.socket.setblocking(False)
+                head = HEAD.pack(0, END)
+                self._stream.socket.send(head + self._send_seal.tag(head, []))
         except OSError:
             # It is gone, or does not listen: it will see that the end was not announced.
             pass
@@ -149,7 +154,9 @@ class OffChannel:
         if size:
             head = HEAD.pack(size, 0)
             tag = self._send_seal.tag(head, parts)
+            self._is_sending = True
             self._stream.send([memoryview(head), *parts, memoryview(tag)])
+            self._is_sending = False
 
     def _receive_some(self, view: memoryview) -> int:
         """Put at least one byte into `view`; how many."""

@@ -16,9 +16,10 @@ PUBLIC_MODE = 0o644
 
 
 def write_file(path: bytes, data: bytes, mode: int) -> None:
-    """Put `data` in the place of file `path`, durably; an owner that it had is kept.
+    """Put `data` in the place of file `path`, durably.
 
-    Raises OSError.
+    The owner that it had is kept; a new file belongs to whom its folder belongs to. Root may thus
+    write what a daemon of another user is to read. Raises OSError.
     """
     folder, name = os.path.split(path)
     beside = os.path.join(folder, b".%s.%s" % (name, clock.random_bytes(6).hex().encode()))
@@ -26,7 +27,7 @@ def write_file(path: bytes, data: bytes, mode: int) -> None:
     try:
         with open(descriptor, "wb") as file:
             os.fchmod(file.fileno(), mode)
-            _keep_owner(path, file.fileno())
+            give_to_owner(path, file.fileno())
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -60,11 +61,27 @@ def make_private_folder(path: bytes) -> None:
     os.makedirs(path, mode=0o700, exist_ok=True)
 
 
-def _keep_owner(path: bytes, descriptor: int) -> None:
-    try:
-        before = os.stat(path)
-    except FileNotFoundError:
+def give_to_owner(path: bytes, descriptor: int) -> None:
+    """Give an open file the owner that file `path` has, or else its folder; root only can."""
+    if os.geteuid() != 0:
         return
-    now = os.fstat(descriptor)
-    if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
-        os.fchown(descriptor, before.st_uid, before.st_gid)
+    try:
+        owner = os.lstat(path)
+    except FileNotFoundError:
+        owner = os.stat(os.path.dirname(path) or b".")
+    os.fchown(descriptor, owner.st_uid, owner.st_gid)
+
+
+def give_tree(folder: bytes, owner: str) -> None:
+    """Give a folder and all in it to a user. Raises UsageError for an unknown one, OSError."""
+    import pwd
+
+    try:
+        user = pwd.getpwnam(owner)
+    except KeyError as error:
+        raise UsageError(f"there is no user {owner!r}") from error
+    for place, folders, names in os.walk(folder):
+        for name in (b"", *folders, *names):
+            path = os.path.join(place, name) if name else place
+            # Not what a symlink leads to: whoever had the folder before may have put one there.
+            os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)

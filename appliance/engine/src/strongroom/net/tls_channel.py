@@ -21,15 +21,15 @@ from strongroom.net.channel import wake
 from strongroom.net.plain_stream import byte_view, ended, lost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Buffer
 
     from strongroom.net.channel import Security
     from strongroom.net.peer import Peer
 
-# Up to this size parts are joined: one record, one packet.
-_JOINED_BYTES = 64 << 10
+# What one record holds: smaller parts are copied together rather than sent each by itself.
+_RECORD_BYTES = 16 << 10
 # What one turn encrypts at most, so that the receiver waits a fraction of a millisecond.
 _TURN_BYTES = 256 << 10
 _SENDFILE_BYTES = 1 << 20
@@ -50,11 +50,8 @@ class TlsChannel:
         connection.settimeout(0)
 
     def send(self, *parts: Buffer) -> None:
-        """Send the parts; small ones together."""
-        views = [byte_view(part) for part in parts]
-        if len(views) > 1 and sum(map(len, views)) <= _JOINED_BYTES:
-            views = [memoryview(b"".join(views))]
-        for view in views:
+        """Send the parts; small ones in one record with what follows."""
+        for view in _joined([byte_view(part) for part in parts]):
             for start in range(0, len(view), _TURN_BYTES):
                 self._send_piece(view[start : start + _TURN_BYTES])
 
@@ -164,6 +161,26 @@ class _Pollers:
         self.readable.register(connection, select.POLLIN)
         self.writable = select.poll()
         self.writable.register(connection, select.POLLOUT)
+
+
+def _joined(parts: list[memoryview]) -> Iterator[memoryview]:
+    """The same bytes, with parts smaller than a record joined to fill records."""
+    small: list[memoryview] = []
+    size = 0
+    for part in parts:
+        room = _RECORD_BYTES - size
+        if small and len(part) >= room:
+            yield memoryview(b"".join([*small, part[:room]]))
+            small, size, rest = [], 0, part[room:]
+        else:
+            rest = part
+        if len(rest) >= _RECORD_BYTES:
+            yield rest
+        elif len(rest):
+            small.append(rest)
+            size += len(rest)
+    if small:
+        yield memoryview(b"".join(small))
 
 
 def tls_failure(error: ssl.SSLError) -> ConnectionLostError | PeerRefusedError:
