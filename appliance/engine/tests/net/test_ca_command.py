@@ -6,6 +6,8 @@ import pwd
 import stat
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from kit.command import Command
 from strongroom.errors import PeerRefusedError, UsageError, WrongKeyError
