@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
 from kit.connections import House
 from kit.director_server import PATIENCE_SECONDS
-from strongroom.daemons.director.api import agent_connections
+from strongroom.config.loader import LoadOptions, load_text
+from strongroom.config.resolve import resolve
+from strongroom.daemons.director.api import agent_connections, agent_dialling
 from strongroom.daemons.director.api.agent_connections import (
     CLOSE_BAD_MESSAGE,
     CLOSE_CERTIFICATE,
@@ -21,6 +24,7 @@ from strongroom.daemons.director.api.agent_connections import (
     CLOSE_TOO_SLOW,
     AgentConnections,
 )
+from strongroom.daemons.director.api.agent_dialling import AgentDialling
 from strongroom.daemons.director.api.server import ApiServer, tls_context
 from strongroom.net.control import (
     Cancel,
@@ -30,7 +34,7 @@ from strongroom.net.control import (
     decode_for_agent,
     encode,
 )
-from strongroom.net.tls_contexts import authority_context, client_context
+from strongroom.net.tls_contexts import authority_context, client_context, server_context
 
 
 @dataclass
@@ -371,5 +375,95 @@ def test_a_hundred_agents_at_once_are_all_heard(house):
                 assert await at.agents.send(identity.name, Cancel(run_id=identity.name))
             await asyncio.gather(*tasks)
             assert set(heard.values()) == {5}
+
+    asyncio.run(scene())
+
+
+PASSIVE = """
+Client { Name = web1; Password = x; Address = 127.0.0.1; Port = PORT
+  Connection From Director To Client = yes }
+Client { Name = web2; Password = x; Address = 127.0.0.1; Port = PORT }
+"""
+
+
+@dataclass
+class Configured:
+    configuration: object
+
+
+def configured(port):
+    text = PASSIVE.replace("PORT", str(port))
+    loaded = load_text(text, "director", LoadOptions())
+    return Configured(resolve(loaded, whole=False).director)
+
+
+@contextlib.asynccontextmanager
+async def listening_agent(identity):
+    """An agent that waits to be dialled; gives its port and a queue of connections."""
+    connections = asyncio.Queue()
+
+    async def answer(socket):
+        await socket.send(encode(hello("web1")).decode())
+        await connections.put(socket)
+        await socket.wait_closed()
+
+    async with serve(answer, "127.0.0.1", 0, ssl=server_context(identity)) as server:
+        yield server.sockets[0].getsockname()[1], connections
+
+
+def test_the_director_dials_an_agent_that_listens_again_and_again(house, monkeypatch):
+    monkeypatch.setattr(agent_dialling, "SHORTEST_PAUSE_SECONDS", 0.05)
+
+    async def scene():
+        async with meeting(house) as at, listening_agent(house.agent) as (port, connections):
+            dialling = AgentDialling(configured(port), at.agents, house.director)
+            dialling.follow()
+            try:
+                for _ in range(2):
+                    assert (await at.events.next())[:2] == ("connected", "web1")
+                    socket = await asyncio.wait_for(connections.get(), PATIENCE_SECONDS)
+                    await socket.send(encode(line("dialled")).decode())
+                    assert (await at.events.next())[2].text == "dialled"
+                    assert await at.agents.send("web1", Cancel(run_id="z"))
+                    assert decode_for_agent(await socket.recv()) == Cancel(run_id="z")
+                    await socket.close()
+                    assert (await at.events.next())[0] == "disconnected"
+            finally:
+                await dialling.stop()
+
+    asyncio.run(scene())
+
+
+def test_who_is_dialled_must_be_who_was_meant(house):
+    web9 = house.identity("web9", "agent")
+
+    async def scene():
+        async with meeting(house) as at, listening_agent(web9) as (port, connections):
+            dialling = AgentDialling(configured(port), at.agents, house.director)
+            dialling.follow()
+            try:
+                socket = await asyncio.wait_for(connections.get(), PATIENCE_SECONDS)
+                await asyncio.wait_for(socket.wait_closed(), PATIENCE_SECONDS)
+                assert at.events.said.empty()
+            finally:
+                await dialling.stop()
+
+    asyncio.run(scene())
+
+
+def test_a_client_that_is_no_longer_dialled_keeps_no_connection(house):
+    async def scene():
+        async with meeting(house) as at, listening_agent(house.agent) as (port, _):
+            known = configured(port)
+            dialling = AgentDialling(known, at.agents, house.director)
+            dialling.follow()
+            assert (await at.events.next())[0] == "connected"
+            dialling.follow()
+            assert at.agents.is_connected("web1")
+            nobody = resolve(load_text("", "director", LoadOptions()), whole=False)
+            known.configuration = nobody.director
+            dialling.follow()
+            assert (await at.events.next())[0] == "disconnected"
+            await dialling.stop()
 
     asyncio.run(scene())

@@ -60,7 +60,9 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "copy": ("copy", "copy snapshots to another repository"),
         "key": ("key", "add, change and remove passphrases; export put keys"),
         "vouch": ("vouch", "look at what agents stored, so that others may share it"),
+        "director": ("director", "run the director"),
         "storage": ("storage", "run the storage daemon"),
+        "agent": ("agent", "run jobs on this machine for a director; get its certificate"),
     },
     "ask the director": {
         "status": ("status", "show what runs, what ended, what is due"),

@@ -165,6 +165,21 @@ class AgentConnections:
             _log.warning("%s: an agent without a certificate of the role agent", address)
             return
         await send({"type": "websocket.accept"})
+        await self.converse(certified, address, receive, send, scope["state"]["abort"])
+
+    async def converse(
+        self,
+        certified: CertifiedPeer,
+        address: str,
+        receive: Receive,
+        send: Send,
+        abort: Callable[[], None],
+    ) -> None:
+        """Talk to an agent, from its Hello to the end of the connection, whoever dialled.
+
+        `receive` and `send` pass messages as ASGI has them; `send` raises OSError when the agent
+        is gone. `abort` cuts the connection.
+        """
         name = certified.peer.name
         refusal = self._refusal(certified)
         hello = None if refusal else await self._hello(receive)
@@ -179,7 +194,7 @@ class AgentConnections:
             serial=certified.peer.serial,
             expires_at=certified.expires_at,
             send=send,
-            abort=scope["state"]["abort"],
+            abort=abort,
         )
         older = self._by_client.get(name)
         self._by_client[name] = connection

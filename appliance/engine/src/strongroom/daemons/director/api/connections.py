@@ -90,9 +90,7 @@ class Connection(H11Protocol):
 def certified_peer(transport: asyncio.BaseTransport) -> CertifiedPeer | None:
     """Whom the certificate of a TLS connection names; None without one."""
     socket = transport.get_extra_info("ssl_object")
-    if socket is None:
-        return None
-    certificate = socket.getpeercert(binary_form=True)
+    certificate = None if socket is None else socket.getpeercert(binary_form=True)
     if not certificate:
         return None
     try:

@@ -1,0 +1,58 @@
+"""`strongroom director`: the daemon that plans jobs, keeps the catalog and answers the API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.errors import EXIT_DONE
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom director --config /etc/strongroom --check       only say whether it could start
+  strongroom director --config /etc/strongroom --foreground
+
+SIGHUP has it read its configuration again, without cutting runs; SIGTERM ends it, and runs on
+agents go on. Its certificate comes from `strongroom ca issue NAME --role director`.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where the configuration is, and what to do with it."""
+    parser.add_argument(
+        "--config", metavar="FOLDER", default="/etc/strongroom", help="the tree or file"
+    )
+    parser.add_argument("--check", action="store_true", help="read the configuration and end")
+    # It never leaves the foreground; service managers of all kinds may say so nevertheless.
+    parser.add_argument(
+        "--foreground", action="store_true", help="stay in the foreground (it always does)"
+    )
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Serve until told to stop. Raises ConfigurationError, UsageError, OperatingSystemError."""
+    if arguments.check:
+        from strongroom.daemons.director.settings import DirectorSettings
+
+        settings = DirectorSettings.read(arguments.config)
+        places = ", ".join(f"{address} port {port}" for address, port in settings.addresses)
+        terminal.emit({"type": "director", "name": settings.name, "addresses": places})
+        terminal.line(f"director {settings.name} would listen on {places}")
+        return EXIT_DONE
+    import asyncio
+    import logging
+    import sys
+
+    from strongroom.daemons.director.daemon import DirectorDaemon
+
+    logging.basicConfig(
+        level=logging.DEBUG if arguments.verbose else logging.INFO,
+        format="%(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    asyncio.run(DirectorDaemon(arguments.config).run())
+    return EXIT_DONE

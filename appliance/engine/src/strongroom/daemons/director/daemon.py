@@ -1,0 +1,187 @@
+"""The director as a process: configuration, identity, service, API, signals.
+
+SIGTERM and SIGINT end it: requests under way are answered, agents are told to come back, runs on
+agents go on. SIGHUP has it read its configuration and certificate again; addresses, folders and the
+authority stay as they were at the start. With an authority at hand the director renews its own
+certificate in time; otherwise it takes up one that was put in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from strongroom.daemons.director.api.agent_connections import AgentConnections
+from strongroom.daemons.director.api.agent_dialling import AgentDialling
+from strongroom.daemons.director.api.application import Application
+from strongroom.daemons.director.api.attempts import Attempts
+from strongroom.daemons.director.api.callers import Callers
+from strongroom.daemons.director.api.door import Door
+from strongroom.daemons.director.api.enrolment import Enrolling
+from strongroom.daemons.director.api.server import ApiServer, renew_identity, tls_context
+from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.service import DirectorService
+from strongroom.daemons.director.settings import DirectorSettings
+from strongroom.errors import PeerRefusedError, StrongroomError
+from strongroom.net.authority import Authority
+from strongroom.net.identity import Identity, certificate_request, new_key, store_identity
+
+if TYPE_CHECKING:
+    import ssl
+
+    from strongroom.net.revocations import Revocations
+
+# Wrong tokens, and wrong enrolment tokens, of one address.
+WRONG_TOKENS = 20
+WRONG_ENROLMENTS = 5
+WINDOW_SECONDS = 300.0
+LOOK_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class DirectorDaemon:
+    """A director from its configuration at `path`. Raises what reading it raises."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.settings = DirectorSettings.read(path)
+        self._identity = Identity.load(self.settings.identity_folder)
+        if self._identity.role != "director" or self._identity.name != self.settings.name:
+            raise PeerRefusedError(
+                f"the certificate in {self.settings.identity_folder} is of {self._identity.peer}, "
+                f"but this director is {self.settings.name!r}: issue it one of that name"
+            )
+        self._authority = self._open_authority()
+        self._put_key = self.settings.put_key()
+        self._context: ssl.SSLContext
+        self._service: DirectorService
+        self._dialling: AgentDialling
+        self.ports: list[int] = []
+
+    async def run(self) -> None:
+        """Serve until a signal ends it. Raises StrongroomError."""
+        stopping = asyncio.Event()
+        reloading = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, reloading.set)
+        await self.serve(stopping, reloading, asyncio.Event())
+
+    async def serve(
+        self, stopping: asyncio.Event, reloading: asyncio.Event, ready: asyncio.Event
+    ) -> None:
+        """Serve until `stopping` is set; `ready` is set once it does. Raises StrongroomError."""
+        self._service = await DirectorService.open(self._path, self._identity)
+        revocations = self._identity.trust.revocations
+        assert revocations is not None
+        agents = AgentConnections(self._service, revocations)
+        self._dialling = AgentDialling(self._service, agents, self._identity)
+        door = self._door(agents, revocations)
+        self._context = tls_context(self._identity, self.settings.cipher_suites)
+        server = ApiServer(
+            Application(door), self._context, self.settings.addresses, door.closing.set
+        )
+        try:
+            self._service.use_link(agents)
+            await self._service.start()
+            agents.start()
+            await server.start()
+            self._dialling.follow()
+            self.ports = server.ports
+            for (address, _), port in zip(self.settings.addresses, server.ports, strict=True):
+                _log.info("director %s listens on %s port %d", self.settings.name, address, port)
+            ready.set()
+            await self._watch(server, stopping, reloading)
+        finally:
+            await self._dialling.stop()
+            await agents.stop()
+            await server.stop()
+            await self._service.stop()
+
+    async def _watch(
+        self, server: ApiServer, stopping: asyncio.Event, reloading: asyncio.Event
+    ) -> None:
+        """Reload when told to and look after the certificate, until told to stop."""
+        ended = asyncio.create_task(server.wait())
+        stop = asyncio.create_task(stopping.wait())
+        reload = asyncio.create_task(reloading.wait())
+        try:
+            while not stop.done() and not ended.done():
+                await asyncio.wait(
+                    (ended, stop, reload),
+                    timeout=LOOK_SECONDS,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if reload.done():
+                    reloading.clear()
+                    reload = asyncio.create_task(reloading.wait())
+                    await self._reload()
+                await self._follow_identity()
+            if ended.done():
+                ended.result()
+            _log.info("director %s is stopping", self.settings.name)
+        finally:
+            for task in (ended, stop, reload):
+                task.cancel()
+
+    async def _reload(self) -> None:
+        report = await self._service.reload(Actor("root", "signal"))
+        for warning in report.warnings:
+            _log.warning("reload: %s", warning)
+        for error in report.errors:
+            _log.error("reload: %s", error)
+        if report.is_loaded:
+            _log.info("reload: the new configuration is in force")
+            self._dialling.follow()
+        else:
+            _log.error("reload: the configuration in force stays")
+
+    async def _follow_identity(self) -> None:
+        """Renew the certificate when it is time, and show one that is new."""
+        try:
+            if self._authority is not None and self._identity.renewal_due():
+                await asyncio.to_thread(_renew, self._authority, self._identity)
+            found = await asyncio.to_thread(Identity.load, self.settings.identity_folder)
+        except (StrongroomError, OSError) as error:
+            _log.error("the director's certificate cannot be renewed: %s", error)
+            return
+        if found.serial != self._identity.serial:
+            renew_identity(self._context, found)
+            self._identity = found
+            self._service.use_identity(found)
+            self._dialling.identity = found
+            _log.info("the director's certificate is a new one, good until %s", found.not_after)
+        elif found.renewal_due():
+            _log.warning(
+                "the director's certificate ends %s; `strongroom ca issue` makes a new one",
+                found.not_after,
+            )
+
+    def _door(self, agents: AgentConnections, revocations: Revocations) -> Door:
+        wrong_tokens = Attempts(WRONG_TOKENS, WINDOW_SECONDS)
+        authority = self._authority
+        return Door(
+            service=self._service,
+            callers=Callers(self._service, revocations, wrong_tokens),
+            agents=agents,
+            enrolling=None if authority is None else Enrolling(authority, self._put_key),
+            wrong_enrolments=Attempts(WRONG_ENROLMENTS, WINDOW_SECONDS),
+        )
+
+    def _open_authority(self) -> Authority | None:
+        folder = self.settings.authority_folder
+        if not folder:
+            return None
+        return Authority(os.fsencode(folder), self.settings.authority_passphrase())
+
+
+def _renew(authority: Authority, identity: Identity) -> None:
+    key_pem = new_key()
+    request = certificate_request(key_pem, identity.name)
+    certificate_pem = authority.renew(identity.certificate_der, request)
+    store_identity(identity.folder, key_pem, certificate_pem, identity.authority_pem)
