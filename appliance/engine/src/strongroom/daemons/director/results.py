@@ -249,7 +249,8 @@ class RestoreRequest:
 
     paths: of the snapshot, absolute; () for all. client: where the files go, "" for the client
     they came from. target: a folder on it; b"" with `in_place` puts every path where it was.
-    overwrite: of jobs.restore_options.Overwrite. maximum_bytes_per_second: 0 is no limit.
+    overwrite: of jobs.restore_options.Overwrite, "" for what the restore job
+    says. maximum_bytes_per_second: 0 is no limit.
     """
 
     snapshot: str
@@ -258,7 +259,7 @@ class RestoreRequest:
     job: str = ""
     target: bytes = b""
     in_place: bool = False
-    overwrite: str = "if-changed"
+    overwrite: str = ""
     delete: bool = False
     dry_run: bool = False
     workers: int = 0

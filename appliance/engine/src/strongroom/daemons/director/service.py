@@ -1,6 +1,7 @@
 """The director as its API sees it: one object, asked on the event loop, that answers in plain data.
 
-    service = await DirectorService.open(path_of_configuration, identity, repositories, link)
+    service = await DirectorService.open("/etc/strongroom", identity)
+    service.use_link(connections)                   which needs the service to exist
     await service.start()                           the scheduler begins
     ...
     await service.stop()                            runs on agents go on without us
@@ -15,149 +16,158 @@ All methods belong to one event loop. Catalog and repositories are read in threa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+import logging
+import os
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from strongroom import clock
+from strongroom.config.resolve import load
+from strongroom.daemons.director.active_run import ActiveRun, Ending
+from strongroom.daemons.director.agents import Agents
+from strongroom.daemons.director.catalog.access import (
+    add_audit,
+    create_token,
+    find_token,
+    list_tokens,
+    remove_token,
+)
+from strongroom.daemons.director.catalog.clients import change_client
+from strongroom.daemons.director.catalog.database import catalog_url, open_catalog
+from strongroom.daemons.director.catalog.runs import (
+    last_runs,
+)
+from strongroom.daemons.director.context import DirectorContext
+from strongroom.daemons.director.job_plan import Overrides
+from strongroom.daemons.director.looking import Looking
+from strongroom.daemons.director.reading import read_configuration, repository_places
+from strongroom.daemons.director.repositories import Repositories
+from strongroom.daemons.director.requests import new_restore, new_run
+from strongroom.daemons.director.retention import remove_snapshots
+from strongroom.daemons.director.runs import find_run
+from strongroom.errors import ConflictError, StrongroomError, UsageError
+from strongroom.net.control import SetBandwidth
 
 if TYPE_CHECKING:
+    from strongroom.daemons.director.results import (
+        ReloadReport,
+        SnapshotInfo,
+    )
     from collections.abc import AsyncIterator
 
     from strongroom.config.model import ComponentConfiguration
+    from strongroom.daemons.director.context import AgentLink
     from strongroom.daemons.director.results import (
         Actor,
-        AuditEntry,
-        ClientInfo,
-        DirectorStatus,
-        FileEntry,
-        FilePage,
-        JobInfo,
-        LogLine,
-        Metric,
-        ReloadReport,
         RestoreRequest,
-        RunEvent,
-        RunFilter,
         RunInfo,
-        SnapshotFilter,
-        SnapshotInfo,
         TokenInfo,
     )
-    from strongroom.net.control import Hello, ToAgent, ToDirector
+    from strongroom.net.control import Hello, ToDirector
+    from strongroom.net.identity import Identity
+
+_SECOND_NS: Final = 1_000_000_000
+
+_log = logging.getLogger(__name__)
 
 
-class AgentLink(Protocol):
-    """The way to agents; see api.agent_connections."""
-
-    def is_connected(self, client: str) -> bool:
-        """Whether the agent of this client can be spoken to now."""
-
-    async def send(self, client: str, message: ToAgent) -> bool:
-        """Queue a message for an agent; False when it is not connected."""
-
-    async def disconnect(self, client: str, reason: str) -> None:
-        """End the connection of an agent that is no longer welcome."""
-
-
-class DirectorService:
+class DirectorService(Looking):
     """The director; see the module."""
+
+    def __init__(self, context: DirectorContext, path: str) -> None:
+        """`path`: of the configuration, for `reload`; use `open`."""
+        super().__init__(context)
+        self._path = path
+        self._agents = Agents(context, self._runs)
+        self._scheduling: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls, path: str, identity: Identity | None, link: AgentLink | None = None
+    ) -> DirectorService:
+        """Read the configuration at `path` and open the catalog it names.
+
+        Raises ConfigurationError, UsageError, CatalogError.
+        """
+        configuration = load(path, component="director").director
+        if configuration is None or configuration.daemon is None:
+            raise UsageError(f"{path} holds no configuration of a director")
+        folder = str(configuration.daemon.working_directory)
+        url = catalog_url(configuration.first("Catalog"), folder)
+        context = DirectorContext(
+            configuration=configuration,
+            catalog=await asyncio.to_thread(open_catalog, url),
+            repositories=Repositories(
+                repository_places(configuration), os.fsencode(os.path.join(folder, "cache"))
+            ),
+            working_directory=folder,
+            identity=identity,
+        )
+        service = cls(context, path)
+        if link is not None:
+            service.use_link(link)
+        return service
+
+    def use_link(self, link: AgentLink) -> None:
+        """Talk to agents this way."""
+        self._context.link = link
+
+    def use_identity(self, identity: Identity) -> None:
+        """Sign with this one from now on: the certificate was renewed."""
+        self._context.identity = identity
+
+    async def start(self) -> None:
+        """Take up what was left, and begin to follow schedules."""
+        await self._runs.resume()
+        await self._scheduler.load()
+        self._scheduling = asyncio.create_task(self._scheduler.run(), name="scheduler")
+
+    async def stop(self) -> None:
+        """End; agents go on with what they do and report it to the next director."""
+        if self._scheduling is not None:
+            self._scheduling.cancel()
+            await asyncio.wait((self._scheduling,))
+        await self._runs.shut_down()
+        self._browser.close()
+        await self._context.in_thread(self._context.catalog.close)
+        self._context.threads.shutdown()
 
     @property
     def configuration(self) -> ComponentConfiguration:
         """What is in force: resources of the director; `reload` replaces it."""
-        raise NotImplementedError
+        return self._context.configuration
 
     # Agents: what the link tells.
 
     def refusal(self, name: str) -> str:
         """Why an agent of this name is not welcome (no such Client, disabled), "" if it is."""
-        raise NotImplementedError
+        return self._agents.refusal(name)
 
     async def on_connected(self, client: str, hello: Hello, address: str) -> None:
         """An agent is connected: answer Welcome, settle the runs it names, start what waits."""
-        raise NotImplementedError
+        await self._agents.on_connected(client, hello, address)
+        await self._run_on_connect(client)
 
     async def on_message(self, client: str, message: ToDirector) -> None:
         """Keep what an agent reports, then acknowledge it."""
-        raise NotImplementedError
+        await self._agents.on_message(client, message)
 
     async def on_disconnected(self, client: str) -> None:
         """An agent is gone; its runs go on and are settled when it is back."""
-        raise NotImplementedError
+        await self._agents.on_disconnected(client)
 
     async def note_certificate(self, client: str, serial: str) -> None:
         """An agent was enrolled, or its certificate renewed."""
-        raise NotImplementedError
+        catalog = self._context.catalog
+        now_ns = clock.now_ns()
 
-    # Looking.
+        def note() -> None:
+            change_client(catalog, client, certificate_serial=serial, enrolled_ns=now_ns)
 
-    async def status(self) -> DirectorStatus:
-        """The director at a glance: what runs and waits, what ended, what is due in a day."""
-        raise NotImplementedError
-
-    async def clients(self) -> list[ClientInfo]:
-        """All Client resources by name."""
-        raise NotImplementedError
-
-    async def client(self, name: str) -> ClientInfo:
-        """One of them."""
-        raise NotImplementedError
-
-    async def jobs(self) -> list[JobInfo]:
-        """All Job resources by name."""
-        raise NotImplementedError
-
-    async def runs(self, wanted: RunFilter) -> list[RunInfo]:
-        """Runs, the newest first."""
-        raise NotImplementedError
-
-    async def run(self, run_id: str) -> RunInfo:
-        """One run, by its id or an unambiguous beginning of it (at least 4 digits)."""
-        raise NotImplementedError
-
-    async def log(self, run_id: str, after: int = 0, limit: int = 1000) -> list[LogLine]:
-        """Lines of a run's log whose sequence is above `after`, in order."""
-        raise NotImplementedError
-
-    def watch(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
-        """What happens to a run: first its state, and log lines above `after`; ends with it."""
-        raise NotImplementedError
-
-    async def snapshots(self, wanted: SnapshotFilter) -> list[SnapshotInfo]:
-        """Snapshots, the newest first."""
-        raise NotImplementedError
-
-    async def snapshot(self, snapshot_id: str) -> SnapshotInfo:
-        """One snapshot, by its id or an unambiguous beginning of it; SnapshotNotFoundError."""
-        raise NotImplementedError
-
-    async def list_files(
-        self, snapshot_id: str, path: bytes = b"", after: bytes = b"", limit: int = 1000
-    ) -> FilePage:
-        """What is right in a directory of a snapshot, from the name after `after`.
-
-        SourceError when the snapshot has no such path.
-        """
-        raise NotImplementedError
-
-    async def find_files(
-        self,
-        pattern: bytes,
-        snapshots: SnapshotFilter,
-        *,
-        below: bytes = b"",
-        ignoring_case: bool = False,
-        limit: int = 1000,
-    ) -> list[FileEntry]:
-        """Entries of these snapshots, the newest first, whose name fits a glob."""
-        raise NotImplementedError
-
-    async def audit_entries(
-        self, limit: int = 100, before_id: int = 0, who: str = ""
-    ) -> list[AuditEntry]:
-        """The audit log, the newest first, entries before `before_id` (0: from the end)."""
-        raise NotImplementedError
-
-    async def metrics(self) -> list[Metric]:
-        """What the director counts, for /metrics."""
-        raise NotImplementedError
+        await self._context.in_thread(note)
 
     # Doing.
 
@@ -174,33 +184,98 @@ class DirectorService:
         priority: int = 0,
     ) -> RunInfo:
         """Queue a run of a job; what is empty is as the job says."""
-        raise NotImplementedError
+        overrides = Overrides(
+            level=level,
+            client=client,
+            fileset=fileset,
+            storage=storage,
+            pool=pool,
+            priority=priority,
+        )
+        async with self._audited(who, "run", job):
+            record = new_run(self._context.configuration, job, overrides, requested_by=_shown(who))
+            return (await self._runs.submit(record, [f"asked for by {_shown(who)}"])).info()
 
     async def start_restore(self, request: RestoreRequest, who: Actor) -> RunInfo:
         """Queue a restore."""
-        raise NotImplementedError
+        async with self._audited(who, "restore", _restore_text(request)):
+            snapshot = await self._snapshot(request.snapshot)
+            record = new_restore(self._context.configuration, request, snapshot, _shown(who))
+            self._context.repositories.place(record.storage)
+            return (await self._runs.submit(record, [f"asked for by {_shown(who)}"])).info()
 
     async def start_estimate(self, job: str, who: Actor, *, listing: bool = False) -> RunInfo:
         """Let the agent count what a job would back up; the result is the run's summary."""
-        raise NotImplementedError
+        async with self._audited(who, "estimate", job):
+            record = new_run(self._context.configuration, job, requested_by=_shown(who))
+            if record.kind != "backup":
+                raise UsageError(f"job {job} is no backup; there is nothing to estimate")
+            if not self._context.link.is_connected(record.client):
+                raise ConflictError(f"agent {record.client} is not connected")
+            record = msgspec.structs.replace(
+                record, kind="estimate", request={"listing": listing}, deadline_ns=0
+            )
+            return (await self._runs.submit(record, judged=False)).info()
 
     async def cancel(self, run_id: str, who: Actor) -> RunInfo:
         """End a run; ConflictError when it has ended."""
-        raise NotImplementedError
+        async with self._audited(who, "cancel", run_id):
+            found = await find_run(self._context, self._runs, run_id)
+            if not isinstance(found, ActiveRun):
+                raise ConflictError(f"run {found.id} has ended: {found.state}")
+            await self._runs.stop(found, Ending("cancelled", f"cancelled by {_shown(who)}"))
+            return await self.run(found.record.id)
 
     async def set_bandwidth(
         self, run_id: str, maximum_bytes_per_second: int, who: Actor
     ) -> RunInfo:
         """Change what a run under way may send, 0: no limit; ConflictError if it does not run."""
-        raise NotImplementedError
+        async with self._audited(who, "bandwidth", f"{run_id} {maximum_bytes_per_second}"):
+            if maximum_bytes_per_second < 0:
+                raise UsageError("a limit is a number of bytes per second, or 0 for none")
+            found = await find_run(self._context, self._runs, run_id)
+            if not isinstance(found, ActiveRun) or not (found.is_running and found.is_remote):
+                raise ConflictError(f"run {run_id} does not run on an agent now")
+            message = SetBandwidth(
+                run_id=found.record.id, maximum_bytes_per_second=maximum_bytes_per_second
+            )
+            if not await self._context.link.send(found.record.client, message):
+                raise ConflictError(f"agent {found.record.client} is not connected")
+            text = f"limit set to {maximum_bytes_per_second} bytes per second by {_shown(who)}"
+            await self._runs.say(found, "info", text)
+            return found.info()
 
     async def forget_snapshot(self, snapshot_id: str, who: Actor) -> SnapshotInfo:
         """Remove a snapshot; ConflictError while Minimum Retention keeps it."""
-        raise NotImplementedError
+        async with self._audited(who, "forget", snapshot_id):
+            record = await self._snapshot(snapshot_id)
+            if record.removed_ns:
+                raise ConflictError(f"snapshot {record.id[:8]} was removed already")
+            if obstacle := self._scheduler.guard.obstacle:
+                raise ConflictError(obstacle)
+            pool = self._context.configuration.find("Pool", record.pool)
+            removed, _ = await self._context.in_thread(
+                remove_snapshots, self._context, [record], pool, f"by {_shown(who)}"
+            )
+            if not removed:
+                raise ConflictError(
+                    f"snapshot {record.id[:8]} is kept by Minimum Retention or protection"
+                )
+            return await self.snapshot(record.id)
 
     async def reload(self, who: Actor) -> ReloadReport:
         """Read the configuration again; runs under way are not disturbed."""
-        raise NotImplementedError
+        async with self._audited(who, "reload", self._path):
+            loaded, report = await self._context.in_thread(read_configuration, self._path)
+            if loaded is not None:
+                self._context.configuration = loaded
+                self._context.repositories.replace(repository_places(loaded))
+                await self._scheduler.reload()
+                for name in list(self._context.hellos):
+                    if refusal := self.refusal(name):
+                        await self._context.link.disconnect(name, refusal)
+                await self._runs.dispatch()
+            return report
 
     # Tokens of the API.
 
@@ -208,20 +283,68 @@ class DirectorService:
         self, name: str, profile: str, lifetime_seconds: int, who: Actor
     ) -> tuple[TokenInfo, str]:
         """A new token, and its text, which nobody sees again; lifetime 0: it never expires."""
-        raise NotImplementedError
+        async with self._audited(who, "token", f"create {name} {profile}"):
+            if lifetime_seconds < 0 or not name:
+                raise UsageError("a token needs a name, and a lifetime of 0 or more seconds")
+            expires_ns = clock.now_ns() + lifetime_seconds * _SECOND_NS if lifetime_seconds else 0
+            return await self._context.in_thread(
+                create_token, self._context.catalog, name, profile, expires_ns
+            )
 
     async def tokens(self) -> list[TokenInfo]:
         """All tokens, without their texts."""
-        raise NotImplementedError
+        return await self._context.in_thread(list_tokens, self._context.catalog)
 
     async def token_of(self, text: str) -> TokenInfo | None:
         """The token of this text, unless it has expired or was withdrawn."""
-        raise NotImplementedError
+        return await self._context.in_thread(find_token, self._context.catalog, text)
 
     async def withdraw_token(self, token_id: str, who: Actor) -> None:
         """End a token."""
-        raise NotImplementedError
+        async with self._audited(who, "token", f"withdraw {token_id}"):
+            await self._context.in_thread(remove_token, self._context.catalog, token_id)
 
     async def audit(self, who: Actor, action: str, target: str, result: str = "done") -> None:
         """Note what an actor did, or tried, that none of the methods above did for it."""
-        raise NotImplementedError
+        await self._context.in_thread(add_audit, self._context.catalog, who, action, target, result)
+
+    # Within.
+
+    async def _run_on_connect(self, client: str) -> None:
+        """Start jobs that run when their client connects and have not run for long enough."""
+        context = self._context
+        for job in context.configuration.of_type("Job").values():
+            interval = int(job.run_on_incoming_connect_interval_seconds or 0)
+            if not interval or not job.enabled or job.client is None or job.client.name != client:
+                continue
+            last = await context.in_thread(last_runs, context.catalog)
+            run = last.get(job.name)
+            if run is not None and (
+                not run.is_final
+                or (run.went_well and clock.now_ns() - run.scheduled_ns < interval * _SECOND_NS)
+            ):
+                continue
+            try:
+                record = new_run(context.configuration, job.name, requested_by="connection")
+            except StrongroomError as error:
+                _log.warning("job %s cannot be started: %s", job.name, error)
+                continue
+            await self._runs.submit(record, ["its client has connected"])
+
+    @asynccontextmanager
+    async def _audited(self, who: Actor, action: str, target: str) -> AsyncIterator[None]:
+        try:
+            yield
+        except StrongroomError as error:
+            await self.audit(who, action, target, error.error_id)
+            raise
+        await self.audit(who, action, target)
+
+
+def _shown(who: Actor) -> str:
+    return f"{who.role} {who.name}".strip()
+
+
+def _restore_text(request: RestoreRequest) -> str:
+    target = "in place" if request.in_place else request.target.decode("utf-8", "backslashreplace")
+    return f"{request.snapshot[:16]} to {request.client or 'its client'}: {target}"

@@ -1,0 +1,151 @@
+"""What the director does around runs: its own scripts, another attempt, retention, the report.
+
+After the end of a run, in this order: scripts, another attempt (Reschedule On Error), retention of
+the job's snapshots after a backup that made one, and the report to the destinations of Messages.
+None of it changes how the run ended; what goes wrong with it is in the run's log.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.runs import NewLine, change_run, new_run_id
+from strongroom.daemons.director.reports import send_reports
+from strongroom.daemons.director.retention import apply_retention
+from strongroom.daemons.director.scripts import filled, run_command
+from strongroom.errors import ScriptError, StrongroomError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.config.model import RunScript
+    from strongroom.daemons.director.active_run import ActiveRun
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.runs import Runs
+
+_SECOND_NS: Final = 1_000_000_000
+
+_log = logging.getLogger(__name__)
+
+
+class DirectorAftermath:
+    """See the module."""
+
+    def __init__(self, context: DirectorContext, retention_obstacle: Callable[[], str]) -> None:
+        """retention_obstacle: why nothing may be forgotten now, "" if it may."""
+        self._context = context
+        self._retention_obstacle = retention_obstacle
+
+    async def before(self, active: ActiveRun, runs: Runs) -> None:
+        """Run the director's scripts before a run; ScriptError when one that must go well fails."""
+        for script in self._scripts(active.record, ("Before", "AfterVSS", "Always")):
+            for command in script.commands:
+
+                async def say(level: str, text: str) -> None:
+                    await runs.say(active, level, text)
+
+                try:
+                    words = filled(command, active.record, self._context.name)
+                    await run_command(words, say)
+                except ScriptError as error:
+                    if script.fail_job_on_error:
+                        raise
+                    await say("warning", str(error))
+
+    async def after(self, record: RunRecord, runs: Runs) -> None:
+        """Do what follows the end of a run."""
+        await self._run_scripts(record, runs)
+        if record.started_ns:
+            await self._try_again(record, runs)
+        if record.kind == "backup" and record.snapshot and record.went_well:
+            await self._forget(record, runs)
+        try:
+            await self._context.in_thread(send_reports, self._context, record)
+        except (StrongroomError, OSError) as error:
+            await self._say(record, runs, "warning", f"the report could not be sent: {error}")
+
+    async def _run_scripts(self, record: RunRecord, runs: Runs) -> None:
+        async def say(level: str, text: str) -> None:
+            await self._say(record, runs, level, text)
+
+        if not record.started_ns:
+            return
+        for script in self._scripts(record, ("After", "Always")):
+            if not (script.on_success if record.went_well else script.on_failure):
+                continue
+            for command in script.commands:
+                try:
+                    await run_command(filled(command, record, self._context.name), say)
+                except ScriptError as error:
+                    await say("error", str(error))
+
+    async def _try_again(self, record: RunRecord, runs: Runs) -> None:
+        job = self._context.configuration.find("Job", record.job)
+        if record.state != "failed" or job is None or not job.reschedule_on_error:
+            return
+        most = int(job.reschedule_times or 0)
+        if most and record.attempt > most:
+            await self._say(record, runs, "info", f"not tried again: {most} times is all")
+            return
+        now_ns = clock.now_ns()
+        again = type(record)(
+            id=new_run_id(),
+            job=record.job,
+            client=record.client,
+            fileset=record.fileset,
+            storage=record.storage,
+            pool=record.pool,
+            level=str(record.request.get("level", record.level)),
+            kind=record.kind,
+            state="waiting",
+            priority=record.priority,
+            scheduled_ns=now_ns,
+            queued_ns=now_ns,
+            not_before_ns=now_ns + int(job.reschedule_interval_seconds or 0) * _SECOND_NS,
+            deadline_ns=record.deadline_ns,
+            requested_by=record.requested_by,
+            attempt=record.attempt + 1,
+            rescheduled_from=record.id,
+            request=record.request,
+        )
+        await self._say(record, runs, "info", f"tried again as run {again.id}")
+        await runs.submit(again, [f"attempt {again.attempt}, after run {record.id} failed"])
+
+    async def _forget(self, record: RunRecord, runs: Runs) -> None:
+        if obstacle := self._retention_obstacle():
+            await self._say(record, runs, "warning", f"nothing was forgotten: {obstacle}")
+            return
+        try:
+            lines = await self._context.in_thread(
+                apply_retention,
+                self._context,
+                record.job,
+                record.client,
+                record.pool,
+                record.storage,
+            )
+        except UnknownNameError:
+            # The director has no way to this repository; its retention is somebody else's.
+            return
+        except (StrongroomError, OSError) as error:
+            await self._say(record, runs, "warning", f"retention: {error}")
+            return
+        for level, text in lines:
+            await self._say(record, runs, level, text)
+
+    def _scripts(self, record: RunRecord, moments: tuple[str, ...]) -> list[RunScript]:
+        job = self._context.configuration.find("Job", record.job)
+        scripts = job.run_scripts if job is not None else ()
+        return [
+            script
+            for script in scripts
+            if not script.on_client and script.when in moments and script.commands
+        ]
+
+    async def _say(self, record: RunRecord, runs: Runs, level: str, text: str) -> None:
+        line = NewLine(clock.now_ns(), level, text)
+        await self._context.in_thread(change_run, self._context.catalog, record.id, {}, [line])
+        runs.watchers.wake(record.id)

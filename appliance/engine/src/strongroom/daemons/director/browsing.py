@@ -1,0 +1,173 @@
+"""Files of snapshots, for people to look at: what is in a folder, and what bears a name.
+
+Reading needs the restore key and blocks; call everything here in a thread. Listings that were
+looked at are kept for a while, since whoever looks into one folder looks into the next.
+"""
+
+from __future__ import annotations
+
+import stat
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strongroom.daemons.director.results import FileEntry, FilePage
+from strongroom.errors import SnapshotNotFoundError, SourceError, StoreError
+from strongroom.repo.listing_reader import Listing
+from strongroom.scan.row_view import views
+from strongroom.scan.rows import CHANGED, UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
+    from strongroom.daemons.director.repositories import Repositories
+    from strongroom.repo.repository import Repository
+    from strongroom.scan.row_view import RowView
+
+_KEPT_LISTINGS: Final = 4
+_CACHE_BYTES: Final = 8 << 20
+_KINDS: Final = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "directory",
+    stat.S_IFLNK: "symlink",
+    stat.S_IFIFO: "fifo",
+    stat.S_IFCHR: "character-device",
+    stat.S_IFBLK: "block-device",
+}
+_STATES: Final = {UNREADABLE: "unreadable", CHANGED: "changed"}
+
+
+class _Open(NamedTuple):
+    repository: Repository
+    listing: Listing
+
+
+class Browser:
+    """Looks into snapshots; safe for threads."""
+
+    def __init__(self, repositories: Repositories) -> None:
+        self._repositories = repositories
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, _Open] = OrderedDict()
+
+    def list_files(self, record: SnapshotRecord, path: bytes, after: bytes, limit: int) -> FilePage:
+        """What is right in the directory `path`, names above `after`; SourceError without it."""
+        try:
+            return self._list(self._listing(record), record, path, after, limit)
+        except StoreError:
+            # A connection that was kept may have ended meanwhile.
+            self._drop(record.id)
+            return self._list(self._listing(record), record, path, after, limit)
+
+    def _list(
+        self, listing: Listing, record: SnapshotRecord, path: bytes, after: bytes, limit: int
+    ) -> FilePage:
+        path = path.strip(b"/")
+        if path:
+            row = listing.lookup(path)
+            if row is None:
+                shown = path.decode("utf-8", "backslashreplace")
+                raise SourceError(f"the snapshot holds no /{shown}")
+            if not stat.S_ISDIR(row.mode):
+                return FilePage((entry_of(record.id, row),))
+        entries: list[FileEntry] = []
+        for rows in listing.directory_from(path, after):
+            for row in views(rows):
+                # The root's own row has no name.
+                if not row.name or row.name == after:
+                    continue
+                if len(entries) == limit:
+                    last = entries[-1].path.rpartition(b"/")[2]
+                    return FilePage(tuple(entries), last)
+                entries.append(entry_of(record.id, row))
+        return FilePage(tuple(entries))
+
+    def find_files(
+        self,
+        records: Iterable[SnapshotRecord],
+        pattern: bytes,
+        below: bytes,
+        limit: int,
+        *,
+        ignoring_case: bool,
+    ) -> list[FileEntry]:
+        """Entries of snapshots whose name or path fits a glob; UsageError for one that is none."""
+        from strongroom.jobs.find import Criteria, Finder
+
+        criteria = Criteria(
+            globs=() if ignoring_case else (pattern,),
+            globs_ignoring_case=(pattern,) if ignoring_case else (),
+            below=below.strip(b"/"),
+        )
+        found: list[FileEntry] = []
+        by_storage: dict[str, list[SnapshotRecord]] = {}
+        for record in records:
+            by_storage.setdefault(record.storage, []).append(record)
+        for storage, members in by_storage.items():
+            repository = self._repositories.open(storage)
+            try:
+                index = repository.load_index()
+                finder = Finder(criteria, repository.block_reader(index, _CACHE_BYTES))
+                for record in members:
+                    for match in finder.search(repository.snapshot(record.id)):
+                        found.append(entry_of(record.id, match.row))
+                        if len(found) == limit:
+                            return found
+            finally:
+                repository.close()
+        return found
+
+    def close(self) -> None:
+        """Let go of everything that is kept open."""
+        with self._lock:
+            kept, self._kept = self._kept, OrderedDict()
+        for one in kept.values():
+            one.repository.close()
+
+    def _drop(self, snapshot_id: str) -> None:
+        with self._lock:
+            kept = self._kept.pop(snapshot_id, None)
+        if kept is not None:
+            kept.repository.close()
+
+    def _listing(self, record: SnapshotRecord) -> Listing:
+        if record.removed_ns:
+            raise SnapshotNotFoundError(f"snapshot {record.id[:8]} was removed")
+        with self._lock:
+            kept = self._kept.get(record.id)
+            if kept is not None:
+                self._kept.move_to_end(record.id)
+                return kept.listing
+        repository = self._repositories.open(record.storage)
+        try:
+            reader = repository.block_reader(repository.load_index(), _CACHE_BYTES)
+            listing = Listing(repository.snapshot(record.id).pages, reader)
+        except BaseException:
+            repository.close()
+            raise
+        with self._lock:
+            # A repository that is closed while another thread reads makes that one fail, not lie.
+            self._kept[record.id] = _Open(repository, listing)
+            oldest = None
+            if len(self._kept) > _KEPT_LISTINGS:
+                _, oldest = self._kept.popitem(last=False)
+        if oldest is not None:
+            oldest.repository.close()
+        return listing
+
+
+def entry_of(snapshot_id: str, row: RowView) -> FileEntry:
+    """A row as it is told."""
+    return FileEntry(
+        snapshot=snapshot_id,
+        path=b"/" + row.path,
+        kind=_KINDS.get(stat.S_IFMT(row.mode), "other"),
+        mode=stat.S_IMODE(row.mode),
+        uid=row.uid,
+        gid=row.gid,
+        size_bytes=row.size,
+        modified_ns=row.mtime_ns,
+        target=row.target if stat.S_ISLNK(row.mode) else b"",
+        state=_STATES.get(row.state, ""),
+    )

@@ -1,0 +1,85 @@
+"""What all parts of the director share: configuration, catalog, repositories, identity, agents."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.config.model import ComponentConfiguration
+    from strongroom.daemons.director.catalog.database import Catalog
+    from strongroom.daemons.director.repositories import Repositories
+    from strongroom.net.control import Hello, ToAgent
+    from strongroom.net.identity import Identity
+
+_Result = TypeVar("_Result")
+
+# Of the catalog and of repositories; most of it is waiting for a disk or a network.
+THREADS = 16
+
+
+class AgentLink(Protocol):
+    """The way to agents; api.agent_connections is one."""
+
+    def is_connected(self, client: str) -> bool:
+        """Whether the agent of this client can be spoken to now."""
+
+    async def send(self, client: str, message: ToAgent) -> bool:
+        """Queue a message for an agent; False when it is not connected."""
+
+    async def disconnect(self, client: str, reason: str) -> None:
+        """End the connection of an agent that is no longer welcome."""
+
+
+class NoAgents:
+    """A link to nobody, until there is one."""
+
+    def is_connected(self, client: str) -> bool:
+        """Nobody is."""
+        return False
+
+    async def send(self, client: str, message: ToAgent) -> bool:
+        """Nobody takes it."""
+        return False
+
+    async def disconnect(self, client: str, reason: str) -> None:
+        """Nobody is there."""
+
+
+@dataclass(eq=False, slots=True)
+class DirectorContext:
+    """Shared; `configuration` and `link` are replaced while the director runs.
+
+    hellos: what the agents that are connected said of themselves.
+    """
+
+    configuration: ComponentConfiguration
+    catalog: Catalog
+    repositories: Repositories
+    working_directory: str
+    identity: Identity | None = None
+    link: AgentLink = field(default_factory=NoAgents)
+    hellos: dict[str, Hello] = field(default_factory=dict)
+    threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="director")
+    )
+
+    @property
+    def name(self) -> str:
+        """The director's name."""
+        daemon = self.configuration.daemon
+        return daemon.name if daemon is not None else "director"
+
+    def features(self, client: str) -> tuple[str, ...]:
+        """What the agent of a client can do, as far as it is connected."""
+        hello = self.hellos.get(client)
+        return () if hello is None else hello.features
+
+    async def in_thread(self, function: Callable[..., _Result], *arguments: object) -> _Result:
+        """Call something that blocks; its exceptions are ours."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.threads, function, *arguments)

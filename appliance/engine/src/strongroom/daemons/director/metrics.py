@@ -1,0 +1,203 @@
+"""What the director counts, for Prometheus: base units, unix times, no names that churn."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.clients import load_clients
+from strongroom.daemons.director.catalog.runs import counts_by_state, last_ends
+from strongroom.daemons.director.catalog.snapshots import totals_by_client
+from strongroom.daemons.director.job_plan import kind_of, tls_mode_of
+from strongroom.daemons.director.results import Metric, MetricKind
+from strongroom.daemons.director.schedule import next_due_ns, time_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from strongroom.config.model import Resource
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.results import RunInfo
+
+_SECOND_NS: Final = 1_000_000_000
+_INTERVAL_LOOKS: Final = 10
+Samples = list[tuple[dict[str, str], float]]
+
+
+def catalog_metrics(context: DirectorContext) -> list[Metric]:
+    """What the catalog and the configuration tell. Blocks."""
+    found: list[Metric] = []
+
+    def add(name: str, text: str, samples: Samples, kind: MetricKind = "gauge") -> None:
+        found.append(Metric(f"strongroom_{name}", text, kind, tuple(samples)))
+
+    ends = last_ends(context.catalog)
+    good = _newest(one for one in ends if one.went_well)
+    last = _newest(ends)
+
+    def of_runs(runs: Iterable[RunRecord], value: Callable[[RunRecord], float]) -> Samples:
+        return [({"job": one.job, "client": one.client}, value(one)) for one in runs]
+
+    add(
+        "backup_last_success_timestamp_seconds",
+        "When the last backup that went well began.",
+        of_runs(good, lambda one: one.started_ns / _SECOND_NS),
+    )
+    add(
+        "backup_last_run_status",
+        "How the last backup ended: 0 done, 1 incomplete, 2 failed, 3 cancelled.",
+        of_runs(last, lambda one: _STATUS[one.state]),
+    )
+    add(
+        "backup_last_run_timestamp_seconds",
+        "When the last backup ended.",
+        of_runs(last, lambda one: one.ended_ns / _SECOND_NS),
+    )
+    add(
+        "backup_duration_seconds",
+        "How long the last backup that went well took.",
+        of_runs(good, lambda one: (one.ended_ns - one.started_ns) / _SECOND_NS),
+    )
+    for column, name, text in (
+        ("files", "backup_files", "Files in the last backup that went well."),
+        ("bytes", "backup_bytes_read", "Bytes of files in the last backup that went well."),
+        ("stored_bytes", "backup_bytes_stored", "Bytes that it added to the repository."),
+        ("errors", "backup_errors", "Files that the last backup could not read."),
+    ):
+        add(name, text, of_runs(good, lambda one, column=column: getattr(one, column)))  # type: ignore[misc]
+    for kind, stem in (("verify", "backup_last_verify"), ("restore", "last_restore")):
+        newest = _newest(last_ends(context.catalog, kind))
+        add(
+            f"{stem}_timestamp_seconds",
+            f"When the last {kind} ended.",
+            of_runs(newest, lambda one: one.ended_ns / _SECOND_NS),
+        )
+        add(
+            f"{stem}_success",
+            f"Whether the last {kind} went well.",
+            of_runs(newest, lambda one: float(one.state == "done")),
+        )
+    add("backup_expected_interval_seconds", *_intervals(context))
+    add(
+        "agent_clock_ahead_seconds",
+        "How far the clock of an agent was ahead of the director's when it last connected.",
+        [
+            ({"client": name}, one.clock_ahead_ns / _SECOND_NS)
+            for name, one in load_clients(context.catalog).items()
+        ],
+    )
+    totals = totals_by_client(context.catalog)
+    add(
+        "snapshots",
+        "Snapshots that are there.",
+        [({"client": name}, count) for name, (count, _) in totals.items()],
+    )
+    add(
+        "snapshots_stored_bytes",
+        "Bytes that the snapshots that are there added when they were made.",
+        [({"client": name}, size) for name, (_, size) in totals.items()],
+    )
+    add(
+        "runs",
+        "Runs in the catalog by how they ended.",
+        [
+            ({"kind": kind, "state": state}, count)
+            for (kind, state), count in sorted(counts_by_state(context.catalog).items())
+        ],
+    )
+    return found
+
+
+def live_metrics(
+    context: DirectorContext, active: Iterable[RunInfo], retention_held: bool
+) -> list[Metric]:
+    """What is known without asking the catalog; for the event loop."""
+    clients = context.configuration.of_type("Client").values()
+    counts: dict[str, int] = dict.fromkeys(("queued", "waiting", "running"), 0)
+    running: Samples = []
+    for run in active:
+        counts[run.state] = counts.get(run.state, 0) + 1
+        if run.state == "running":
+            labels = {"job": run.job, "client": run.client, "kind": run.kind}
+            running.append((labels, float(run.bytes)))
+    return [
+        Metric(
+            "strongroom_director_active_runs",
+            "Runs that have not ended, by state.",
+            "gauge",
+            tuple(({"state": state}, float(count)) for state, count in counts.items()),
+        ),
+        Metric(
+            "strongroom_director_run_bytes",
+            "Bytes that runs under way have done so far.",
+            "gauge",
+            tuple(running),
+        ),
+        Metric(
+            "strongroom_agent_connected",
+            "Whether the agent of a client is connected.",
+            "gauge",
+            tuple(
+                ({"client": one.name}, float(context.link.is_connected(one.name)))
+                for one in clients
+            ),
+        ),
+        Metric(
+            "strongroom_agent_info",
+            "Settings of a client, as labels; always 1.",
+            "gauge",
+            tuple((_settings(context, one), 1.0) for one in clients),
+        ),
+        Metric(
+            "strongroom_director_retention_held",
+            "Whether nothing is forgotten because the clock jumped.",
+            "gauge",
+            (({}, float(retention_held)),),
+        ),
+    ]
+
+
+_STATUS: Final = {"done": 0.0, "incomplete": 1.0, "failed": 2.0, "cancelled": 3.0}
+
+
+def _newest(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """The newest of each job and client; `records` come oldest first."""
+    return list({(one.job, one.client): one for one in records}.values())
+
+
+def _settings(context: DirectorContext, client: Resource) -> dict[str, str]:
+    hello = context.hellos.get(client.name)
+    return {
+        "client": client.name,
+        "version": hello.version if hello is not None else "",
+        "tls_mode": tls_mode_of(client, context.features(client.name)),
+        "workers": str(client.maximum_workers_per_job or ""),
+        "maximum_concurrent_jobs": str(client.maximum_concurrent_jobs),
+    }
+
+
+def _intervals(context: DirectorContext) -> tuple[str, Samples]:
+    """For each scheduled backup the longest time between two of its next due times."""
+    samples: Samples = []
+    now_ns = clock.now_ns()
+    zone = time_zone("")
+    for job in context.configuration.of_type("Job").values():
+        schedule = job.schedule
+        if kind_of(job) != "backup" or schedule is None or not schedule.enabled or not job.enabled:
+            continue
+        moments: set[int] = set()
+        for run in schedule.run:
+            due = next_due_ns(run, now_ns, zone)
+            for _ in range(_INTERVAL_LOOKS):
+                if due is None:
+                    break
+                moments.add(due)
+                due = next_due_ns(run, due, zone)
+        ordered = sorted(moments)[:_INTERVAL_LOOKS]
+        gaps = [after - before for before, after in pairwise(ordered)]
+        if gaps:
+            client = job.client.name if job.client is not None else ""
+            samples.append(({"job": job.name, "client": client}, max(gaps) / _SECOND_NS))
+    return "The longest time between two scheduled runs of a job.", samples

@@ -1,0 +1,281 @@
+"""The messages that start runs on agents: made from catalog, configuration and repositories.
+
+Everything here blocks: call it in a thread. A restore's ticket and grant are made when it starts,
+not when it is asked for, so neither grows old in a queue.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.daemons.director.catalog.runs import NewLine
+from strongroom.daemons.director.catalog.snapshots import load_snapshot, newest_snapshot
+from strongroom.daemons.director.job_plan import (
+    Overrides,
+    bandwidth,
+    longest_run_seconds,
+    plan,
+    resource,
+    tls_mode_of,
+)
+from strongroom.daemons.director.levels import decide_level, fileset_digest
+from strongroom.errors import ConflictError, SnapshotNotFoundError, UsageError
+from strongroom.net.control import (
+    Script,
+    StartBackup,
+    StartEstimate,
+    StartRestore,
+    StartVerify,
+    StorageTarget,
+    ToAgent,
+    encode_name,
+)
+
+if TYPE_CHECKING:
+    from strongroom.config.model import Resource
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.scan.fileset import FileSetSpec
+
+# How long a restore may take to connect to the storage daemon again.
+GRANT_SECONDS: Final = 24 * 3600
+# A listing page holds about so many entries, which is what Lru Size counts.
+_ENTRIES_A_PAGE: Final = 8192
+RUN_TAG: Final = "run="
+POOL_TAG: Final = "pool="
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A message, what it settles of the run (columns of the catalog), and lines for its log."""
+
+    message: ToAgent
+    changes: dict[str, Any] = field(default_factory=dict)
+    lines: tuple[tuple[str, str], ...] = ()
+
+
+def make_order(context: DirectorContext, record: RunRecord) -> Order:
+    """The order for a run that an agent does.
+
+    Raises UnknownNameError or UsageError where the configuration has changed since it was queued,
+    SnapshotNotFoundError, ConflictError, and what reading a repository raises.
+    """
+    if record.kind == "backup":
+        return _backup(context, record)
+    if record.kind == "restore":
+        return _restore(context, record)
+    if record.kind == "verify":
+        return _verify(context, record)
+    return Order(
+        StartEstimate(
+            run_id=record.id,
+            job=record.job,
+            fileset=fileset_of(context, record.fileset),
+            listing=bool(record.request.get("listing")),
+        )
+    )
+
+
+def fileset_of(context: DirectorContext, name: str) -> FileSetSpec:
+    """A FileSet as an agent is told it."""
+    from strongroom.jobs.fileset import fileset_spec
+
+    return fileset_spec(resource(context.configuration, "FileSet", name))
+
+
+def scripts_of(job: Resource | None) -> tuple[Script, ...]:
+    """The scripts of a job that run on the client."""
+    found = []
+    for script in job.run_scripts if job is not None else ():
+        if not script.on_client:
+            continue
+        moments = {"Before": ("before",), "AfterVSS": ("before",), "After": ("after",)}
+        for when in moments.get(
+            script.when, ("before", "after") if script.when == "Always" else ()
+        ):
+            found += [
+                Script(
+                    command=command,
+                    when="before" if when == "before" else "after",
+                    on_success=script.on_success,
+                    on_failure=script.on_failure,
+                    fail_job_on_error=script.fail_job_on_error,
+                )
+                for command in script.commands
+            ]
+    return tuple(found)
+
+
+def verified_snapshot(context: DirectorContext, record: RunRecord) -> SnapshotRecord:
+    """The snapshot that a verify run is about: the one named, or the newest of the job to verify.
+
+    Raises SnapshotNotFoundError.
+    """
+    if named := record.request.get("snapshot"):
+        return load_snapshot(context.catalog, str(named))
+    job = context.configuration.find("Job", record.job)
+    verified = job.job_to_verify if job is not None else None
+    if verified is None:
+        raise UsageError(f"verify job {record.job} needs the directive Job To Verify")
+    client = record.client or (verified.client.name if verified.client is not None else "")
+    found = newest_snapshot(context.catalog, job=verified.name, client=client)
+    if found is None:
+        raise SnapshotNotFoundError(f"job {verified.name} has no snapshot of {client} to verify")
+    return found
+
+
+def _backup(context: DirectorContext, record: RunRecord) -> Order:
+    overrides = Overrides(**record.request.get("overrides", {}))
+    planned = plan(context.configuration, record.job, overrides)
+    client = resource(context.configuration, "Client", record.client)
+    spec = fileset_of(context, record.fileset)
+    digest = fileset_digest(spec)
+    decided = decide_level(
+        context.catalog, planned.job, record.client, record.storage, record.level, digest
+    )
+    pool = planned.pool(decided.level)
+    lines: list[tuple[str, str]] = []
+    if decided.level != record.level:
+        lines.append(("info", f"{record.level} becomes {decided.level}: {decided.reason}"))
+    message = StartBackup(
+        run_id=record.id,
+        job=record.job,
+        level=decided.level,  # type: ignore[arg-type]
+        fileset=spec,
+        storage=_target(context, record),
+        tuning=_tuning(client),
+        tags=(RUN_TAG + record.id, POOL_TAG + pool),
+        parent=decided.parent,
+        scripts=scripts_of(planned.job),
+        maximum_bytes_per_second=_bandwidth(context, record, planned.job),
+        maximum_run_seconds=longest_run_seconds(planned.job, decided.level),
+    )
+    changes = {
+        "level": decided.level,
+        "parent": decided.parent,
+        "pool": pool,
+        "fileset_digest": digest,
+        "reason": decided.reason,
+    }
+    return Order(message, changes, tuple(lines))
+
+
+def _restore(context: DirectorContext, record: RunRecord) -> Order:
+    request = record.request
+    snapshot = load_snapshot(context.catalog, str(request["snapshot"]))
+    paths = [bytes.fromhex(path) for path in request.get("paths", ())]
+    ticket, grant = _opened(context, snapshot, record.client, paths)
+    target = bytes.fromhex(request.get("target", ""))
+    options: dict[str, Any] = {
+        name: request[name]
+        for name in ("in_place", "overwrite", "delete", "dry_run", "workers")
+        if name in request
+    }
+    if paths:
+        options["includes"] = [encode_name(_pattern(path)) for path in paths]
+    job = context.configuration.find("Job", record.job)
+    message = StartRestore(
+        run_id=record.id,
+        job=record.job,
+        storage=_target(context, record),
+        ticket=ticket,
+        grant=grant,
+        target=encode_name(target),
+        options=options,
+        scripts=scripts_of(job),
+        maximum_bytes_per_second=(
+            int(request.get("maximum_bytes_per_second", 0)) or _bandwidth(context, record, job)
+        ),
+    )
+    return Order(message, {"snapshot": snapshot.id})
+
+
+def _verify(context: DirectorContext, record: RunRecord) -> Order:
+    snapshot = verified_snapshot(context, record)
+    ticket, grant = _opened(context, snapshot, record.client, [])
+    message = StartVerify(
+        run_id=record.id,
+        job=record.job,
+        storage=_target(context, record),
+        ticket=ticket,
+        grant=grant,
+        options={"root": "/", "reads_content": True},
+    )
+    return Order(message, {"snapshot": snapshot.id})
+
+
+def _opened(
+    context: DirectorContext, snapshot: SnapshotRecord, agent: str, paths: list[bytes]
+) -> tuple[str, str]:
+    """Ticket (base64) and grant for an agent to read paths of a snapshot."""
+    from strongroom.net.statements import sign_statement
+    from strongroom.repo.restore_ticket import make_ticket
+
+    if snapshot.removed_ns:
+        raise SnapshotNotFoundError(f"snapshot {snapshot.id[:8]} was removed")
+    if context.identity is None:
+        raise ConflictError("the director has no identity, so storage daemons would not believe it")
+    repository = context.repositories.open(snapshot.storage)
+    try:
+        ticket = make_ticket(repository, repository.snapshot(snapshot.id), paths)
+    finally:
+        repository.close()
+    payload = {"agent": agent, "owner": snapshot.client, "snapshot": snapshot.id}
+    grant = sign_statement(context.identity, "restore", payload, GRANT_SECONDS)
+    return b64encode(ticket).decode("ascii"), grant
+
+
+def _target(context: DirectorContext, record: RunRecord) -> StorageTarget:
+    storage = resource(context.configuration, "Storage", record.storage)
+    client = resource(context.configuration, "Client", record.client)
+    devices = storage.device or ()
+    return StorageTarget(
+        address=storage.address,
+        port=int(storage.port),
+        server_name=storage.name,
+        tls_mode=tls_mode_of(client, context.features(record.client)),
+        cipher_suites=client.tls_cipher_suites or storage.tls_cipher_suites or "",
+        repository_id=str(devices[0]) if devices else "",
+    )
+
+
+def _tuning(client: Resource) -> dict[str, Any]:
+    """The knobs that the Client sets; the agent's own hold for the others."""
+    found = {
+        name: int(getattr(client, directive))
+        for name, directive in (
+            ("workers", "maximum_workers_per_job"),
+            ("upload_queue_size", "upload_queue_size"),
+            ("scan_threads", "scan_threads"),
+            ("shards", "shards"),
+        )
+        if client.is_set(directive)
+    }
+    if client.is_set("lru_size"):
+        found["lru_size"] = max(2, int(client.lru_size) // _ENTRIES_A_PAGE)
+    return found
+
+
+def _bandwidth(context: DirectorContext, record: RunRecord, job: Resource | None) -> int:
+    return bandwidth(
+        job,
+        context.configuration.find("Client", record.client),
+        context.configuration.find("Storage", record.storage),
+    )
+
+
+def _pattern(path: bytes) -> bytes:
+    """A pattern that fits this path and nothing else."""
+    escaped = b"".join(
+        b"\\" + bytes((byte,)) if byte in b"*?[]\\!" else bytes((byte,))
+        for byte in path.strip(b"/")
+    )
+    return b"/" + escaped
+
+
+def told(lines: tuple[tuple[str, str], ...], time_ns: int) -> list[NewLine]:
+    """Lines of an order for the log."""
+    return [NewLine(time_ns, level, text) for level, text in lines]

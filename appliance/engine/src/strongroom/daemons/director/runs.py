@@ -1,0 +1,426 @@
+"""The life of a run, from being asked for to its end.
+
+    queued    it may start as soon as priorities and limits allow
+    waiting   it cannot start: its agent is not connected, or its time has not come
+    running   an agent has its order, or the director works on it itself
+    done, incomplete, failed, cancelled   the end; never left again
+
+Every change is in the catalog before anybody is told of it. All methods belong to the event loop;
+the catalog is written in threads. `_gate` lets one decision about starting be made at a time, the
+lock of a run one change of it. What follows an end (scripts, retention, another attempt) is
+`aftermath`'s; what agents say is `agents`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from strongroom import clock
+from strongroom.daemons.director.active_run import ActiveRun, Ending, activate
+from strongroom.daemons.director.catalog.runs import (
+    NewLine,
+    add_run,
+    change_run,
+    load_run,
+    unfinished_runs,
+)
+from strongroom.daemons.director.dispatch import Limits, choose
+from strongroom.daemons.director.duplicates import DuplicateRules, judge
+from strongroom.daemons.director.job_plan import is_enabled, longest_run_seconds
+from strongroom.daemons.director.orders import make_order, told
+from strongroom.daemons.director.watchers import Watchers
+from strongroom.errors import ConflictError, StrongroomError
+from strongroom.net.control import Cancel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from strongroom.config.model import Resource
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.context import DirectorContext
+
+STOP_SECONDS: Final = 15.0
+# How long a run outlives the connection to its agent; Max Wait Time of the job wins.
+LOST_SECONDS: Final = 6 * 3600
+RESTARTED_ID: Final = "restarted"
+LOST_ID: Final = "agent-lost"
+_UNFINISHED: Final = ("queued", "waiting", "running")
+
+_log = logging.getLogger(__name__)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How work of the director itself ended: state, columns of the catalog, lines of the log."""
+
+    state: str
+    changes: dict[str, Any] = {}
+    lines: tuple[tuple[str, str], ...] = ()
+
+
+class LocalWork(Protocol):
+    """What the director does itself; cancelling the call ends the work."""
+
+    async def carry_out(self, active: ActiveRun, runs: Runs) -> Outcome:
+        """Do what the run is for. Raises StrongroomError."""
+
+
+class Aftermath(Protocol):
+    """What comes before and after runs."""
+
+    async def before(self, active: ActiveRun, runs: Runs) -> None:
+        """Run the director's own scripts. Raises StrongroomError when one ends the run."""
+
+    async def after(self, record: RunRecord, runs: Runs) -> None:
+        """Do what follows the end of a run."""
+
+
+class Runs:
+    """All runs that have not ended."""
+
+    def __init__(self, context: DirectorContext, local: LocalWork, aftermath: Aftermath) -> None:
+        self._context = context
+        self._local = local
+        self._aftermath = aftermath
+        self._active: dict[str, ActiveRun] = {}
+        self._gate = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.watchers = Watchers()
+
+    # Looking.
+
+    def active(self, run_id: str) -> ActiveRun | None:
+        """A run that has not ended."""
+        return self._active.get(run_id)
+
+    def all_active(self) -> list[ActiveRun]:
+        """Every run that has not ended, the longest known first."""
+        return list(self._active.values())
+
+    def of_client(self, client: str) -> list[ActiveRun]:
+        """Those that an agent does or is to do."""
+        return [
+            one for one in self._active.values() if one.is_remote and one.record.client == client
+        ]
+
+    # Coming to be.
+
+    async def resume(self) -> None:
+        """Take up what a director before us left."""
+        for record in await self._context.in_thread(unfinished_runs, self._context.catalog):
+            longest = longest_run_seconds(job, record.level) if (job := self._job(record)) else 0
+            active = activate(record, longest_seconds=longest)
+            self._active[record.id] = active
+            if active.is_running and not active.is_remote:
+                reason = "the director was restarted while it did this"
+                await self.end(active, "failed", error_id=RESTARTED_ID, reason=reason)
+            elif active.is_running:
+                active.lost_at = clock.elapsed_seconds()
+
+    async def submit(
+        self, record: RunRecord, lines: Sequence[str] = (), *, judged: bool = True
+    ) -> RunRecord:
+        """Enter a run; duplicates are judged first. Gives it back, cancelled if it may not be."""
+        now_ns = clock.now_ns()
+        job = self._job(record)
+        said = [NewLine(now_ns, "info", text) for text in lines]
+        async with self._gate:
+            verdict = None
+            if job is not None and judged:
+                others = [one.record for one in self._active.values()]
+                verdict = judge(record, others, DuplicateRules.of(job))
+            if verdict is not None and verdict.refusal:
+                record = msgspec.structs.replace(
+                    record, state="cancelled", ended_ns=now_ns, reason=verdict.refusal
+                )
+                said.append(NewLine(now_ns, "warning", f"cancelled: {verdict.refusal}"))
+            record = await self._context.in_thread(add_run, self._context.catalog, record, said)
+            if not record.is_final:
+                self._active[record.id] = activate(record)
+        if record.is_final:
+            self.spawn(self._aftermath.after(record, self))
+        for run_id, why in verdict.cancelled if verdict is not None else ():
+            if (older := self._active.get(run_id)) is not None:
+                await self.stop(older, Ending("cancelled", why))
+        await self.dispatch()
+        return record
+
+    # Starting.
+
+    async def dispatch(self) -> None:
+        """Start what may start, and say of the rest why it waits."""
+        async with self._gate:
+            now = clock.elapsed_seconds()
+            ready: list[ActiveRun] = []
+            for active in self.all_active():
+                if active.is_running or active.ending is not None:
+                    continue
+                obstacle = self._obstacle(active, now)
+                if obstacle:
+                    await self._wait(active, "waiting", obstacle)
+                elif active.record.kind == "estimate":
+                    await self._begin(active)
+                else:
+                    ready.append(active)
+            running = [
+                active.candidate(None if (job := self._job(active.record)) is None else job)
+                for active in self._active.values()
+                if active.is_running and active.record.kind != "estimate"
+            ]
+            waiting = [active.candidate(self._job(active.record)) for active in ready]
+            decision = choose(waiting, running, self._limits())
+            for run_id in decision.start:
+                await self._begin(self._active[run_id])
+            for run_id, reason in decision.reasons.items():
+                await self._wait(self._active[run_id], "queued", reason)
+
+    def _obstacle(self, active: ActiveRun, now: float) -> str:
+        record = active.record
+        if active.begins_at > now:
+            return "waits to be tried again" if record.attempt > 1 else "its time has not come"
+        if not active.is_remote:
+            return ""
+        if not is_enabled(self._context.configuration.find("Client", record.client)):
+            return f"client {record.client} is disabled"
+        if not self._context.link.is_connected(record.client):
+            return f"agent {record.client} is not connected"
+        return ""
+
+    async def _wait(self, active: ActiveRun, state: str, reason: str) -> None:
+        record = active.record
+        if (record.state, record.reason) != (state, reason):
+            await self.change(active, {"state": state, "reason": reason})
+
+    async def _begin(self, active: ActiveRun) -> None:
+        now = clock.elapsed_seconds()
+        changes = {"state": "running", "started_ns": clock.now_ns(), "reason": ""}
+        await self.change(active, changes)
+        job = self._job(active.record)
+        longest = longest_run_seconds(job, active.record.level) if job is not None else 0
+        director = self._context.configuration.daemon
+        absolute = int(director.absolute_job_timeout or 0) if director is not None else 0
+        limits = [limit for limit in (longest, absolute) if limit]
+        active.ends_at = now + min(limits) if limits else None
+        self.set_to_work(active)
+
+    def set_to_work(self, active: ActiveRun) -> None:
+        """Give the order to the agent (again), or do what is to be done here."""
+        active.is_ordered = False
+        active.work = self.spawn(self._carry_out(active))
+
+    async def _carry_out(self, active: ActiveRun) -> None:
+        try:
+            if not active.is_prepared:
+                active.is_prepared = True
+                await self._aftermath.before(active, self)
+            if active.is_remote:
+                await self._send_order(active)
+                return
+            outcome = await self._local.carry_out(active, self)
+        except StrongroomError as error:
+            await self.end(active, "failed", error_id=error.error_id, reason=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run must end
+            _log.exception("run %s of job %s failed", active.record.id, active.record.job)
+            reason = f"a fault in the director: {error}"
+            await self.end(active, "failed", error_id="bug", reason=reason)
+        else:
+            await self.end(
+                active, outcome.state, changes=outcome.changes, lines=list(outcome.lines)
+            )
+
+    async def _send_order(self, active: ActiveRun) -> None:
+        order = await self._context.in_thread(make_order, self._context, active.record)
+        await self.change(active, order.changes, told(order.lines, clock.now_ns()))
+        if active.ending is not None:
+            await self.end(active, active.ending.state, ending=active.ending)
+        elif await self._context.link.send(active.record.client, order.message):
+            active.is_ordered = True
+        else:
+            # It went away just now; nothing has begun.
+            changes = {"state": "waiting", "started_ns": 0}
+            await self.change(active, changes)
+
+    # Ending.
+
+    async def stop(self, active: ActiveRun, ending: Ending) -> None:
+        """Have a run end; one that an agent does ends when it says so, or soon in any case."""
+        if active.ending is not None:
+            return
+        active.ending = ending
+        working = active.work is not None and not active.work.done()
+        if active.is_running and active.is_remote and active.is_ordered:
+            active.stop_at = clock.elapsed_seconds() + STOP_SECONDS
+            if await self._context.link.send(active.record.client, Cancel(run_id=active.record.id)):
+                return
+        elif active.is_running and active.is_remote and working:
+            # Whoever makes the order looks at `ending` before it is sent.
+            active.stop_at = clock.elapsed_seconds() + STOP_SECONDS
+            return
+        if working and active.work is not None and active.work is not asyncio.current_task():
+            active.work.cancel()
+            await asyncio.wait((active.work,))
+        await self.end(active, ending.state, ending=ending)
+
+    async def end(
+        self,
+        active: ActiveRun,
+        state: str,
+        *,
+        changes: Mapping[str, Any] | None = None,
+        lines: Sequence[tuple[str, str]] = (),
+        error_id: str = "",
+        reason: str = "",
+        ending: Ending | None = None,
+    ) -> None:
+        """Write the end of a run and set off what follows; one that has ended already stays so."""
+        now_ns = clock.now_ns()
+        if ending is not None:
+            error_id, reason = ending.error_id, ending.reason
+        columns: dict[str, Any] = {"state": state, "ended_ns": now_ns, **(changes or {})}
+        progress = active.progress
+        if progress is not None:
+            for name in ("files", "bytes", "stored_bytes", "errors"):
+                columns.setdefault(name, getattr(progress, name))
+        if reason:
+            columns["reason" if state == "cancelled" else "error"] = reason
+        if error_id:
+            columns["error_id"] = error_id
+        said = [NewLine(now_ns, level, text) for level, text in lines]
+        if reason:
+            said.append(NewLine(now_ns, "error" if state == "failed" else "warning", reason))
+        said.append(NewLine(now_ns, "info", f"ended: {state}"))
+        try:
+            await self.change(active, columns, said)
+        except ConflictError:
+            return
+        self._active.pop(active.record.id, None)
+        self.watchers.wake(active.record.id)
+        self.spawn(self._follow(active.record))
+
+    async def _follow(self, record: RunRecord) -> None:
+        try:
+            await self._aftermath.after(record, self)
+        finally:
+            await self.dispatch()
+
+    async def change(
+        self, active: ActiveRun, changes: Mapping[str, Any], lines: Sequence[NewLine] = ()
+    ) -> None:
+        """Write a change of a run and tell whoever watches. ConflictError: it has ended."""
+        active.record, _ = await self._context.in_thread(
+            _change, self._context, active.record.id, changes, lines
+        )
+        self.watchers.wake(active.record.id)
+
+    async def say(self, active: ActiveRun, level: str, text: str) -> None:
+        """Add a line to the log of a run."""
+        await self.change(active, {}, [NewLine(clock.now_ns(), level, text)])
+
+    # Time.
+
+    async def tick(self) -> None:
+        """End what has taken too long, and start what may start now."""
+        now = clock.elapsed_seconds()
+        for active in self.all_active():
+            ending = self._overdue(active, now)
+            if active.ending is not None and active.is_running and now >= active.stop_at:
+                await self.end(active, active.ending.state, ending=active.ending)
+            elif ending is not None and active.ending is None:
+                await self.stop(active, ending)
+        await self.dispatch()
+
+    def _overdue(self, active: ActiveRun, now: float) -> Ending | None:
+        if not active.is_running:
+            if active.deadline is not None and now >= active.deadline:
+                return Ending("cancelled", "it could not start in time", "time-limit")
+            return None
+        if active.deadline is not None and now >= active.deadline and _bounds_end(active.record):
+            return Ending("failed", "Max Run Sched Time is over", "time-limit")
+        if active.ends_at is not None and now >= active.ends_at:
+            return Ending("failed", "it ran longer than it may", "time-limit")
+        if active.lost_at is not None:
+            job = self._job(active.record)
+            patience = int(job.max_wait_time_seconds or 0) if job is not None else 0
+            if now - active.lost_at >= (patience or LOST_SECONDS):
+                reason = f"agent {active.record.client} has not been back for too long"
+                return Ending("failed", reason, LOST_ID)
+        return None
+
+    def next_moment(self) -> float | None:
+        """When `tick` has something to do at the latest, by clock.elapsed_seconds."""
+        moments: list[float] = []
+        for active in self._active.values():
+            if active.is_running:
+                moments += [one for one in (active.ends_at, active.deadline) if one is not None]
+                if active.ending is not None:
+                    moments.append(active.stop_at)
+            else:
+                moments.append(active.begins_at)
+                if active.deadline is not None:
+                    moments.append(active.deadline)
+        now = clock.elapsed_seconds()
+        return min((one for one in moments if one > now), default=None)
+
+    # The rest.
+
+    def spawn(self, work: Any) -> asyncio.Task[None]:
+        """Do something beside; `settle` waits for it, its failure is logged."""
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("work of the director failed: %s", error, exc_info=error)
+
+    async def settle(self) -> None:
+        """Wait until nothing is under way here but what waits for agents."""
+        while pending := [task for task in self._tasks if task is not asyncio.current_task()]:
+            await asyncio.wait(pending)
+
+    async def shut_down(self) -> None:
+        """Stop the director's own work; agents go on."""
+        for task in list(self._tasks):
+            task.cancel()
+        await self.settle()
+
+    def _job(self, record: RunRecord) -> Resource | None:
+        return self._context.configuration.find("Job", record.job)
+
+    def _limits(self) -> Limits:
+        configuration = self._context.configuration
+
+        def limits(type_name: str, attribute: str = "maximum_concurrent_jobs") -> dict[str, int]:
+            resources = configuration.of_type(type_name)
+            return {name: int(getattr(one, attribute) or 0) for name, one in resources.items()}
+
+        director = configuration.daemon
+        return Limits(
+            director=int(director.maximum_concurrent_jobs) if director is not None else 1,
+            clients=limits("Client"),
+            storages=limits("Storage"),
+            storage_reads=limits("Storage", "maximum_concurrent_read_jobs"),
+            jobs=limits("Job"),
+        )
+
+
+def _change(
+    context: DirectorContext, run_id: str, changes: Mapping[str, Any], lines: Sequence[NewLine]
+) -> tuple[RunRecord, object]:
+    return change_run(context.catalog, run_id, changes, lines, only_in=_UNFINISHED)
+
+
+def _bounds_end(record: RunRecord) -> bool:
+    """Whether its deadline is for its end; that of a late start no longer counts once it runs."""
+    return bool(record.request.get("deadline_bounds_end"))
+
+
+async def find_run(context: DirectorContext, runs: Runs, beginning: str) -> ActiveRun | RunRecord:
+    """A run by its id or the beginning of it, active or not."""
+    record = await context.in_thread(load_run, context.catalog, beginning)
+    return runs.active(record.id) or record
