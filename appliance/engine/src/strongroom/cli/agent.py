@@ -1,0 +1,176 @@
+"""`strongroom agent`: the daemon that runs jobs on this machine, and its certificate."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from strongroom.cli.terminal import shown
+from strongroom.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.daemons.agent.settings import AgentSettings
+
+EPILOG = """\
+examples:
+  strongroom agent --config /etc/strongroom --check       only say whether it could start
+  strongroom agent --config /etc/strongroom --foreground
+  strongroom agent enrol --director https://vault.example.org:9101 \\
+      --token-file /root/web1.token --fingerprint 3f2a...
+  strongroom agent renew --config /etc/strongroom         now, not when it is due
+
+The token is what `strongroom ca token` wrote, good for once; the fingerprint, which is no secret,
+is what `strongroom ca list` shows. enrol gives the agent its certificate and its put key.
+"""
+
+DEFAULT_CONFIGURATION = "/etc/strongroom"
+_GREATEST_TOKEN_BYTES = 4096
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where the configuration is, and what to do with it."""
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("enrol", "renew"),
+        help="get the certificate of this machine, or the next one; without it: run the agent",
+    )
+    parser.add_argument("--config", metavar="FOLDER", help="the tree or file (/etc/strongroom)")
+    # It never leaves the foreground; service managers of all kinds may say so nevertheless.
+    parser.add_argument(
+        "--foreground", action="store_true", help="stay in the foreground (it always does)"
+    )
+    parser.add_argument("--check", action="store_true", help="read the configuration and end")
+    enrolling = parser.add_argument_group("enrol")
+    enrolling.add_argument("--director", metavar="URL", help="such as https://vault:9101")
+    enrolling.add_argument("--token-file", metavar="FILE", help="`-` reads standard input")
+    enrolling.add_argument("--fingerprint", metavar="HEX", help="SHA-256 of the authority")
+    enrolling.add_argument(
+        "--name", metavar="NAME", help="of the client (else the configuration's, else the host's)"
+    )
+    enrolling.add_argument(
+        "--into", metavar="FOLDER", help="where the certificate goes (else as configured)"
+    )
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Be the agent, or see to its certificate."""
+    if arguments.action == "enrol":
+        return _enrol(arguments, terminal)
+    from strongroom.daemons.agent.settings import load_settings
+
+    path = arguments.config or DEFAULT_CONFIGURATION
+    if arguments.action == "renew":
+        return _renew(load_settings(path), terminal)
+    if arguments.check:
+        _show(load_settings(path), terminal)
+        return EXIT_DONE
+    import logging
+    import sys
+
+    from strongroom.daemons.agent.service import serve
+
+    logging.basicConfig(
+        level=logging.DEBUG if arguments.verbose else logging.INFO,
+        format="%(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    # Its lines say nothing that ours do not.
+    logging.getLogger("websockets").setLevel(logging.WARNING)
+    serve(path)
+    return EXIT_DONE
+
+
+def _show(settings: AgentSettings, terminal: Terminal) -> None:
+    for director in settings.directors.values():
+        ways = []
+        if director.dials:
+            ways.append(f"dials {director.address}:{director.port}")
+        if director.listens:
+            ways.append("listens for it")
+        terminal.line(f"agent {settings.name}, Director {director.name}: {', '.join(ways)}")
+    terminal.emit(
+        {
+            "type": "agent",
+            "name": settings.name,
+            "directors": list(settings.directors),
+            "identity": settings.identity_folder,
+        }
+    )
+
+
+def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    for option in ("director", "token_file", "fingerprint"):
+        if not getattr(arguments, option):
+            raise UsageError(f"to enrol, say --{option.replace('_', '-')}")
+    name, folder = arguments.name, arguments.into
+    if not (name and folder):
+        configured = _configured(arguments.config)
+        name = name or (configured.name if configured else socket.gethostname())
+        folder = folder or (configured.identity_folder if configured else None)
+    if not folder:
+        raise UsageError("say with --config or --into where the certificate goes")
+    from strongroom.daemons.agent.enrolment import enrol
+
+    token = _read_token(arguments.token_file)
+    identity, director = enrol(arguments.director, name, token, arguments.fingerprint, folder)
+    terminal.emit(
+        {
+            "type": "identity",
+            "name": identity.name,
+            "director": director,
+            "folder": folder,
+            "not_after": identity.not_after.isoformat(),
+        }
+    )
+    whose = f" of Director {shown(director)}" if director else ""
+    terminal.line(
+        f"{shown(identity.name)} is now an agent{whose}; certificate in {shown(folder)}, good "
+        f"until {identity.not_after:%Y-%m-%d}, renewed before that by itself"
+    )
+    return EXIT_DONE
+
+
+def _renew(settings: AgentSettings, terminal: Terminal) -> int:
+    from strongroom.daemons.agent.enrolment import renew
+
+    for director in settings.directors.values():
+        if director.address:
+            identity = renew(director, settings.identity_folder)
+            terminal.emit(
+                {
+                    "type": "identity",
+                    "name": identity.name,
+                    "director": director.name,
+                    "folder": settings.identity_folder,
+                    "not_after": identity.not_after.isoformat(),
+                }
+            )
+            terminal.line(f"the certificate is good until {identity.not_after:%Y-%m-%d}")
+            return EXIT_DONE
+    raise UsageError("no Director resource has an Address, so nobody can be asked")
+
+
+def _configured(path: str | None) -> AgentSettings | None:
+    """The configuration, if there is one yet."""
+    if path is None and not os.path.exists(DEFAULT_CONFIGURATION):
+        return None
+    from strongroom.daemons.agent.settings import load_settings
+
+    return load_settings(path or DEFAULT_CONFIGURATION)
+
+
+def _read_token(path: str) -> str:
+    """The first line of a file. Raises UsageError."""
+    try:
+        with open(0 if path == "-" else path, encoding="ascii", errors="replace") as file:
+            token = file.read(_GREATEST_TOKEN_BYTES).split("\n", 1)[0].strip()
+    except OSError as error:
+        raise UsageError(f"cannot read the token {shown(path)}: {error.strerror}") from error
+    if not token:
+        raise UsageError(f"there is no token in {shown(path)}")
+    return token

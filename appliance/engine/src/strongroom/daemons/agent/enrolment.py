@@ -1,0 +1,157 @@
+"""How the agent comes by its certificate, and by the next one.
+
+Enrolment: fetch the director's authority without believing it, compare its fingerprint with what
+the operator was told, then connect again, believing that authority alone, and trade the one-time
+token for a certificate. The private key never leaves this machine. Renewal shows the certificate.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from strongroom.daemons.agent.put_keys import keep_put_key
+from strongroom.errors import ConnectionLostError, PeerRefusedError, UsageError
+from strongroom.net.identity import Identity, certificate_request, new_key, store_identity
+from strongroom.net.private_files import PUBLIC_MODE, write_file
+from strongroom.net.tls_contexts import authority_context, client_context
+from strongroom.net.trust import authority_with_fingerprint
+
+if TYPE_CHECKING:
+    from strongroom.daemons.agent.settings import DirectorSettings
+
+USUAL_PORT: Final = 9101
+_TIMEOUT_SECONDS: Final = 30.0
+_LARGEST_ANSWER_BYTES: Final = 4 << 20
+
+
+class _Authority(msgspec.Struct, frozen=True):
+    authority: str
+
+
+class _Issued(msgspec.Struct, frozen=True):
+    certificate: str
+    authority: str
+    revoked: str = ""
+    director: str = ""
+    put_key: str | None = None
+
+
+def enrol(
+    director_url: str, name: str, token: str, fingerprint: str, identity_folder: str
+) -> tuple[Identity, str]:
+    """Get the first certificate of `name`; the identity and the director's name.
+
+    Raises UsageError, PeerRefusedError, ConnectionLostError.
+    """
+    host, port = _place(director_url)
+    blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    blind.check_hostname = False
+    # Nothing is told to whom this reaches, and of what it says only what fits is believed.
+    blind.verify_mode = ssl.CERT_NONE
+    found = _ask(host, port, blind, "GET", "/api/v1/authority", None, _Authority)
+    authority = authority_with_fingerprint(found.authority.encode(), fingerprint)
+    key_pem = new_key()
+    question = {
+        "token": token,
+        "csr": certificate_request(key_pem, name).decode("ascii"),
+        "name": name,
+    }
+    issued = _ask(
+        host, port, authority_context(authority), "POST", "/api/v1/enrol", question, _Issued
+    )
+    identity = store_identity(identity_folder, key_pem, issued.certificate.encode(), authority)
+    _keep_revoked(identity, issued)
+    if issued.put_key:
+        keep_put_key(identity_folder, issued.put_key)
+    return identity, issued.director
+
+
+def renew(director: DirectorSettings, identity_folder: str) -> Identity:
+    """Get the next certificate with the present one. Raises as `enrol` does."""
+    identity = Identity.load(identity_folder)
+    key_pem = new_key()
+    context = client_context(identity, check_hostname=False)
+    question = {"csr": certificate_request(key_pem, identity.name).decode("ascii")}
+
+    def judge(certificate: bytes) -> None:
+        identity.trust.judge_server(certificate, director.name, ("director",))
+
+    issued = _ask(
+        director.address,
+        director.port,
+        context,
+        "POST",
+        "/api/v1/renew",
+        question,
+        _Issued,
+        judge,
+    )
+    # The authority is what we were enrolled with: nobody who answers may change it.
+    renewed = store_identity(
+        identity_folder, key_pem, issued.certificate.encode(), identity.authority_pem
+    )
+    _keep_revoked(renewed, issued)
+    return renewed
+
+
+def _keep_revoked(identity: Identity, issued: _Issued) -> None:
+    if issued.revoked:
+        write_file(identity.revoked_path, issued.revoked.encode(), PUBLIC_MODE)
+
+
+def _place(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url if "://" in url else f"https://{url}")
+        host, port = parts.hostname, parts.port or USUAL_PORT
+    except ValueError as error:
+        raise UsageError(f"{url}: {error}") from error
+    if parts.scheme != "https" or not host or parts.username or parts.path.strip("/"):
+        raise UsageError(f"{url}: name the director as https://HOST:PORT")
+    return host, port
+
+
+def _ask(
+    host: str,
+    port: int,
+    context: ssl.SSLContext,
+    method: str,
+    path: str,
+    question: dict[str, str] | None,
+    answer: type[Any],
+    judge: Any = None,
+) -> Any:
+    """One request and its answer. `judge` gets the server's certificate before we say anything."""
+    connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_SECONDS, context=context)
+    try:
+        connection.connect()
+        if judge is not None:
+            judge(connection.sock.getpeercert(True))
+        body = None if question is None else msgspec.json.encode(question)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        data = response.read(_LARGEST_ANSWER_BYTES + 1)
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise ConnectionLostError(f"the director at {host}:{port}: {reason}") from error
+    finally:
+        connection.close()
+    if response.status >= 300:
+        raise PeerRefusedError(f"the director refuses: {_said(data, response.status)}")
+    try:
+        return msgspec.json.decode(data, type=answer)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise PeerRefusedError(f"the director's answer makes no sense: {error}") from error
+
+
+def _said(data: bytes, status: int) -> str:
+    try:
+        said: Any = msgspec.json.decode(data)
+        return str(said["message"])
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+        return f"HTTP status {status}"

@@ -1,0 +1,211 @@
+"""A backup as a job of the agent."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom import clock
+from strongroom.content.codecs import parse_compression
+from strongroom.content.digests import signature_size
+from strongroom.daemons.agent.job_messages import JobEnded
+from strongroom.daemons.agent.job_output import shown
+from strongroom.daemons.agent.job_repository import open_store, options_of
+from strongroom.daemons.agent.put_keys import read_put_keys
+from strongroom.errors import (
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    ConnectionLostError,
+    SnapshotNotFoundError,
+    UsageError,
+)
+from strongroom.jobs.backup import BackupReport, back_up
+from strongroom.jobs.backup_options import BackupOptions, Tuning
+from strongroom.jobs.fileset import resolve_fileset, with_fileset
+
+if TYPE_CHECKING:
+    from strongroom.daemons.agent.job_messages import JobDescription
+    from strongroom.daemons.agent.job_output import JobOutput
+    from strongroom.jobs.coordinator import Problem
+    from strongroom.net.control import StartBackup
+    from strongroom.scan.sources import Source
+    from strongroom.stores.limited import Limiter
+
+# So many problems are named in the log; the rest is counted.
+MOST_TOLD_PROBLEMS: Final = 2000
+# How long a storage daemon may be out of reach, without a break, before the job gives up.
+PATIENCE_SECONDS: Final = 15 * 60.0
+_SHORTEST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 60.0
+_GREATEST_NUMBER: Final = 1 << 20
+_KNOBS: Final[dict[str, type]] = {
+    "compression": str,
+    "signature": str,
+    "workers": int,
+    "scan_threads": int,
+    "shards": int,
+    "upload_queue_size": int,
+    "lru_size": int,
+    "acls": bool,
+    "xattrs": bool,
+    "flags": bool,
+}
+
+
+@dataclass(slots=True)
+class _Attempt:
+    report: BackupReport
+    security: dict[str, Any]
+
+
+def run_backup(
+    description: JobDescription, request: StartBackup, output: JobOutput, limiter: Limiter
+) -> JobEnded:
+    """Make the snapshot; what was sent before a connection was lost is not sent again.
+
+    Raises StrongroomError.
+    """
+    fileset = resolve_fileset(request.fileset, allow_commands=description.allow_commands)
+    plain = BackupOptions(
+        host=description.client,
+        job=request.job,
+        fileset=request.fileset.name,
+        level=request.level,
+        tags=tuple(sorted(set(request.tags))),
+        parent=request.parent or None,
+        tuning=tuning_of({**description.tuning, **request.tuning}, description.processes),
+        cache_folder=os.fsencode(description.cache_folder) or None,
+    )
+    options, notes = with_fileset(plain, fileset)
+    for note in notes:
+        output.log("info", note)
+    if options.level == "full" and options.parent is not None:
+        raise UsageError("a full backup compares with nothing, but a parent was named")
+    attempt = _persist(description, request, fileset.source, options, output, limiter)
+    report = attempt.report
+    for warning in report.warnings:
+        output.log("warning", warning)
+    tell_problems(report.problems, output)
+    is_whole = report.is_complete
+    return JobEnded(
+        status="done" if is_whole else "incomplete",
+        exit_code=EXIT_DONE if is_whole else EXIT_INCOMPLETE,
+        snapshot="" if report.snapshot is None else report.snapshot.id,
+        summary=_summary(report, options),
+        security=attempt.security,
+    )
+
+
+def tuning_of(given: dict[str, Any], processes: int) -> Tuning:
+    """Knobs by name, texts as the command line takes them; no more than `processes` shards.
+
+    Raises UsageError.
+    """
+    found = options_of(Tuning, given, _KNOBS)
+    for name, value in found.items():
+        if _KNOBS[name] is int and not 0 <= value <= _GREATEST_NUMBER:
+            raise UsageError(f"Tuning.{name} cannot be {value}")
+    if "compression" in found:
+        found["compression"] = parse_compression(found["compression"])
+    signature_size(found.get("signature", "none"))
+    for name in ("upload_queue_size", "lru_size"):
+        if not found.get(name, 1):
+            del found[name]
+    wanted = Tuning(**found).shard_count()
+    return Tuning(**{**found, "shards": min(wanted, processes)})
+
+
+def _persist(
+    description: JobDescription,
+    request: StartBackup,
+    source: Source,
+    options: BackupOptions,
+    output: JobOutput,
+    limiter: Limiter,
+) -> _Attempt:
+    """Try until the backup is made or fails for good; a lost connection only makes it wait."""
+    pause_seconds = _SHORTEST_PAUSE_SECONDS
+    lost_since: float | None = None
+    while True:
+        started = clock.elapsed_seconds()
+        try:
+            return _attempt(description, request, source, options, output, limiter)
+        except ConnectionLostError as error:
+            now = clock.elapsed_seconds()
+            if lost_since is None or now - started > _LONGEST_PAUSE_SECONDS:
+                # It worked for a while in between.
+                lost_since, pause_seconds = now, _SHORTEST_PAUSE_SECONDS
+            if now - lost_since > PATIENCE_SECONDS:
+                raise
+            output.log("warning", f"{error}; trying again in {pause_seconds:.0f} s")
+            time.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+
+def _attempt(
+    description: JobDescription,
+    request: StartBackup,
+    source: Source,
+    options: BackupOptions,
+    output: JobOutput,
+    limiter: Limiter,
+) -> _Attempt:
+    store = open_store(description, request, limiter)
+    try:
+        repository = store.open(read_put_keys(description.identity_folder))
+        security = store.security()
+        if security.get("warning"):
+            output.log("warning", str(security["warning"]))
+
+        def make(wanted: BackupOptions) -> BackupReport:
+            return back_up(repository, source, wanted, lambda: output.shown_progress("backup"))
+
+        try:
+            report = make(options)
+        except SnapshotNotFoundError:
+            if options.parent is None:
+                raise
+            output.log("warning", f"the parent {options.parent[:8]} is not there any more")
+            report = make(_without_parent(options))
+        return _Attempt(report, security)
+    finally:
+        store.store.close()
+
+
+def _without_parent(options: BackupOptions) -> BackupOptions:
+    from dataclasses import replace
+
+    return replace(options, parent=None)
+
+
+def tell_problems(problems: tuple[Problem, ...], output: JobOutput) -> None:
+    """Name files that could not be read, a bounded number of them."""
+    for told, problem in enumerate(problems):
+        if told == MOST_TOLD_PROBLEMS:
+            output.log("warning", f"... and {len(problems) - told} more files with problems")
+            return
+        level = "info" if problem.is_harmless else "warning"
+        output.log(level, f"/{shown(problem.path)}: {problem.text}")  # type: ignore[arg-type]
+
+
+def _summary(report: BackupReport, options: BackupOptions) -> dict[str, Any]:
+    return {
+        "type": "summary",
+        "snapshot": None if report.snapshot is None else report.snapshot.id,
+        "parent": report.parent_id or None,
+        "level": options.level if report.parent_id else "full",
+        "files": report.files,
+        "directories": report.directories,
+        "others": report.others,
+        "size_bytes": report.size_bytes,
+        "files_read": report.files_read,
+        "bytes_read": report.bytes_read,
+        "new_chunks": report.new_chunks,
+        "new_bytes": report.new_bytes,
+        "stored_bytes": report.stored_bytes,
+        "elapsed_seconds": round(report.elapsed_seconds, 3),
+        "problems": sum(not problem.is_harmless for problem in report.problems),
+        "vanished": sum(problem.is_harmless for problem in report.problems),
+    }

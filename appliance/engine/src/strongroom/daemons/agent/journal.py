@@ -1,0 +1,252 @@
+"""Runs on disk: what was asked, and what is to be reported, until the director has all of it.
+
+    FOLDER/RUN_ID.journal     JSON lines: the Entry, then reports and Acknowledged marks, in order
+    FOLDER/RUN_ID.lock        held by the process that does the run
+
+A report is in the file before it is sent, and stays until the director has acknowledged RunEnded.
+So neither a restart nor SIGKILL loses one; a power failure may lose log lines of a run, not that
+it was begun nor how it ended. A line cut off by a crash is dropped. Only places of reports are
+kept in memory. Files hold tickets, so they are for their owner alone.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from strongroom import clock
+from strongroom.daemons.agent.job_messages import Request  # noqa: TC001 - msgspec looks at it
+from strongroom.net.control import RunEnded, RunLog, RunStarted, encode
+from strongroom.net.private_files import sync_folder
+
+if TYPE_CHECKING:
+    from strongroom.net.control import LogLevel
+
+# What a run may have in its journal; log lines beyond it are counted, not kept.
+JOURNAL_BYTES_LIMIT: Final = 256 << 20
+# How long the journal of a run that ended is kept for a director that never acknowledges it.
+KEPT_SECONDS: Final = 60 * 86400
+_ENDING: Final = ".journal"
+_LOCK_ENDING: Final = ".lock"
+_SECOND_NS: Final = 1_000_000_000
+
+Report = RunStarted | RunLog | RunEnded
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="entry"):
+    """The first line: whose run it is, and what was asked. `starts`: how often it was begun."""
+
+    director: str
+    request: Request
+    accepted_ns: int
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="begun"):
+    """A job process was started."""
+
+    time_ns: int
+
+
+class Acknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="acknowledged"):
+    """The director has everything up to this number."""
+
+    sequence: int
+
+
+_decoder = msgspec.json.Decoder(RunStarted | RunLog | RunEnded | Entry | Begun | Acknowledged)
+_encoder = msgspec.json.Encoder()
+
+
+class RunJournal:
+    """The journal of one run; used by one thread."""
+
+    def __init__(self, path: bytes, descriptor: int) -> None:
+        self._path = path
+        self._file = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self._offsets = array("Q")
+        self._lengths = array("Q")
+        self._left_out = 0
+        self.entry: Entry
+        self.begun = 0
+        self.acknowledged = 0
+        self.ended: RunEnded | None = None
+
+    @classmethod
+    def create(cls, folder: bytes, director: str, request: Request) -> RunJournal:
+        """Keep a new run, durably. Raises OSError."""
+        path = os.path.join(folder, request.run_id.encode("ascii") + _ENDING.encode())
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        journal = cls(path, os.open(path, flags, 0o600))
+        journal.entry = Entry(director=director, request=request, accepted_ns=clock.now_ns())
+        journal._append(_encoder.encode(journal.entry))
+        os.fsync(journal._file)
+        sync_folder(folder)
+        return journal
+
+    @classmethod
+    def load(cls, path: bytes) -> RunJournal | None:
+        """Read a journal; None when it does not even say what was asked. Raises OSError."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        journal = cls(path, os.open(path, flags))
+        if journal._read():
+            return journal
+        os.close(journal._file)
+        return None
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.entry.request.run_id
+
+    @property
+    def last_sequence(self) -> int:
+        """The number of the last report."""
+        return len(self._offsets)
+
+    def begin(self) -> None:
+        """A job process is about to be started."""
+        self.begun += 1
+        self._append(_encoder.encode(Begun(time_ns=clock.now_ns())))
+
+    def add_started(self) -> None:
+        """The run is under way."""
+        self._report(
+            RunStarted(run_id=self.run_id, sequence=self.last_sequence + 1, time_ns=clock.now_ns())
+        )
+        os.fdatasync(self._file)
+
+    def add_log(self, time_ns: int, level: LogLevel, text: str) -> None:
+        """A line of the log; beyond the limit of a journal it is only counted."""
+        if self._size > JOURNAL_BYTES_LIMIT:
+            self._left_out += 1
+            return
+        try:
+            self._log(time_ns, level, text)
+        except OSError:
+            # The disk is full; how the run ends is what counts.
+            self._left_out += 1
+
+    def add_ended(self, ended: RunEnded) -> None:
+        """The end; its sequence is set here. Durable when this returns. Raises OSError."""
+        if self._left_out:
+            text = f"{self._left_out} lines of this log were left out: too long, or a full disk"
+            self._log(clock.now_ns(), "warning", text)
+            self._left_out = 0
+        final = msgspec.structs.replace(ended, sequence=self.last_sequence + 1)
+        self._report(final)
+        os.fdatasync(self._file)
+        self.ended = final
+
+    def report(self, sequence: int) -> bytes:
+        """A report as it is sent; `sequence` from 1 to `last_sequence`."""
+        return os.pread(self._file, self._lengths[sequence - 1], self._offsets[sequence - 1])
+
+    def acknowledge(self, sequence: int) -> bool:
+        """The director has everything up to `sequence`; whether the journal is done with."""
+        if self.acknowledged < sequence <= self.last_sequence:
+            self.acknowledged = sequence
+            self._append(_encoder.encode(Acknowledged(sequence=sequence)))
+        return self.ended is not None and self.acknowledged == self.last_sequence
+
+    def is_stale(self) -> bool:
+        """Whether it ended so long ago that nobody will ask any more."""
+        return (
+            self.ended is not None
+            and clock.now_ns() - self.ended.time_ns > KEPT_SECONDS * _SECOND_NS
+        )
+
+    def lock_path(self) -> bytes:
+        """The file that the run's process locks."""
+        return self._path.removesuffix(_ENDING.encode()) + _LOCK_ENDING.encode()
+
+    def remove(self) -> None:
+        """Forget the run."""
+        os.close(self._file)
+        os.unlink(self._path)
+        if os.path.exists(self.lock_path()):
+            os.unlink(self.lock_path())
+
+    def close(self) -> None:
+        """Give back the descriptor."""
+        os.close(self._file)
+
+    def _log(self, time_ns: int, level: LogLevel, text: str) -> None:
+        self._report(
+            RunLog(
+                run_id=self.run_id,
+                sequence=self.last_sequence + 1,
+                time_ns=time_ns,
+                level=level,
+                text=text,
+            )
+        )
+
+    def _report(self, report: Report) -> None:
+        data = encode(report)
+        offset = self._size
+        self._append(data)
+        self._offsets.append(offset)
+        self._lengths.append(len(data))
+
+    def _append(self, data: bytes) -> None:
+        line = memoryview(data + b"\n")
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+        except OSError:
+            os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(data) + 1
+
+    def _read(self) -> bool:
+        offset = 0
+        is_first = True
+        with open(os.dup(self._file), "rb") as file:
+            file.seek(0)
+            for line in file:
+                try:
+                    found = _decoder.decode(line)
+                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    break
+                if not line.endswith(b"\n") or is_first is not isinstance(found, Entry):
+                    break
+                is_first = False
+                self._take(found, offset, len(line) - 1)
+                offset += len(line)
+        os.ftruncate(self._file, offset)
+        self._size = offset
+        return not is_first
+
+    def _take(self, found: Report | Entry | Begun | Acknowledged, offset: int, size: int) -> None:
+        if isinstance(found, Entry):
+            self.entry = found
+        elif isinstance(found, Begun):
+            self.begun += 1
+        elif isinstance(found, Acknowledged):
+            self.acknowledged = found.sequence
+        else:
+            self._offsets.append(offset)
+            self._lengths.append(size)
+            if isinstance(found, RunEnded):
+                self.ended = found
+
+
+def load_journals(folder: bytes) -> list[RunJournal]:
+    """All runs of a folder, which is made if need be, the oldest first. Raises OSError."""
+    os.makedirs(folder, 0o700, exist_ok=True)
+    found = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(_ENDING.encode()):
+            path = os.path.join(folder, name)
+            journal = RunJournal.load(path)
+            if journal is None:
+                os.unlink(path)
+            elif journal.is_stale():
+                journal.remove()
+            else:
+                found.append(journal)
+    return sorted(found, key=lambda journal: journal.entry.accepted_ns)

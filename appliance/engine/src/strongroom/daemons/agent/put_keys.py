@@ -1,0 +1,53 @@
+"""The put keys of the agent: one file for each repository, beside its certificate.
+
+    IDENTITY/put-keys/REPOSITORY_ID.key
+
+A put key can add and deduplicate but not read; it came with the enrolment.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from strongroom.errors import KeyRightError
+from strongroom.repo.keys import import_key
+
+if TYPE_CHECKING:
+    from strongroom.repo.keys import PutKey
+
+_FOLDER: Final = "put-keys"
+_ENDING: Final = ".key"
+_GREATEST_FILE_BYTES: Final = 64 << 10
+
+
+def keep_put_key(identity_folder: str, text: str) -> str:
+    """Store an exported put key; the path of its file. Raises UsageError, OSError."""
+    from strongroom.net.private_files import SECRET_MODE, make_private_folder, write_file
+
+    put_key = import_key(text).put_key
+    folder = os.fsencode(os.path.join(identity_folder, _FOLDER))
+    make_private_folder(folder)
+    path = os.path.join(folder, (put_key.repository_id.hex() + _ENDING).encode())
+    write_file(path, text.encode("ascii"), SECRET_MODE)
+    return os.fsdecode(path)
+
+
+def read_put_keys(identity_folder: str) -> dict[str, PutKey]:
+    """Repository id -> key. Raises KeyRightError when there is none, WrongKeyError, OSError."""
+    folder = os.path.join(identity_folder, _FOLDER)
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(_ENDING))
+    except FileNotFoundError:
+        names = []
+    found: dict[str, PutKey] = {}
+    for name in names:
+        with open(os.path.join(folder, name), encoding="ascii", errors="replace") as file:
+            put_key = import_key(file.read(_GREATEST_FILE_BYTES)).put_key
+        found[put_key.repository_id.hex()] = put_key
+    if not found:
+        raise KeyRightError(
+            f"there is no put key in {folder}: enrol this machine anew, or put the file there "
+            "that `strongroom key export-put` writes"
+        )
+    return found

@@ -1,0 +1,165 @@
+"""What the agent is told by its configuration: the Client resource and the Directors in it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.errors import UsageError
+from strongroom.jobs.backup_options import LARGEST_DEFAULT_SHARDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strongroom.config.model import Resource
+
+USUAL_CONFIGURATION: Final = "/etc/strongroom"
+# Lru Size counts entries of listings; a page of a listing holds about so many.
+_ENTRIES_A_PAGE: Final = 8192
+_LONGEST_PAUSE_SECONDS: Final = 60
+_PING_SECONDS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorSettings:
+    """A director that this agent works for.
+
+    dials: we dial address:port. listens: we let it in when it dials us. commands: kinds of job it
+    may start; () for all. longest_pause_seconds: between two tries to reach it.
+    """
+
+    name: str
+    address: str
+    port: int
+    dials: bool
+    listens: bool
+    commands: tuple[str, ...]
+    script_folders: tuple[str, ...]
+    maximum_bytes_per_second: int
+    longest_pause_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """The agent. `processes`: what all runs together may start; see `supervisor`."""
+
+    name: str
+    directors: Mapping[str, DirectorSettings]
+    listen_addresses: tuple[tuple[str, int], ...]
+    identity_folder: str
+    working_folder: str
+    tuning: Mapping[str, Any]
+    processes: int
+    maximum_concurrent_runs: int
+    maximum_run_seconds: int
+    script_seconds: int
+    allow_commands: bool
+    restore_socket: str
+    ping_seconds: int
+
+    @property
+    def run_folder(self) -> bytes:
+        """Where runs are kept."""
+        return os.fsencode(os.path.join(self.working_folder, "runs"))
+
+    @property
+    def cache_folder(self) -> str:
+        """Where listings and index objects are kept."""
+        return os.path.join(self.working_folder, "cache")
+
+
+def load_settings(path: str) -> AgentSettings:
+    """Read the configuration at `path`. Raises ConfigurationError, UsageError."""
+    from strongroom.config.resolve import load
+
+    component = load(path, component="agent").agent
+    client = None if component is None else component.daemon
+    if component is None or client is None:
+        raise UsageError(f"{path}: there is no Client resource for the agent")
+    directors = {
+        name: _director(director, client)
+        for name, director in component.directors.items()
+        if not director.monitor
+    }
+    if not directors:
+        raise UsageError(f"{path}: no Director resource says whom this agent works for")
+    listens = any(director.listens for director in directors.values())
+    return AgentSettings(
+        name=client.name,
+        directors=directors,
+        listen_addresses=_listen_addresses(client) if listens else (),
+        identity_folder=client.identity_directory,
+        working_folder=client.working_directory,
+        tuning=_tuning(client),
+        processes=client.maximum_workers
+        or min(LARGEST_DEFAULT_SHARDS, len(os.sched_getaffinity(0))),
+        maximum_concurrent_runs=client.maximum_concurrent_jobs,
+        maximum_run_seconds=client.absolute_job_timeout or 0,
+        script_seconds=client.script_time_limit_seconds,
+        allow_commands=client.allow_file_set_commands,
+        restore_socket=client.restore_socket,
+        ping_seconds=client.heartbeat_interval_seconds or _PING_SECONDS,
+    )
+
+
+def _director(director: Resource, client: Resource) -> DirectorSettings:
+    address = director.address or ""
+    dials = bool(address)
+    if director.is_set("connection_from_client_to_director"):
+        dials = director.connection_from_client_to_director
+    listens = not dials
+    if director.is_set("connection_from_director_to_client"):
+        listens = director.connection_from_director_to_client
+    if dials and not address:
+        raise UsageError(
+            f"Director {director.name}: say its Address, or Connection From Director To Client"
+        )
+    limits = [
+        limit
+        for limit in (
+            director.maximum_bandwidth_per_job_bytes_per_second,
+            client.maximum_bandwidth_per_job_bytes_per_second,
+        )
+        if limit
+    ]
+    folders = director.allowed_script_dir or client.allowed_script_dir
+    commands = director.allowed_job_command or client.allowed_job_command
+    return DirectorSettings(
+        name=director.name,
+        address=address,
+        port=director.port,
+        dials=dials,
+        listens=listens,
+        commands=tuple(command.lower() for command in commands),
+        script_folders=tuple(folders) or (client.scripts_directory,),
+        maximum_bytes_per_second=min(limits, default=0),
+        longest_pause_seconds=director.reconnection_time_seconds or _LONGEST_PAUSE_SECONDS,
+    )
+
+
+def _tuning(client: Resource) -> dict[str, Any]:
+    """The knobs that the Client sets; the engine chooses the others."""
+    found = {
+        name: getattr(client, directive)
+        for name, directive in (
+            ("workers", "maximum_workers_per_job"),
+            ("upload_queue_size", "upload_queue_size"),
+            ("scan_threads", "scan_threads"),
+            ("shards", "shards"),
+        )
+        if client.is_set(directive)
+    }
+    if client.is_set("lru_size"):
+        found["lru_size"] = max(2, client.lru_size // _ENTRIES_A_PAGE)
+    return found
+
+
+def _listen_addresses(client: Resource) -> tuple[tuple[str, int], ...]:
+    """Where to listen; "" stands for every address."""
+    usual = int(client.port)
+    found = [
+        (address.host or "", int(address.port or usual))
+        for address in (*(client.addresses or ()), *((client.address,) if client.address else ()))
+    ]
+    return tuple(found) or (("", usual),)

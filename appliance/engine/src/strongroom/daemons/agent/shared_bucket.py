@@ -1,0 +1,82 @@
+"""A limit of bytes a second that the processes of one job share and that may change meanwhile.
+
+The bucket is a debt that shrinks with time: whoever takes bytes waits until what others took is
+paid but for a moment's worth, then owes for its own. So the rate holds over any second or so,
+however large single blocks are, and a new limit is felt at once by those who wait.
+
+The state lies in memory shared with forked processes. A record lock of the kernel guards it
+between processes (it goes with a process that dies) and `_lock` between threads of one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import struct
+import threading
+import time
+from typing import Final, NamedTuple
+
+from strongroom import clock
+
+# Limit in bytes a second (0: none), debt in bytes, and when that was so.
+_STATE: Final = struct.Struct("<Qdd")
+
+
+class _State(NamedTuple):
+    limit_bytes_per_second: int
+    debt_bytes: float
+    seconds: float
+
+
+# So much may be owed, in seconds of the limit.
+_MOMENT_SECONDS: Final = 0.1
+_LONGEST_WAIT_SECONDS: Final = 0.1
+
+
+class SharedBucket:
+    """Make it before forking; it is a `Limiter`."""
+
+    def __init__(self, bytes_per_second: int) -> None:
+        self._file = os.memfd_create("strongroom-limit")
+        os.ftruncate(self._file, _STATE.size)
+        self._memory = mmap.mmap(self._file, _STATE.size)
+        self._lock = threading.Lock()
+        _STATE.pack_into(self._memory, 0, bytes_per_second, 0.0, clock.elapsed_seconds())
+
+    def set_limit(self, bytes_per_second: int) -> None:
+        """Change the limit for everybody, and forget what is owed; 0 is none.
+
+        It is called where a signal may have come in the midst of `take`, so it takes no lock: a
+        `take` that runs right now may count its bytes by the old limit.
+        """
+        struct.pack_into("<Qd", self._memory, 0, bytes_per_second, 0.0)
+
+    def take(self, size_bytes: int) -> None:
+        """Return when `size_bytes` may go."""
+        while True:
+            with self._lock:
+                wait_seconds = self._try(size_bytes)
+            if not wait_seconds:
+                return
+            time.sleep(min(wait_seconds, _LONGEST_WAIT_SECONDS))
+
+    def _try(self, size_bytes: int) -> float:
+        """0 when the bytes were counted, else how long to wait before the next try."""
+        if not struct.unpack_from("<Q", self._memory)[0]:
+            return 0.0
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
+        try:
+            limit, debt, then = _State._make(_STATE.unpack_from(self._memory))
+            if not limit:
+                return 0.0
+            now = clock.elapsed_seconds()
+            debt = max(0.0, debt - (now - then) * limit)
+            excess = debt - limit * _MOMENT_SECONDS
+            if excess <= 0:
+                debt += size_bytes
+            struct.pack_into("<dd", self._memory, 8, debt, now)
+            return max(0.0, excess / limit)
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)

@@ -1,0 +1,343 @@
+"""Every run of this agent: accepted, waiting, under way, or ended and not yet acknowledged.
+
+A run that a director asks for is first put into a journal, so it is done even when the agent is
+killed a moment later: after a restart it is begun again, and what it had stored is found and not
+sent again. Scripts before the job then run once more. A run that took the agent, or its own
+process, down MOST_BEGINNINGS times fails.
+
+All runs share `processes`: each gets what is left of them when it begins, at least one, as many
+as it asks for at most. Runs beyond the highest number at once wait in the order they came.
+
+Everything happens in the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.daemons.agent.job import kind_of
+from strongroom.daemons.agent.job_messages import JobDescription, JobEnded, JobLog, JobProgress
+from strongroom.daemons.agent.journal import RunJournal, load_journals
+from strongroom.daemons.agent.run_process import STOP_SECONDS, RunProcess
+from strongroom.errors import CancelledError, JobDiedError, RefusedError
+from strongroom.net.control import RunEnded, RunProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.daemons.agent.job_messages import Request
+    from strongroom.daemons.agent.settings import AgentSettings
+
+MOST_BEGINNINGS: Final = 3
+_RUN_ID: Final = re.compile(r"[0-9a-f]{32}")
+# A job that was stopped, though nobody asked, may have been told so by whoever stops the agent.
+_STOPPED: Final = (CancelledError.error_id, JobDiedError.error_id)
+_STOP_RUMOUR_SECONDS: Final = 0.5
+_DISK_RETRY_SECONDS: Final = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class _Run:
+    journal: RunJournal
+    process: RunProcess | None = None
+    task: asyncio.Task[None] | None = None
+    processes: int = 0
+    progress: RunProgress | None = None
+    is_cancelled: bool = False
+    # The latest order of the director; None: as it was asked for.
+    limit_bytes_per_second: int | None = None
+
+
+class Supervisor:
+    """Knows all runs. `news(director)` is called whenever there is something to send."""
+
+    def __init__(self, settings: AgentSettings, news: Callable[[str], None]) -> None:
+        """Reads the journals. Raises OSError."""
+        self.settings = settings
+        # What each director allows to run at once, and how many processes; 0: any number.
+        self._limits: dict[str, tuple[int, int]] = {}
+        self._news = news
+        self._is_stopping = False
+        self._runs = {
+            journal.run_id: _Run(journal) for journal in load_journals(settings.run_folder)
+        }
+
+    def resume(self) -> None:
+        """Begin what was under way or waiting when the agent ended."""
+        for run in self._runs.values():
+            if run.journal.ended is None and run.journal.begun >= MOST_BEGINNINGS:
+                self._end(
+                    run,
+                    "failed",
+                    JobDiedError(
+                        f"the run was begun {run.journal.begun} times, and each time the agent "
+                        "ended before it"
+                    ),
+                )
+        self._begin_waiting()
+
+    def allow(self, director: str, maximum_runs: int, processes: int) -> None:
+        """What a director says at Welcome."""
+        self._limits[director] = (maximum_runs, processes)
+        self._begin_waiting()
+
+    def accept(self, director: str, request: Request) -> RunEnded | None:
+        """Do a run, unless it is known already; an answer where it cannot even be kept.
+
+        Raises ValueError for a run id that is none.
+        """
+        run_id = request.run_id
+        if not _RUN_ID.fullmatch(run_id):
+            raise ValueError("a run's id is no UUID in hex")
+        if run_id in self._runs:
+            return None
+        try:
+            journal = RunJournal.create(self.settings.run_folder, director, request)
+        except OSError as error:
+            return _ending(
+                run_id, "failed", JobDiedError(f"the run cannot be kept: {error.strerror}")
+            )
+        run = self._runs[run_id] = _Run(journal)
+        refusal = self._refusal(director, kind_of(request))
+        if refusal is not None:
+            self._end(run, "failed", refusal)
+        self._begin_waiting()
+        return None
+
+    def cancel(self, director: str, run_id: str) -> RunEnded | None:
+        """End a run; an answer where there is no such run."""
+        run = self._known(director, run_id)
+        if run is None:
+            return _ending(run_id, "cancelled", CancelledError("the agent knows no such run"))
+        if run.journal.ended is None:
+            run.is_cancelled = True
+            if run.process is not None:
+                run.process.stop()
+            elif run.task is None:
+                self._end(run, "cancelled", CancelledError("cancelled before it began"))
+        self._news(director)
+        return None
+
+    def set_bandwidth(self, director: str, run_id: str, bytes_per_second: int) -> None:
+        """Change the limit of a run; it is never above the agent's own."""
+        run = self._known(director, run_id)
+        if run is not None and run.journal.ended is None:
+            run.limit_bytes_per_second = bytes_per_second
+            if run.process is not None:
+                run.process.set_limit(self._bandwidth(run))
+
+    def acknowledge(self, director: str, run_id: str, sequence: int) -> None:
+        """The director has everything of a run up to this number."""
+        run = self._known(director, run_id)
+        if run is not None and run.journal.acknowledge(sequence):
+            run.journal.remove()
+            del self._runs[run_id]
+
+    def runs_of(self, director: str) -> list[str]:
+        """Ids of the runs that a director is to hear of, in the order they came."""
+        return [
+            run_id for run_id, run in self._runs.items() if run.journal.entry.director == director
+        ]
+
+    def journal(self, run_id: str) -> RunJournal | None:
+        """The journal of a run; None when it is acknowledged."""
+        run = self._runs.get(run_id)
+        return None if run is None else run.journal
+
+    def take_progress(self, run_id: str) -> RunProgress | None:
+        """The counts of a run, if they are new."""
+        run = self._runs.get(run_id)
+        if run is None:
+            return None
+        progress, run.progress = run.progress, None
+        return progress
+
+    @property
+    def active_count(self) -> int:
+        """How many runs are under way."""
+        return sum(run.task is not None for run in self._runs.values())
+
+    async def stop(self) -> None:
+        """Stop every job without ending its run: the next start of the agent resumes them."""
+        self._is_stopping = True
+        tasks = [run.task for run in self._runs.values() if run.task is not None]
+        for run in self._runs.values():
+            if run.process is not None:
+                run.process.stop()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=STOP_SECONDS)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+        for run in self._runs.values():
+            run.journal.close()
+
+    def _known(self, director: str, run_id: str) -> _Run | None:
+        run = self._runs.get(run_id)
+        return run if run is not None and run.journal.entry.director == director else None
+
+    def _refusal(self, director: str, kind: str) -> RefusedError | None:
+        settings = self.settings.directors.get(director)
+        commands = () if settings is None else settings.commands
+        if not commands or kind in commands:
+            return None
+        return RefusedError(
+            f"Director {director} may not start a {kind} here; see Allowed Job Command"
+        )
+
+    def _begin_waiting(self) -> None:
+        for run in self._runs.values():
+            if run.task is not None or run.journal.ended is not None:
+                continue
+            if self._is_stopping or not self._has_place():
+                run.progress = RunProgress(
+                    run_id=run.journal.run_id, message="waits for other runs of this client"
+                )
+                self._news(run.journal.entry.director)
+                continue
+            run.task = asyncio.create_task(self._do(run), name=f"run {run.journal.run_id}")
+
+    def _has_place(self) -> bool:
+        limits = [self.settings.maximum_concurrent_runs]
+        limits += [runs for runs, _ in self._limits.values()]
+        return self.active_count < min((limit for limit in limits if limit), default=1 << 30)
+
+    def _share(self) -> int:
+        """What is left of the processes for one more run."""
+        budgets = [self.settings.processes, *(most for _, most in self._limits.values())]
+        budget = min((budget for budget in budgets if budget), default=1)
+        return max(1, budget - sum(run.processes for run in self._runs.values()))
+
+    def _bandwidth(self, run: _Run) -> int:
+        entry = run.journal.entry
+        settings = self.settings.directors.get(entry.director)
+        wanted = run.limit_bytes_per_second
+        if wanted is None:
+            wanted = getattr(entry.request, "maximum_bytes_per_second", 0)
+        own = 0 if settings is None else settings.maximum_bytes_per_second
+        return min((limit for limit in (wanted, own) if limit), default=0)
+
+    def _description(self, run: _Run) -> JobDescription:
+        entry, settings = run.journal.entry, self.settings
+        director = settings.directors.get(entry.director)
+        limits = (
+            settings.maximum_run_seconds,
+            getattr(entry.request, "maximum_run_seconds", 0),
+        )
+        return JobDescription(
+            request=entry.request,
+            client=settings.name,
+            director=entry.director,
+            identity_folder=settings.identity_folder,
+            cache_folder=settings.cache_folder,
+            lock_file=os.fsdecode(run.journal.lock_path()),
+            script_folders=() if director is None else director.script_folders,
+            script_seconds=settings.script_seconds,
+            allow_commands=settings.allow_commands,
+            processes=run.processes,
+            tuning=dict(settings.tuning),
+            maximum_bytes_per_second=self._bandwidth(run),
+            maximum_run_seconds=min((limit for limit in limits if limit), default=0),
+        )
+
+    async def _do(self, run: _Run) -> None:
+        journal = run.journal
+        try:
+            run.processes = self._share()
+            await self._on_disk(journal.begin)
+            if journal.begun == 1:
+                await self._on_disk(journal.add_started)
+            else:
+                journal.add_log(
+                    clock.now_ns(), "warning", "the agent was restarted; the run is begun again"
+                )
+            self._news(journal.entry.director)
+            run.process = RunProcess(
+                self._description(run),
+                self.settings.restore_socket,
+                lambda message: self._take(run, message),
+            )
+            if run.is_cancelled:
+                run.process.stop()
+            ended = await run.process.run()
+            await self._finish(run, ended)
+        finally:
+            run.process, run.task, run.processes = None, None, 0
+        if not self._is_stopping:
+            self._begin_waiting()
+
+    def _take(self, run: _Run, message: JobProgress | JobLog) -> None:
+        if isinstance(message, JobLog):
+            run.journal.add_log(message.time_ns, message.level, message.text)
+        else:
+            run.progress = RunProgress(
+                run_id=run.journal.run_id,
+                files=message.files,
+                bytes=message.bytes,
+                stored_bytes=message.stored_bytes,
+                errors=message.errors,
+                total_files=message.total_files,
+                total_bytes=message.total_bytes,
+                message=message.message,
+            )
+        self._news(run.journal.entry.director)
+
+    async def _finish(self, run: _Run, ended: JobEnded) -> None:
+        if ended.error_id in _STOPPED and not run.is_cancelled:
+            if not self._is_stopping:
+                await asyncio.sleep(_STOP_RUMOUR_SECONDS)
+            if self._is_stopping:
+                return
+        report = RunEnded(
+            run_id=run.journal.run_id,
+            sequence=0,
+            time_ns=clock.now_ns(),
+            status=ended.status,
+            exit_code=ended.exit_code,
+            error_id=ended.error_id,
+            error=ended.error,
+            snapshot=ended.snapshot,
+            summary=ended.summary,
+            security=ended.security,
+        )
+        await self._on_disk(lambda: run.journal.add_ended(report))
+        self._news(run.journal.entry.director)
+
+    def _end(self, run: _Run, status: str, error: Exception) -> None:
+        """End a run that no process does."""
+        try:
+            run.journal.add_ended(_ending(run.journal.run_id, status, error))
+        except OSError as failure:
+            # It is tried again when the agent starts the next time.
+            _log.error("run %s: its end cannot be kept: %s", run.journal.run_id, failure)
+        self._news(run.journal.entry.director)
+
+    async def _on_disk(self, write: Callable[[], None]) -> None:
+        """Write to a journal, and again until it can be written."""
+        while True:
+            try:
+                return write()
+            except OSError as error:
+                _log.error("a journal cannot be written: %s; trying again", error)
+                await asyncio.sleep(_DISK_RETRY_SECONDS)
+
+
+def _ending(run_id: str, status: str, error: Exception) -> RunEnded:
+    return RunEnded(
+        run_id=run_id,
+        sequence=1,
+        time_ns=clock.now_ns(),
+        status=status,  # type: ignore[arg-type]
+        exit_code=getattr(error, "exit_code", 1),
+        error_id=getattr(error, "error_id", ""),
+        error=str(error),
+    )
