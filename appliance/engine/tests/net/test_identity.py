@@ -2,13 +2,15 @@
 
 import os
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.connections import connected
+from kit.connections import PATIENCE_SECONDS, connected
 from strongroom import clock
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.certificate_forms import build_certificate, requested_key, root_certificate
@@ -21,6 +23,7 @@ from strongroom.net.identity import (
     verify_signature,
 )
 from strongroom.net.peer import ROLES, check_name, peer_of, peer_of_certificate
+from strongroom.net.tls_contexts import client_context
 from strongroom.net.trust import Trust, authority_with_fingerprint, fingerprint, roots_of
 
 
@@ -204,6 +207,27 @@ def test_a_crash_at_any_step_of_a_renewal_leaves_an_identity(house, renewed, mon
         assert found.sign(b"works")
         steps += 1
     assert steps == 4
+
+
+def test_an_identity_is_read_while_it_is_renewed(house):
+    """A daemon loads it at any moment, and finds the old or the new one, never parts of both."""
+    renewing = threading.Event()
+
+    def read():
+        count = 0
+        while not renewing.is_set():
+            identity = Identity.load(house.agent.folder)
+            assert identity.sign(b"works")
+            client_context(identity)
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        for _ in range(15):
+            house.identity("web1", "agent")
+        renewing.set()
+        assert reading.result(PATIENCE_SECONDS) > 0
 
 
 def test_a_certificate_for_another_key_is_not_stored(house, renewed):

@@ -7,15 +7,20 @@ may be absent.
 
 A renewed certificate comes with a new key. The key is put beside the old one as `key.next.pem`
 before the certificate is replaced, so whenever a crash comes, one of the two fits the certificate.
+Whoever changes the folder holds a lock on it (flock); whoever reads looks again when a certificate
+and its key did not fit, for they may have been replaced in between.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import stat
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -31,10 +36,14 @@ from strongroom.net.private_files import (
     SECRET_MODE,
     make_private_folder,
     read_bounded,
+    sync_folder,
     write_file,
 )
 from strongroom.net.revocations import Revocations
 from strongroom.net.trust import Trust, roots_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # A certificate begins this long before it is issued, so that a machine whose clock is days behind
 # can use it at once.
@@ -45,6 +54,7 @@ _KEY = b"key.pem"
 _NEXT_KEY = b"key.next.pem"
 _AUTHORITY = b"authority.pem"
 _REVOKED = b"revoked.pem"
+_READ_ATTEMPTS = 10
 _GREATEST_FILE_BYTES = 256 << 10
 _SECOND_NS = 1_000_000_000
 
@@ -63,16 +73,23 @@ class Identity:
     def load(folder: bytes | str) -> Identity:
         """Read an identity folder. Raises UsageError when something is absent or does not fit."""
         place = os.path.abspath(os.fsencode(folder))
-        certificate_pem = _read(place, _CERTIFICATE)
-        authority_pem = _read(place, _AUTHORITY)
-        try:
-            certificate = x509.load_pem_x509_certificate(certificate_pem)
-            peer = peer_of(certificate)
-            roots_of(authority_pem)
-        except (ValueError, PeerRefusedError) as error:
-            raise UsageError(f"the identity in {os.fsdecode(place)} is damaged: {error}") from error
-        key_pem = _fitting_key(place, certificate)
-        return Identity(place, peer, certificate_pem, key_pem, authority_pem)
+        for _ in range(_READ_ATTEMPTS):
+            certificate_pem = _read(place, _CERTIFICATE)
+            authority_pem = _read(place, _AUTHORITY)
+            try:
+                certificate = x509.load_pem_x509_certificate(certificate_pem)
+                peer = peer_of(certificate)
+                roots_of(authority_pem)
+            except (ValueError, PeerRefusedError) as error:
+                raise UsageError(
+                    f"the identity in {os.fsdecode(place)} is damaged: {error}"
+                ) from error
+            key_pem = _fitting_key(place, certificate)
+            if key_pem is not None:
+                return Identity(place, peer, certificate_pem, key_pem, authority_pem)
+        raise UsageError(
+            f"the key in {os.fsdecode(place)} is not that of the certificate there; enrol anew"
+        )
 
     @property
     def name(self) -> str:
@@ -196,9 +213,14 @@ def store_identity(
     if not _fits(key_pem, certificate):
         raise UsageError("the certificate that came is for another key; ask for it again")
     make_private_folder(place)
-    write_file(os.path.join(place, _NEXT_KEY), key_pem, SECRET_MODE)
-    write_file(os.path.join(place, _AUTHORITY), authority_pem, PUBLIC_MODE)
-    write_file(os.path.join(place, _CERTIFICATE), certificate_pem, PUBLIC_MODE)
+    with _locked(place):
+        with contextlib.suppress(UsageError, ValueError):
+            # A renewal before this one may have been cut short; its key is still in use then.
+            _settle(place, x509.load_pem_x509_certificate(_read(place, _CERTIFICATE)))
+        write_file(os.path.join(place, _NEXT_KEY), key_pem, SECRET_MODE)
+        write_file(os.path.join(place, _AUTHORITY), authority_pem, PUBLIC_MODE)
+        write_file(os.path.join(place, _CERTIFICATE), certificate_pem, PUBLIC_MODE)
+        _settle(place, certificate)
     return Identity.load(place)
 
 
@@ -218,22 +240,39 @@ def _read(folder: bytes, name: bytes) -> bytes:
         ) from error
 
 
-def _fitting_key(folder: bytes, certificate: x509.Certificate) -> bytes:
+def _fitting_key(folder: bytes, certificate: x509.Certificate) -> bytes | None:
+    """The private key of a certificate, None if it is not there (any more)."""
     next_path = os.path.join(folder, _NEXT_KEY)
     if os.path.exists(next_path):
-        next_key = _read(folder, _NEXT_KEY)
-        if _fits(next_key, certificate):
-            os.rename(next_path, os.path.join(folder, _KEY))
+        with _locked(folder):
+            _settle(folder, certificate)
     key_path = os.path.join(folder, _KEY)
     key_pem = _read(folder, _KEY)
     if os.stat(key_path).st_mode & stat.S_IRWXO:
         shown = os.fsdecode(key_path)
         raise UsageError(f"anybody may read {shown}: run `chmod 600 {shown}` and renew it")
-    if not _fits(key_pem, certificate):
-        raise UsageError(
-            f"the key in {os.fsdecode(folder)} is not that of the certificate there; enrol anew"
-        )
-    return key_pem
+    return key_pem if _fits(key_pem, certificate) else None
+
+
+def _settle(folder: bytes, certificate: x509.Certificate) -> None:
+    """Finish a renewal that a crash cut short; with the lock held."""
+    try:
+        next_key = read_bounded(os.path.join(folder, _NEXT_KEY), _GREATEST_FILE_BYTES)
+    except FileNotFoundError:
+        return
+    if _fits(next_key, certificate):
+        os.rename(os.path.join(folder, _NEXT_KEY), os.path.join(folder, _KEY))
+        sync_folder(folder)
+
+
+@contextlib.contextmanager
+def _locked(folder: bytes) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _fits(key_pem: bytes, certificate: x509.Certificate) -> bool:
