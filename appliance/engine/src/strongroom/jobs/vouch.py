@@ -11,6 +11,7 @@ every chunk is what its id says, every block what its id says. Then:
   for `check` and `repair`.
 - An index object that replaces none and says of each pack what the pack's footer says is vouched
   for once all its packs are. One that says anything else is false.
+- A snapshot that can't be decoded is false, so that it keeps nobody from listing the others.
 - What is vouched for and in no trusted index object yet is written into one of our own.
 
 Objects that come or go meanwhile are left for the next run; it may be run at any time, any number
@@ -30,6 +31,7 @@ from strongroom.jobs.pack_check import bad_blocks
 from strongroom.jobs.sound_index import footer_summary
 from strongroom.repo.index_objects import read_index_object
 from strongroom.repo.packs import read_footer
+from strongroom.repo.snapshots import read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +75,7 @@ def vouch(repository: Repository, judge: JudgedStore, progress: Progress) -> Vou
         lease.start_renewing()
         run = _Vouching(repository, judge, progress)
         run.judge_packs()
+        run.judge_snapshots()
         run.judge_index()
         run.write_index()
         return run.report
@@ -108,6 +111,18 @@ class _Vouching:
             ]
             self._judge.vouch("packs", sound, sound=True)
             self.report.packs += len(sound)
+
+    def judge_snapshots(self) -> None:
+        """Decode every doubted snapshot: one that is none would keep others from being listed."""
+        for name in sorted(filter(is_object_name, self._store.doubted("snapshots"))):
+            try:
+                read_snapshot(self._store, self._repository.key, name, pages=True)
+            except (ObjectMissingError, UnknownFormatError):
+                continue
+            except DamageError as error:
+                self._settle_damage("snapshots", name, error)
+            else:
+                self._judge.vouch("snapshots", [name], sound=True)
 
     def judge_index(self) -> None:
         """Compare every doubted index object with the footers of its packs."""

@@ -90,18 +90,8 @@ class BlockReader:
                 f"block {wanted.hex()} has {len(block.extents)} chunks, and slot {slot} is wanted; "
                 "run check"
             )
-        start, end = block.extents[slot]
-        if start < 0:
-            block = self._copy_with(wanted, slot)
-            start, end = block.extents[slot]
-        data = memoryview(block.raw)[start:end]
-        expected = block.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
-        # A block of one chunk was verified as a whole when it was loaded.
-        if len(block.extents) > 1 and chunk_id(self._key.put_key.chunk_key, data) != expected:
-            raise DamageError(
-                f"chunk {slot} of block {wanted.hex()} is not what its id says; run check"
-            )
-        return data
+        data = self._chunk_in(block, slot)
+        return self._chunk_of_copy(wanted, slot, block) if data is None else data
 
     def chunk_length(self, wanted: bytes, slot: int) -> int:
         """The length of a chunk, without reading it; DamageError when it is nowhere."""
@@ -160,16 +150,29 @@ class BlockReader:
                     return self._read(wanted, location)
         raise error
 
-    def _copy_with(self, wanted: bytes, slot: int) -> _Block:
-        """A copy of the block that has not dropped a chunk."""
+    def _chunk_in(self, block: _Block, slot: int) -> memoryview | None:
+        """A chunk of a block; None when it was dropped there, or is not what its id says."""
+        start, end = block.extents[slot]
+        if start < 0:
+            return None
+        data = memoryview(block.raw)[start:end]
+        expected = block.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
+        # A block of one chunk was verified as a whole when it was loaded.
+        if len(block.extents) > 1 and chunk_id(self._key.put_key.chunk_key, data) != expected:
+            return None
+        return data
+
+    def _chunk_of_copy(self, wanted: bytes, slot: int, bad: _Block) -> memoryview:
+        """A chunk from any copy of its block; one of them, `bad`, does not have it."""
         for location in self._index.copies(wanted):
             with contextlib.suppress(*_NOT_THIS_COPY):
-                block = self._read(wanted, location)
-                if block.extents[slot][0] >= 0:
-                    return block
-        raise DamageError(
-            f"chunk {slot} of block {wanted.hex()} was dropped as unused, but is used; run check"
-        )
+                data = self._chunk_in(self._read(wanted, location), slot)
+                if data is not None:
+                    return data
+        problem = "is not what its id says"
+        if bad.extents[slot][0] < 0:
+            problem = "was dropped as unused, but is used"
+        raise DamageError(f"chunk {slot} of block {wanted.hex()} {problem}; run check")
 
     def _load_many(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, _Block]]:
         places: list[tuple[BlockLocation, bytes]] = []

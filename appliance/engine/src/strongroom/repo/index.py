@@ -94,13 +94,19 @@ class Index:
         marked = {
             pack_id for tombstone in read_tombstones(store, key) for pack_id in tombstone.pack_ids
         }
-        objects = [
-            read_index_object(store, key, info.name, chunks=chunks) for info in store.list("index")
-        ]
+        names = sorted(info.name for info in store.list("index"))
         # Who is doubted replaces nobody's objects, and of a pack that others describe says nothing:
-        # the first description counts.
+        # the first description counts. Nor is it damage when it makes no sense.
         doubted = store.doubted("index")
-        objects.sort(key=lambda item: (item.name in doubted, item.name))
+        objects = []
+        for name in sorted(names, key=lambda name: name in doubted):
+            try:
+                objects.append(read_index_object(store, key, name, chunks=chunks))
+            except ObjectMissingError:
+                raise
+            except DamageError:
+                if name not in doubted:
+                    raise
         superseded = {
             name
             for an_object in objects
@@ -109,20 +115,29 @@ class Index:
         }
         current = [item for item in objects if item.name not in superseded]
         footers = (footer for an_object in current for footer in an_object.footers)
-        index = cls.of(footers, marked, chunks=chunks)
+        doubted_packs = {bytes.fromhex(name) for name in store.doubted("packs")}
+        index = cls.of(footers, marked, doubted_packs, chunks=chunks)
         index.superseded_names = tuple(sorted(superseded))
         index.object_names = tuple(item.name for item in current)
         return index
 
     @classmethod
     def of(
-        cls, footers: Iterable[PackFooter], marked: Collection[bytes], *, chunks: bool = False
+        cls,
+        footers: Iterable[PackFooter],
+        marked: Collection[bytes],
+        doubted: Collection[bytes] = (),
+        *,
+        chunks: bool = False,
     ) -> Index:
-        """The index of some packs, of which those in `marked` are about to be removed."""
+        """The index of some packs.
+
+        Those in `marked` are about to be removed; those in `doubted` may not hold what they say.
+        """
         index = cls()
         for footer in footers:
             index._add_loaded(footer, marked=footer.pack_id in marked, chunks=chunks)
-        order = index._order_of_preference()
+        order = index._order_of_preference(doubted)
         ids = np.frombuffer(index._block_ids, np.uint64).reshape(-1, 2)[order]
         index._table.add_many(ids.tobytes(), order)
         return index
@@ -252,15 +267,18 @@ class Index:
         """Give back the memory of the chunk columns."""
         self._chunk_columns = []
 
-    def _order_of_preference(self) -> NDArray[np.int64]:
+    def _order_of_preference(self, doubted: Collection[bytes]) -> NDArray[np.int64]:
         """Rows, of copies of a block the best first.
 
-        The one with the most bytes: of a thinned and a whole copy the whole one, even if it is
-        marked, since a snapshot that began before the marking may need what the other lacks.
+        One that is not doubted, and then the one with the most bytes: of a thinned and a whole copy
+        the whole one, even if it is marked, since a snapshot that began before the marking may need
+        what the other lacks.
         """
         marked = np.array([pack.marked for pack in self._packs], np.bool_)
         raw_lengths = self.raw_lengths.astype(np.int64)
-        return np.lexsort((marked[self.pack_numbers], -raw_lengths))
+        unsure = np.array([pack.pack_id in doubted for pack in self._packs], np.bool_)
+        pack_numbers = self.pack_numbers
+        return np.lexsort((marked[pack_numbers], -raw_lengths, unsure[pack_numbers]))
 
     def _add_loaded(self, footer: PackFooter, *, marked: bool, chunks: bool) -> None:
         number = len(self._packs)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strongroom.daemons.storage.provenance import FALSE, VOUCHED
-from strongroom.errors import RightError
+from strongroom.errors import ObjectMissingError, RightError
 from strongroom.jobs.sweep import SWEEP_LEASE
 from strongroom.net.storage_protocol import FrameType
 
@@ -74,16 +74,22 @@ class Rights:
         """RightError when this kind of request is not for this peer."""
         allowed = _READING if self.read_only else _REQUESTS[self.role]
         if frame_type not in allowed:
-            raise RightError(f"{self._shown()} may not {frame_type.name.lower()} here")
+            raise RightError(f"{self._shown()} may not ask for {frame_type.name.lower()} here")
 
     def require_adding(self, kind: Kind, name: str, mode: PutMode, book: Provenance) -> None:
-        """RightError when an object of this kind or name is not for this peer to add."""
+        """RightError when an object of this kind or name is not for this peer to add.
+
+        ObjectMissingError when it renews a lease that has gone.
+        """
         if self.role == "local":
             return
         if kind not in _ADDED_KINDS:
             raise RightError(f"{self._shown()} may not add {kind}")
         if kind == "leases" and name == SWEEP_LEASE:
             raise RightError(f"the lease {name} is that of maintenance")
+        if mode == "replace" and kind == "leases" and book.standing(kind, name) is None:
+            # Removed as abandoned: it must not come back by being renewed.
+            raise ObjectMissingError(f"the lease {name} is missing")
         if mode == "replace" and not (kind == "leases" and book.is_held(kind, name, self.owner)):
             raise RightError(f"{self._shown()} may replace its own leases only")
 

@@ -1,0 +1,94 @@
+"""Quotas and bandwidths hold, and give back what is given back."""
+
+import threading
+import time
+
+import pytest
+
+from kit.tiny_backup import back_up, new_repository
+from strongroom.content.digests import object_name
+from strongroom.daemons.storage.accounts import Bandwidths
+from strongroom.daemons.storage.settings import Limits
+from strongroom.errors import QuotaError
+from strongroom.repo.repository import Repository
+
+FILES = {b"one": bytes(range(256)) * 40}
+
+
+def used(daemon, owner):
+    return daemon.server.repository("").quotas.used().get(owner, 0)
+
+
+def test_a_quota_ends_an_upload_and_gives_back_what_was_not_stored(make_daemon):
+    daemon = make_daemon(limits=Limits(quota_bytes=100_000, quotas={"web2": 3_000_000}))
+    new_repository(daemon.local())
+    data = bytes(2_000_000)
+    for name, fits in (("web1", False), ("web2", True)):
+        writer = daemon.agent(name).writer("packs")
+        writer.write(data)
+        if fits:
+            writer.commit(object_name(data))
+        else:
+            with pytest.raises(QuotaError, match="web1 may store 100000 bytes"):
+                writer.commit(object_name(data))
+    assert (used(daemon, "web1"), used(daemon, "web2")) == (0, 2_000_000)
+    daemon.local().delete("packs", object_name(data))
+    assert used(daemon, "web2") == 0
+
+
+def test_what_is_stored_twice_counts_once_and_survives_a_restart(make_daemon):
+    daemon = make_daemon()
+    appliance = new_repository(daemon.local())
+    agent = daemon.agent("web1")
+    for _ in range(2):
+        agent.put("packs", object_name(b"data"), b"data")
+    assert used(daemon, "web1") == 4
+    agent.put_new("leases", "1" * 32, b"x")
+    for _ in range(3):
+        agent.replace("leases", "1" * 32, b"x")
+    assert used(daemon, "web1") == 5
+    agent.delete("leases", "1" * 32)
+    back_up(Repository.open(daemon.agent("web1"), appliance.key.put_key), FILES)
+    before = used(daemon, "web1")
+    assert before > 4 + 200
+    daemon.restart()
+    assert used(daemon, "web1") == before
+
+
+def test_the_connections_of_a_job_share_its_bandwidth():
+    stopped = threading.Event()
+    buckets = Bandwidths(1_000_000, stopped)
+    first, second = buckets.enter("web1", "job"), buckets.enter("web1", "job")
+    assert first is second
+    assert buckets.enter("web1", "other") is not first
+    assert buckets.enter("web2", "job") is not first
+    started = time.monotonic()
+    for _ in range(5):
+        first.take(100_000)
+        second.take(50_000)
+    assert time.monotonic() - started >= 0.75 - 0.25 - 0.01
+    first.limit(0)
+    first.limit(50_000_000)
+    started = time.monotonic()
+    first.take(1_250_000)
+    # A client may slow itself down, never free itself of the daemon's limit.
+    assert time.monotonic() - started >= 0.9
+    first.limit(1)
+    waiting = threading.Thread(target=lambda: first.take(1_000_000_000))
+    waiting.start()
+    stopped.set()
+    waiting.join(30)
+    assert not waiting.is_alive()
+
+
+def test_a_client_slows_itself_down(make_daemon):
+    daemon = make_daemon()
+    new_repository(daemon.local())
+    agent, sibling = daemon.agent("web1", job="run"), daemon.agent("web1", job="run")
+    agent.limit_bandwidth(400_000)
+    data = bytes(300_000)
+    sibling.put("packs", object_name(data), data)
+    started = time.monotonic()
+    sibling.get("packs", object_name(data))
+    assert time.monotonic() - started >= 0.4
+    agent.limit_bandwidth(0)

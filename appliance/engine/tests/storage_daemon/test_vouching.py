@@ -1,0 +1,191 @@
+"""A chunk that an agent only claims to have stored never gets under another's files."""
+
+import os
+
+import numpy as np
+import pytest
+
+from kit.tiny_backup import CHUNKS_OF_A_BLOCK, back_up, read_back
+from strongroom.content.digests import block_id, chunk_id, ids_and_lengths, object_name
+from strongroom.errors import DamageError, ObjectMissingError, UsageError
+from strongroom.jobs.check import CheckOptions, DataSubset, check
+from strongroom.jobs.prune import PruneOptions, prune
+from strongroom.jobs.stored_chunks import StoredChunks
+from strongroom.jobs.vouch import required_judge, vouch
+from strongroom.progress import NullProgress
+from strongroom.repo.index import Index
+from strongroom.repo.packs import KIND_DATA, read_footer
+from strongroom.repo.repository import Repository
+from strongroom.stores.local import LocalStore
+
+FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
+THOROUGH = PruneOptions(
+    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
+)
+
+
+def vouch_all(appliance):
+    return vouch(appliance, required_judge(appliance.store), NullProgress())
+
+
+def new_chunks(repository, files):
+    """How many chunks a backup of `files` would have to store."""
+    with repository.lease("host", os.getpid(), "backup"):
+        table = StoredChunks(repository).load_table()
+    key = repository.key.put_key.chunk_key
+    return sum(table.claim(chunk_id(key, data)) == [None] for data in files.values())
+
+
+def plant(repository, claimed, content):
+    """A pack that claims to hold `claimed` and holds `content` of the same length."""
+    keys = repository.key.put_key
+    lengths = [len(data) for data in claimed]
+    ids = b"".join(chunk_id(keys.chunk_key, data) for data in claimed)
+    block = block_id(keys.block_key, ids_and_lengths(ids, np.array(lengths, "<u4").tobytes()))
+    pack = repository.new_pack(KIND_DATA)
+    pack.add(block, ids, lengths, 0, content, sum(lengths))
+    return pack.finish()
+
+
+@pytest.fixture
+def liar(daemon, open_as):
+    return open_as(daemon.agent("liar"))
+
+
+@pytest.fixture
+def honest(daemon, open_as):
+    return open_as(daemon.agent("honest"))
+
+
+def test_honest_packs_are_shared_once_they_were_read(appliance, honest, daemon, open_as):
+    back_up(honest, FILES)
+    other = open_as(daemon.agent("other"))
+    assert new_chunks(other, FILES) == 2
+    report = vouch_all(appliance)
+    assert (report.packs, report.index_objects, report.false_objects) == (2, 1, [])
+    assert new_chunks(other, FILES) == 0
+    snapshot = back_up(other, FILES)
+    assert read_back(appliance, snapshot.id) == FILES
+    again = vouch_all(appliance)
+    assert again.read_bytes < report.read_bytes
+
+
+def test_a_false_chunk_reaches_nobody(appliance, liar, honest, daemon, open_as):
+    claimed = list(FILES.values())
+    footer = plant(liar, claimed, os.urandom(sum(map(len, claimed))))
+    liar.write_index([footer])
+    # The liar itself would rely on it; nobody else does, before and after.
+    assert new_chunks(liar, FILES) == 0
+    assert new_chunks(honest, FILES) == 2
+    report = vouch_all(appliance)
+    assert [(kind, name) for kind, name, _ in report.false_objects] == [
+        ("packs", footer.pack_id.hex())
+    ]
+    for repository in (liar, honest):
+        fresh = open_as(daemon.agent("liar" if repository is liar else "honest"))
+        assert new_chunks(fresh, FILES) == 2
+    snapshot = back_up(honest, FILES)
+    assert read_back(appliance, snapshot.id) == FILES
+    assert vouch_all(appliance).false_objects == []
+    assert new_chunks(open_as(daemon.agent("third")), FILES) == 0
+
+
+def test_a_false_copy_is_no_reason_to_remove_a_true_one(appliance, liar, honest):
+    snapshot = back_up(honest, FILES)
+    (true,) = [pack for pack in appliance.load_index().packs() if pack.kind == KIND_DATA]
+    claimed = list(FILES.values())
+    assert len(claimed) <= CHUNKS_OF_A_BLOCK
+    liar.write_index([plant(liar, claimed, os.urandom(sum(map(len, claimed))))])
+    # More to repack, so that the prune has work to do.
+    other = back_up(honest, {b"three": b"third" * 999})
+    appliance.store.delete("snapshots", other.id)
+    for _ in range(2):
+        prune(appliance, THOROUGH, NullProgress())
+        assert read_back(appliance, snapshot.id) == FILES
+    assert true.pack_id.hex() in {info.name for info in appliance.store.list("packs")}
+
+
+def test_a_false_index_describes_nobody_elses_packs(appliance, liar, honest, daemon):
+    snapshot = back_up(appliance, FILES)
+    index = appliance.load_index()
+    false = []
+    for pack in index.packs():
+        true = read_footer(appliance.store, appliance.key, pack.pack_id)
+        columns = plant(liar, [b"x" * 9], b"y" * 9).columns
+        false.append(type(true)(pack.pack_id, true.kind, true.size_bytes, columns))
+    # It also says that it replaces all that the appliance wrote.
+    name = liar.write_index(false, index.object_names)
+    assert read_back(appliance, snapshot.id) == FILES
+    assert set(index.object_names) < set(Index.load(appliance.store, appliance.key).object_names)
+    prune(appliance, THOROUGH, NullProgress())
+    assert read_back(appliance, snapshot.id) == FILES
+    report = vouch_all(appliance)
+    assert ("index", name) in {(kind, one) for kind, one, _ in report.false_objects}
+    assert name not in {info.name for info in daemon.local().list("index")}
+    assert read_back(appliance, snapshot.id) == FILES
+    assert new_chunks(honest, FILES) == 0
+
+
+def test_a_false_object_is_not_taken_again(appliance, liar, daemon):
+    footer = plant(liar, [b"claimed"], b"content")
+    name = footer.pack_id.hex()
+    data = daemon.local().get("packs", name)
+    vouch_all(appliance)
+    with pytest.raises(ObjectMissingError):
+        daemon.local().get("packs", name)
+    writer = liar.store.writer("packs")
+    writer.write(data)
+    with pytest.raises(DamageError, match="found false"):
+        writer.commit(name)
+
+
+def test_damage_of_our_own_disk_is_not_blamed_on_the_agent(appliance, honest, daemon):
+    back_up(honest, FILES)
+    path = max(
+        (path for path in (daemon.repository / "packs").rglob("*") if path.is_file()),
+        key=lambda path: path.stat().st_size,
+    )
+    data = bytearray(path.read_bytes())
+    data[60] ^= 1
+    path.write_bytes(data)
+    report = vouch_all(appliance)
+    assert report.false_objects == []
+    assert [name for _, name, _ in report.damaged_objects] == [path.name]
+
+
+def test_after_vouching_and_pruning_everything_is_sound(appliance, honest, liar, daemon):
+    kept = back_up(honest, FILES)
+    gone = back_up(liar, {b"four": os.urandom(50_000)})
+    vouch_all(appliance)
+    appliance.store.delete("snapshots", gone.id)
+    prune(appliance, THOROUGH, NullProgress())
+    report = check(appliance, CheckOptions(read_data=DataSubset(), processes=1), NullProgress())
+    assert report.findings == ()
+    assert read_back(appliance, kept.id) == FILES
+    assert vouch_all(appliance).packs == 0
+    usage = daemon.server.repository("").book.usage()
+    assert usage.get("liar", (0, 0))[1] < 50_000
+
+
+def test_there_is_nobody_to_vouch_to_in_a_folder(tmp_path, appliance):
+    with pytest.raises(UsageError):
+        required_judge(LocalStore(tmp_path))
+    assert Repository.open(appliance.store, appliance.key)
+
+
+def test_objects_that_make_no_sense_keep_nobody_from_their_work(appliance, honest, daemon):
+    snapshot = back_up(honest, FILES)
+    agent = daemon.agent("liar")
+    agent.put_new("leases", "1" * 32, b"mine")
+    for kind in ("packs", "index", "snapshots", "leases"):
+        name = "2" * 32 if kind == "leases" else object_name(b"nonsense")
+        agent.put(kind, name, b"nonsense")
+    assert read_back(appliance, snapshot.id) == FILES
+    # A snapshot that can't be read stops whoever removes things, until it is known to be none.
+    with pytest.raises(DamageError):
+        prune(appliance, THOROUGH, NullProgress())
+    report = vouch_all(appliance)
+    assert sorted(kind for kind, _, _ in report.false_objects) == ["index", "packs", "snapshots"]
+    prune(appliance, THOROUGH, NullProgress())
+    assert [one.id for one in appliance.snapshots()] == [snapshot.id]
+    assert read_back(appliance, snapshot.id) == FILES
