@@ -1,0 +1,196 @@
+"""The real daemon, the real command, real certificates: agents and maintenance end to end."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from kit.storage_daemon import Relay
+from kit.storage_site import PATIENCE_SECONDS, StorageSite
+
+MODES = ("tls", "off")
+
+
+@pytest.fixture
+def tree(folder: Path) -> Path:
+    made = folder / "tree"
+    grow(made, 1, 60)
+    return made
+
+
+def grow(place: Path, seed: int, count: int) -> None:
+    chance = random.Random(seed)
+    for number in range(count):
+        path = place / f"{number % 5}" / f"{seed}-{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(chance.randbytes(chance.randrange(30_000)))
+
+
+def files_of(place: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(place)): path.read_bytes()
+        for path in sorted(place.rglob("*"))
+        if path.is_file()
+    }
+
+
+def assert_restores(site: StorageSite, snapshot: str, tree: Path) -> None:
+    target = site.folder / f"restored-{snapshot[:8]}-{random.randrange(1 << 40)}"
+    site.local("restore", snapshot, "--target", str(target))
+    assert files_of(target / str(tree).lstrip("/")) == files_of(tree)
+
+
+def pack_bytes(site: StorageSite) -> int:
+    return sum(path.stat().st_size for path in (site.repository / "packs").rglob("?" * 64))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_backup_vouch_prune_check_and_restore(folder, tree, mode):
+    site = StorageSite(folder, "Tls Require = no" if mode == "off" else "")
+    try:
+        site.identity("web1", "agent")
+        site.identity("web2", "agent")
+        first = site.back_up("web1", str(tree), tls=mode)
+        grow(tree, 2, 5)
+        second = site.back_up("web1", str(tree), tls=mode)
+        assert (second["files_read"], second["parent"]) == (5, first["snapshot"])
+        # Another agent stores all of it again, until the appliance has looked at it.
+        assert site.back_up("web2", str(tree), tls=mode)["new_bytes"] == second["size_bytes"]
+        site.local("vouch")
+        grow(tree, 3, 1)
+        third = site.back_up("web2", str(tree), "--level", "full", tls=mode)
+        assert 0 < third["new_bytes"] < 30_001
+        assert_restores(site, third["snapshot"], tree)
+        site.local("forget", "--keep-last", "1", "--prune", "--max-unused", "0")
+        site.local("check", "--read-data")
+        assert_restores(site, third["snapshot"], tree)
+        assert "strongroom_storage_stored_bytes" in site.local(
+            "storage", "--metrics", "--config", str(site.configuration), key=None
+        )
+    finally:
+        assert site.stop() == 0, site.log()
+
+
+def test_who_may_not_connect_is_told_why(site, tree):
+    site.identity("web1", "agent")
+    site.identity("other", "director")
+    refused = site.agent("web1", "backup", str(tree), tls="off", exit_code=33)
+    assert "may not connect with TLS mode 'off'" in refused
+    assert "refuses" in site.agent("other", "snapshots", exit_code=33)
+    site.configure('Plain Clients = "web1"')
+    site.signal(signal.SIGHUP)
+    until = time.monotonic() + PATIENCE_SECONDS
+    while "read again" not in site.log():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    site.back_up("web1", str(tree), tls="off")
+
+
+def test_a_job_whose_connection_breaks_fails_and_the_next_sends_nothing_twice(site, tree):
+    # Slow enough that it is cut in the middle, on whatever machine.
+    site.configure("Maximum Bandwidth Per Job = 40 MB/s")
+    assert site.stop() == 0
+    site.start()
+    (tree / "large").write_bytes(random.Random(5).randbytes(120_000_000))
+    site.identity("web1", "agent")
+    relay = Relay(site.port)
+    words = site.agent_words("web1", "backup", str(tree), "--shards", "2")
+    words = [word.replace(f":{site.port}", f":{relay.port}") for word in words]
+    job = subprocess.Popen(words, env=site.environment, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + PATIENCE_SECONDS
+    while pack_bytes(site) < 15_000_000 and job.poll() is None:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    relay.close()
+    _, said = job.communicate(timeout=PATIENCE_SECONDS)
+    assert job.returncode == 32, said
+    assert "[connection-lost]" in said
+    stored = pack_bytes(site)
+    assert stored > 15_000_000
+    summary = site.back_up("web1", str(tree))
+    # What had its name when the connection broke is not sent again: random bytes don't shrink.
+    assert summary["new_bytes"] < summary["size_bytes"] - stored + 1_000_000
+    assert_restores(site, summary["snapshot"], tree)
+    site.local("check", "--read-data")
+
+
+def kill_at_random(site: StorageSite, tree: Path, rounds: int) -> None:
+    """Kill the daemon again and again while two agents back up; nothing acknowledged is lost."""
+    chance = random.Random(7)
+    for name in ("web1", "web2"):
+        site.identity(name, "agent")
+    committed: dict[str, dict[str, bytes]] = {}
+    for number in range(rounds):
+        grow(tree, 100 + number, 6)
+        (tree / "large").write_bytes(chance.randbytes(3_000_000))
+        jobs = [
+            subprocess.Popen(
+                site.agent_words(name, "backup", str(tree), "--json"),
+                env=site.environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for name in ("web1", "web2")
+        ]
+        time.sleep(chance.random() * 1.5)
+        site.kill()
+        for job in jobs:
+            out, said = job.communicate(timeout=PATIENCE_SECONDS)
+            assert job.returncode in (0, 30, 31, 32), (job.returncode, said)
+            if job.returncode == 0:
+                committed[out.rpartition('"snapshot":"')[2][:64]] = files_of(tree)
+        site.start()
+    for name in ("web1", "web2"):
+        committed[site.back_up(name, str(tree))["snapshot"]] = files_of(tree)
+    site.local("vouch")
+    site.local("prune", "--max-unused", "0")
+    site.local("check", "--read-data")
+    assert list(site.repository.rglob("tmp.*")) == []
+    listed = site.local("snapshots", "--json")
+    for snapshot, expected in committed.items():
+        assert snapshot in listed
+        target = site.folder / f"restored-{snapshot[:8]}"
+        site.local("restore", snapshot, "--target", str(target))
+        assert files_of(target / str(tree).lstrip("/")) == expected
+
+
+@pytest.mark.parametrize(
+    "rounds", [2, pytest.param(25, marks=pytest.mark.slow)], ids=["quick", "long"]
+)
+def test_a_daemon_killed_under_load_loses_nothing(site, tree, rounds):
+    kill_at_random(site, tree, rounds)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts file systems")
+def test_a_full_disk_fails_the_job_and_harms_nothing(folder, tree):
+    (folder / "repository").mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(folder / "repository")],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("mounting is not allowed here")
+    site = None
+    try:
+        site = StorageSite(folder)
+        site.identity("web1", "agent")
+        kept = site.back_up("web1", str(tree))["snapshot"]
+        large = folder / "large"
+        large.mkdir()
+        (large / "file").write_bytes(random.Random(3).randbytes(30_000_000))
+        said = site.agent("web1", "backup", str(large), exit_code=30)
+        assert "No space left on device" in said
+        assert "failed" in site.log()
+        assert list(site.repository.rglob("tmp.*")) == []
+        site.local("check", "--read-data")
+        assert_restores(site, kept, tree)
+    finally:
+        if site is not None:
+            site.stop()
+        subprocess.run(["umount", "-l", str(folder / "repository")], check=True)
