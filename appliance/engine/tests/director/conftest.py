@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from director.director_fixture import START_NS, TestDirector
 from director.postgresql_cluster import Cluster, initdb_path
+from director.virtual_time import VirtualTime
 from strongroom.daemons.director.catalog.database import Catalog, open_catalog
 
 if TYPE_CHECKING:
@@ -46,3 +48,14 @@ def catalog(new_catalog_url) -> Iterator[Catalog]:
     opened = open_catalog(new_catalog_url())
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
+    return VirtualTime(monkeypatch, START_NS)
+
+
+@pytest.fixture
+def director(tmp_path: Path, time: VirtualTime) -> TestDirector:
+    """Not open yet: configure it first."""
+    return TestDirector(tmp_path, time)

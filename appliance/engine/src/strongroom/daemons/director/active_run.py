@@ -39,6 +39,7 @@ class Ending:
 class ActiveRun:
     """See the module. Times without a unit in their name are of clock.elapsed_seconds.
 
+    begins_at: not before then. begun_at: when it began. deadline: from when it was scheduled.
     work: what the director does for it now. ending: it was told to stop; it ends at `stop_at`
     whether or not the agent answers. is_prepared: its scripts before ran. is_ordered: the agent
     has, or may have, its order. lost_at: when its agent's connection was lost.
@@ -46,6 +47,7 @@ class ActiveRun:
 
     record: RunRecord
     begins_at: float = 0.0
+    begun_at: float = 0.0
     deadline: float | None = None
     ends_at: float | None = None
     ending: Ending | None = None
@@ -105,20 +107,17 @@ def needs_agent(record: RunRecord) -> bool:
     return record.kind in _AGENT_KINDS or (record.kind == "verify" and record.level == "client")
 
 
-def activate(record: RunRecord, *, longest_seconds: int = 0) -> ActiveRun:
-    """A run from the catalog with its times as of now. longest_seconds: it may run, 0: any time."""
+def activate(record: RunRecord) -> ActiveRun:
+    """A run from the catalog with its times as of now."""
     now_ns, now = clock.now_ns(), clock.elapsed_seconds()
 
     def moment(time_ns: int) -> float:
         return now + (time_ns - now_ns) / _SECOND_NS
 
-    ends_at = None
-    if longest_seconds and record.started_ns:
-        ends_at = min(now, moment(record.started_ns)) + longest_seconds
     return ActiveRun(
         record=record,
+        begun_at=min(now, moment(record.started_ns)) if record.started_ns else now,
         begins_at=moment(record.not_before_ns) if record.not_before_ns else now,
         deadline=moment(record.deadline_ns) if record.deadline_ns else None,
-        ends_at=ends_at,
         is_ordered=record.sequence > 0,
     )

@@ -79,9 +79,10 @@ def _reason(
     first = min(one.priority for one in occupied)
     if candidate.priority > first:
         return f"waits for runs of priority {first} to end"
+    last = max(one.priority for one in occupied)
     mixes = candidate.allows_mixed and all(one.allows_mixed for one in occupied)
-    if candidate.priority < first and not mixes:
-        return f"waits for runs of priority {first} to end, which it may not be mixed with"
+    if candidate.priority < last and not mixes:
+        return f"waits for runs of priority {last} to end, which it may not be mixed with"
     return ""
 
 

@@ -38,12 +38,12 @@ from strongroom.daemons.director.scheduler import Scheduler
 from strongroom.daemons.director.work import DirectorWork
 
 if TYPE_CHECKING:
-    from strongroom.daemons.director.context import DirectorContext
     from collections.abc import AsyncIterator
 
     from strongroom.config.model import Resource
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
+    from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.results import (
         AuditEntry,
         FileEntry,

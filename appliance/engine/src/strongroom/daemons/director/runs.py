@@ -111,9 +111,8 @@ class Runs:
     async def resume(self) -> None:
         """Take up what a director before us left."""
         for record in await self._context.in_thread(unfinished_runs, self._context.catalog):
-            longest = longest_run_seconds(job, record.level) if (job := self._job(record)) else 0
-            active = activate(record, longest_seconds=longest)
-            self._active[record.id] = active
+            active = self._active[record.id] = activate(record)
+            self._limit(active)
             if active.is_running and not active.is_remote:
                 reason = "the director was restarted while it did this"
                 await self.end(active, "failed", error_id=RESTARTED_ID, reason=reason)
@@ -195,16 +194,22 @@ class Runs:
             await self.change(active, {"state": state, "reason": reason})
 
     async def _begin(self, active: ActiveRun) -> None:
-        now = clock.elapsed_seconds()
         changes = {"state": "running", "started_ns": clock.now_ns(), "reason": ""}
         await self.change(active, changes)
-        job = self._job(active.record)
-        longest = longest_run_seconds(job, active.record.level) if job is not None else 0
-        director = self._context.configuration.daemon
-        absolute = int(director.absolute_job_timeout or 0) if director is not None else 0
-        limits = [limit for limit in (longest, absolute) if limit]
-        active.ends_at = now + min(limits) if limits else None
+        active.begun_at = clock.elapsed_seconds()
+        self._limit(active)
         self.set_to_work(active)
+
+    def _limit(self, active: ActiveRun) -> None:
+        """Set when it is ended at the latest; its level may have become another one."""
+        job = self._job(active.record)
+        director = self._context.configuration.daemon
+        limits = [
+            longest_run_seconds(job, active.record.level) if job is not None else 0,
+            int(director.absolute_job_timeout or 0) if director is not None else 0,
+        ]
+        shortest = min((limit for limit in limits if limit), default=0)
+        active.ends_at = active.begun_at + shortest if shortest else None
 
     def set_to_work(self, active: ActiveRun) -> None:
         """Give the order to the agent (again), or do what is to be done here."""
@@ -234,6 +239,7 @@ class Runs:
     async def _send_order(self, active: ActiveRun) -> None:
         order = await self._context.in_thread(make_order, self._context, active.record)
         await self.change(active, order.changes, told(order.lines, clock.now_ns()))
+        self._limit(active)
         if active.ending is not None:
             await self.end(active, active.ending.state, ending=active.ending)
         elif await self._context.link.send(active.record.client, order.message):

@@ -52,18 +52,16 @@ from strongroom.errors import ConflictError, StrongroomError, UsageError
 from strongroom.net.control import SetBandwidth
 
 if TYPE_CHECKING:
-    from strongroom.daemons.director.results import (
-        ReloadReport,
-        SnapshotInfo,
-    )
     from collections.abc import AsyncIterator
 
     from strongroom.config.model import ComponentConfiguration
     from strongroom.daemons.director.context import AgentLink
     from strongroom.daemons.director.results import (
         Actor,
+        ReloadReport,
         RestoreRequest,
         RunInfo,
+        SnapshotInfo,
         TokenInfo,
     )
     from strongroom.net.control import Hello, ToDirector

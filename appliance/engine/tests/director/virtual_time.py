@@ -1,0 +1,30 @@
+"""Time that only goes on when a test says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom import clock
+
+if TYPE_CHECKING:
+    import pytest
+
+SECOND_NS = 1_000_000_000
+
+
+class VirtualTime:
+    """In the place of strongroom.clock's two clocks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, now_ns: int) -> None:
+        self.now_ns = now_ns
+        self.elapsed = 1000.0
+        monkeypatch.setattr(clock, "now_ns", lambda: self.now_ns)
+        monkeypatch.setattr(clock, "elapsed_seconds", lambda: self.elapsed)
+
+    def pass_by(self, seconds: float) -> None:
+        self.now_ns += int(seconds * SECOND_NS)
+        self.elapsed += seconds
+
+    def jump(self, seconds: float) -> None:
+        """The wall clock is set; no time has gone by."""
+        self.now_ns += int(seconds * SECOND_NS)
