@@ -1,13 +1,16 @@
 """Identities: what a folder must hold, whom a certificate names, renewal that survives crashes."""
 
+import base64
+import contextlib
 import os
+import ssl
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.connections import PATIENCE_SECONDS, connected
@@ -23,6 +26,7 @@ from strongroom.net.identity import (
     verify_signature,
 )
 from strongroom.net.peer import ROLES, check_name, peer_of, peer_of_certificate
+from strongroom.net.revocations import parse_list
 from strongroom.net.tls_contexts import client_context
 from strongroom.net.trust import Trust, authority_with_fingerprint, fingerprint, roots_of
 
@@ -103,6 +107,38 @@ def test_every_name_comes_back_out_of_its_certificate(root, name, role):
 def test_bytes_that_are_no_certificate_are_refused(noise):
     with pytest.raises(PeerRefusedError):
         peer_of_certificate(noise)
+
+
+@settings(max_examples=400)
+@given(place=st.integers(0, 1 << 20), change=st.integers(1, 255), more=st.binary(max_size=2))
+def test_a_changed_certificate_request_or_list_is_refused(shared_house, place, change, more):
+    """Whatever the library makes of it: one kind of error comes out, or nothing was changed."""
+    trust = Trust(shared_house.authority.certificate_pem)
+    der = mutated(shared_house.agent.certificate_der, place, change, more)
+    with pytest.raises(PeerRefusedError):
+        trust.judge(der, ROLES)
+    with contextlib.suppress(PeerRefusedError):
+        peer_of_certificate(der)
+    request = certificate_request(shared_house.agent.key_pem, "web1")
+    with pytest.raises(PeerRefusedError):
+        requested_key(mutated_pem(request, "CERTIFICATE REQUEST", place, change, more))
+    revoked = shared_house.authority.revoked_pem()
+    with pytest.raises(PeerRefusedError):
+        parse_list(mutated_pem(revoked, "X509 CRL", place, change, more), trust.roots)
+    root = mutated_pem(shared_house.authority.certificate_pem, "CERTIFICATE", place, change, more)
+    with contextlib.suppress(PeerRefusedError):
+        Trust(root).judge(shared_house.agent.certificate_der, ROLES)
+
+
+def mutated(der, place, change, more):
+    place %= len(der)
+    return der[:place] + bytes([der[place] ^ change]) + more + der[place + 1 :]
+
+
+def mutated_pem(pem, title, *mutation):
+    lines = pem.decode("ascii").strip().splitlines()
+    der = mutated(base64.b64decode("".join(lines[1:-1])), *mutation)
+    return ssl.DER_cert_to_PEM_cert(der).replace("CERTIFICATE", title).encode("ascii")
 
 
 @pytest.mark.parametrize("name", ["", " x", "a\nb", "a\x00", "x" * 128, "\u202e"])

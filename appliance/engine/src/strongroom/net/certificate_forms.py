@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -20,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from strongroom import clock
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identity import BACKDATED
-from strongroom.net.peer import SERVER_ROLES, Role, check_name, common_name, holder_uri
+from strongroom.net.peer import SERVER_ROLES, Role, check_name, common_name, holder_uri, malformed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +81,7 @@ def requested_key(request_pem: bytes) -> ec.EllipticCurvePublicKey:
         request = x509.load_pem_x509_csr(request_pem)
         key = request.public_key()
         is_signed = request.is_signature_valid
-    except (ValueError, UnsupportedAlgorithm) as error:
+    except malformed() as error:
         raise PeerRefusedError(f"the certificate request is damaged ({error})") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise PeerRefusedError("the certificate request is for a key of a kind that we do not use")

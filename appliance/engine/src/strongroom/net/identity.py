@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from strongroom import clock
 from strongroom.errors import PeerRefusedError, UsageError
-from strongroom.net.peer import Peer, common_name, peer_of
+from strongroom.net.peer import Peer, common_name, malformed, peer_of
 from strongroom.net.private_files import (
     PUBLIC_MODE,
     SECRET_MODE,
@@ -73,6 +73,7 @@ class Identity:
     def load(folder: bytes | str) -> Identity:
         """Read an identity folder. Raises UsageError when something is absent or does not fit."""
         place = os.path.abspath(os.fsencode(folder))
+        faults = (PeerRefusedError, *malformed())
         for _ in range(_READ_ATTEMPTS):
             certificate_pem = _read(place, _CERTIFICATE)
             authority_pem = _read(place, _AUTHORITY)
@@ -80,7 +81,7 @@ class Identity:
                 certificate = x509.load_pem_x509_certificate(certificate_pem)
                 peer = peer_of(certificate)
                 roots_of(authority_pem)
-            except (ValueError, PeerRefusedError) as error:
+            except faults as error:
                 raise UsageError(
                     f"the identity in {os.fsdecode(place)} is damaged: {error}"
                 ) from error
@@ -208,13 +209,13 @@ def store_identity(
     place = os.path.abspath(os.fsencode(folder))
     try:
         certificate = x509.load_pem_x509_certificate(certificate_pem)
-    except ValueError as error:
+    except malformed() as error:
         raise UsageError(f"the certificate that came is damaged: {error}") from error
     if not _fits(key_pem, certificate):
         raise UsageError("the certificate that came is for another key; ask for it again")
     make_private_folder(place)
     with _locked(place):
-        with contextlib.suppress(UsageError, ValueError):
+        with contextlib.suppress(UsageError, *malformed()):
             # A renewal before this one may have been cut short; its key is still in use then.
             _settle(place, x509.load_pem_x509_certificate(_read(place, _CERTIFICATE)))
         write_file(os.path.join(place, _NEXT_KEY), key_pem, SECRET_MODE)

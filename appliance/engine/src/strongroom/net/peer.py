@@ -84,7 +84,7 @@ def peer_of(certificate: Certificate) -> Peer:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         uris = names.get_values_for_type(x509.UniformResourceIdentifier)
-    except (x509.ExtensionNotFound, ValueError) as error:
+    except malformed() as error:
         raise PeerRefusedError("the certificate shown does not name a role and a name") from error
     ours = [uri.removeprefix(_SCHEME) for uri in uris if uri.startswith(_SCHEME)]
     if len(ours) != 1:
@@ -106,11 +106,26 @@ def peer_of_certificate(der: bytes) -> Peer:
     return peer_of(parse_certificate(der))
 
 
+def malformed() -> tuple[type[Exception], ...]:
+    """What cryptography raises when a certificate, request or list is not made as ours are."""
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    return (
+        ValueError,
+        UnsupportedAlgorithm,
+        x509.InvalidVersion,
+        x509.DuplicateExtension,
+        x509.ExtensionNotFound,
+        x509.UnsupportedGeneralNameType,
+    )
+
+
 def parse_certificate(der: bytes) -> Certificate:
     """A certificate from its bytes (DER); PeerRefusedError when they are none."""
     from cryptography import x509
 
     try:
         return x509.load_der_x509_certificate(der)
-    except ValueError as error:
+    except malformed() as error:
         raise PeerRefusedError(f"what was shown as a certificate is none ({error})") from error

@@ -10,13 +10,14 @@ Threads may ask at the same time; `_lock` guards the looking.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING
 
 from strongroom import clock
 from strongroom.errors import PeerRefusedError, UsageError
-from strongroom.net.peer import serial_text
+from strongroom.net.peer import malformed, serial_text
 from strongroom.net.private_files import PUBLIC_MODE, read_bounded, write_file
 
 if TYPE_CHECKING:
@@ -90,12 +91,13 @@ def parse_list(pem: bytes, roots: Sequence[Certificate]) -> CertificateRevocatio
 
     try:
         revoked = x509.load_pem_x509_crl(pem)
-    except ValueError as error:
+    except malformed() as error:
         raise PeerRefusedError(f"this is no list of revoked certificates ({error})") from error
     for root in roots:
         key = root.public_key()
-        if isinstance(key, EllipticCurvePublicKey) and revoked.is_signature_valid(key):
-            return revoked
+        with contextlib.suppress(*malformed()):
+            if isinstance(key, EllipticCurvePublicKey) and revoked.is_signature_valid(key):
+                return revoked
     raise PeerRefusedError("the list of revoked certificates is not signed by our authority")
 
 

@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from strongroom import clock
 from strongroom.errors import PeerRefusedError
-from strongroom.net.peer import SERVER_ROLES, Peer, parse_certificate, peer_of
+from strongroom.net.peer import SERVER_ROLES, Peer, malformed, parse_certificate, peer_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -80,10 +80,11 @@ class Trust:
             )
 
     def _check_issuer(self, certificate: x509.Certificate) -> None:
+        refusals = (TypeError, InvalidSignature, *malformed())
         for root in self.roots:
             try:
                 certificate.verify_directly_issued_by(root)
-            except (ValueError, TypeError, InvalidSignature):
+            except refusals:
                 continue
             _check_form(certificate)
             return
@@ -97,19 +98,11 @@ def roots_of(authority_pem: bytes) -> tuple[x509.Certificate, ...]:
     """The certificates of authorities in a file's bytes; PeerRefusedError when they are none."""
     try:
         roots = tuple(x509.load_pem_x509_certificates(authority_pem))
-    except ValueError as error:
+        are_ours = all(map(_is_authority, roots))
+    except malformed() as error:
         raise PeerRefusedError(f"the authority's certificate is damaged ({error})") from error
-    for root in roots:
-        try:
-            limits = root.extensions.get_extension_for_class(x509.BasicConstraints).value
-        except x509.ExtensionNotFound:
-            limits = None
-        if (
-            limits is None
-            or not limits.ca
-            or not isinstance(root.public_key(), EllipticCurvePublicKey)
-        ):
-            raise PeerRefusedError("what should be the authority's certificate is another's")
+    if not are_ours:
+        raise PeerRefusedError("what should be the authority's certificate is another's")
     return roots
 
 
@@ -117,7 +110,7 @@ def host_names(certificate: x509.Certificate) -> list[str]:
     """The DNS names and addresses that a certificate bears."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
+    except malformed():
         return []
     addresses = names.get_values_for_type(x509.IPAddress)
     return [*names.get_values_for_type(x509.DNSName), *map(str, addresses)]
@@ -145,6 +138,11 @@ def authority_with_fingerprint(pem: bytes, expected: str) -> bytes:
     return pem
 
 
+def _is_authority(certificate: x509.Certificate) -> bool:
+    limits = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    return limits.ca and isinstance(certificate.public_key(), EllipticCurvePublicKey)
+
+
 def _check_form(certificate: x509.Certificate) -> None:
     """Refuse what our authority never issues as an end entity: authorities, other keys."""
     key = certificate.public_key()
@@ -152,7 +150,7 @@ def _check_form(certificate: x509.Certificate) -> None:
         raise PeerRefusedError("the certificate shown has a key of a kind that we do not use")
     try:
         limits = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (x509.ExtensionNotFound, ValueError) as error:
+    except malformed() as error:
         raise PeerRefusedError("the certificate shown does not say what it is for") from error
     if limits.ca:
         raise PeerRefusedError("what was shown is an authority's certificate, not a daemon's")
@@ -172,6 +170,6 @@ def _check_moment(certificate: x509.Certificate, peer: Peer) -> None:
 def _is_for_servers(certificate: x509.Certificate) -> bool:
     try:
         usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except (x509.ExtensionNotFound, ValueError):
+    except malformed():
         return False
     return ExtendedKeyUsageOID.SERVER_AUTH in usage
