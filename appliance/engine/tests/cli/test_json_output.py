@@ -95,6 +95,15 @@ def emitted(strongroom, tmp_path):
         pack.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
     run("check", "--read-data", "--repo", other, codes=(CheckFailedError.exit_code,))
     run("repair", "--repo", other, codes=(EXIT_DONE, EXIT_INCOMPLETE))
+    authority = ("--ca", str(tmp_path / "ca"))
+    run("ca", "init", *authority)
+    issue = ("web1", "--role", "agent", "--folder", str(tmp_path / "web1"))
+    run("ca", "issue", *issue, *authority)
+    run("ca", "token", "web2", "--out", "-", *authority)
+    run("ca", "list", *authority)
+    tokens = [thing["id"] for _, thing in objects if thing["type"] == "enrolment_token"]
+    run("ca", "token", "--withdraw", *tokens, *authority)
+    run("ca", "revoke", "web1", *authority)
     for command in ("self-test", "version"):
         run(command)
     run("completion", "bash")
@@ -128,4 +137,6 @@ def test_what_commands_emit_is_what_the_document_says(emitted, promised):
         ("copy", "copied"),
         ("copy", "skipped"),
         ("prune", "prune"),
+        ("ca", "enrolment_token"),
+        ("ca", "enrolment_token_withdrawn"),
     }
