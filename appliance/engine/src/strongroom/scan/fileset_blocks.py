@@ -50,56 +50,79 @@ class PathGlobs:
 
     def __init__(self, globs: Iterable[str], *, ignores_case: bool, crosses_slashes: bool) -> None:
         self._folds = ignores_case
+        # Directory -> names in it. End of a directory's path -> names in any such.
         self._literals: dict[bytes, frozenset[bytes]] = {}
-        endings: list[bytes] = []
+        self._tails: dict[bytes, frozenset[bytes]] = {}
         self._others: list[tuple[bytes, bytes]] = []
+        endings: list[bytes] = []
+        beginnings: list[bytes] = []
         for text in globs:
             glob = fold_case(os.fsencode(text)) if ignores_case else os.fsencode(text)
             if glob[:1] not in (b"/", b"*", b"?", b"[", b"\\"):
                 continue  # it fits no absolute path
             if is_literal(glob):
-                directory, name = os.path.split(glob)
-                place = directory.rstrip(b"/") + b"/"
-                self._literals[place] = self._literals.get(place, frozenset()) | {name}
-            elif crosses_slashes and glob[:1] == b"*" and b"/" not in glob and is_literal(glob[1:]):
-                endings.append(glob[1:])
+                _add_path(self._literals, glob)
+            elif crosses_slashes and glob[:1] == b"*" and is_literal(glob[1:]):
+                if b"/" in glob:
+                    _add_path(self._tails, glob[1:])
+                else:
+                    endings.append(glob[1:])
+            elif crosses_slashes and glob[-1:] == b"*" and is_literal(glob[:-1]):
+                beginnings.append(glob[:-1])
             else:
                 special = _SPECIAL.search(glob)
                 head = glob[: special.start()] if special else glob
                 pattern = translate_path_glob(glob, crosses_slashes=crosses_slashes)
                 self._others.append((head, pattern))
         self._endings = tuple(endings)
+        self._beginnings = tuple(beginnings)
         self._combination = lru_cache(_KEPT_COMBINATIONS)(self._combine)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing can fit."""
-        return not (self._literals or self._endings or self._others)
+        return not (
+            self._literals or self._tails or self._endings or self._beginnings or self._others
+        )
 
     def fits(self, prefix: bytes, names: Sequence[bytes]) -> list[bool] | None:
         """For each name whether it fits; None when none can."""
         if self._folds:
             prefix = fold_case(prefix)
-        literals = self._literals.get(prefix)
-        numbers = tuple(
-            number
-            for number, (head, _) in enumerate(self._others)
-            if prefix.startswith(head) or head.startswith(prefix)
+        if self._beginnings and prefix.startswith(self._beginnings):
+            return [True] * len(names)
+        literals = self._literals.get(prefix, frozenset())
+        for head, tails in self._tails.items():
+            if prefix.endswith(head):
+                literals |= tails
+        beginnings = tuple(
+            [head[len(prefix) :] for head in self._beginnings if head.startswith(prefix)]
         )
-        if literals is None and not self._endings and not numbers:
+        numbers = tuple(
+            [
+                number
+                for number, (head, _) in enumerate(self._others)
+                if prefix.startswith(head) or head.startswith(prefix)
+            ]
+        )
+        endings = self._endings
+        if not (literals or endings or beginnings or numbers):
             return None
         if self._folds:
             names = [fold_case(name) for name in names]
-        endings = self._endings
+        if endings or beginnings:
+            found = [
+                name in literals or name.endswith(endings) or name.startswith(beginnings)
+                for name in names
+            ]
+        else:
+            found = [name in literals for name in names]
         if not numbers:
-            if literals is None:
-                return [name.endswith(endings) for name in names]
-            return [name in literals or name.endswith(endings) for name in names]
-        found = literals or frozenset()
+            return found
         matches = self._combination(numbers)
         return [
-            name in found or name.endswith(endings) or matches(prefix + name) is not None
-            for name in names
+            fit or matches(prefix + name) is not None
+            for fit, name in zip(found, names, strict=True)
         ]
 
     def _combine(self, numbers: tuple[int, ...]) -> Callable[[bytes], re.Match[bytes] | None]:
@@ -239,6 +262,11 @@ def usual_block(include: FileSetInclude) -> int:
     """The number of the Options block that holds for what no block takes; 0 without any."""
     plain = [number for number, one in enumerate(include.options) if not one.has_patterns]
     return plain[-1] if plain else max(0, len(include.options) - 1)
+
+
+def _add_path(places: dict[bytes, frozenset[bytes]], path: bytes) -> None:
+    directory, slash, name = path.rpartition(b"/")
+    places[directory + slash] = places.get(directory + slash, frozenset()) | {name}
 
 
 def _filled(decided: Sequence[int], left: Sequence[int]) -> list[int]:

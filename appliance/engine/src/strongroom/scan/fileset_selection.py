@@ -179,7 +179,10 @@ class FileSetSelection:
     ) -> _Verdict:
         """`place`: what leads to the names from the working directory, b"" or with a slash."""
         include = self._includes[root.include]
-        directories = [mode & 0o170000 == stat.S_IFDIR for mode in modes]
+        if any(map(stat.S_ISDIR, set(modes))):
+            directories = [mode & 0o170000 == stat.S_IFDIR for mode in modes]
+        else:
+            directories = [False] * len(modes)
         decided = include.decide(root.prefix_of(path), names, directories)
         blocks = include.blocks
         used = {include.default} if decided is None else {*decided} - {EXCLUDED}

@@ -20,6 +20,7 @@ from strongroom.errors import UsageError
 _ANY_CHARACTER: Final = rb"(?>[\xc2-\xf4][\x80-\xbf]{1,3}|[^/])"
 _ANY_WITH_SLASH: Final = rb"(?>[\xc2-\xf4][\x80-\xbf]{1,3}|[\x00-\xff])"
 _SPECIAL: Final = re.compile(rb"[*?\[\\]")
+_ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 _CLASS_NAMES: Final = {
     b"alnum": rb"0-9A-Za-z",
     b"alpha": rb"A-Za-z",
@@ -53,6 +54,8 @@ def translate_path_glob(glob: bytes, *, crosses_slashes: bool) -> bytes:
     """The same for whole paths, as fnmatch(3); a slash is matched by itself, or by anything."""
     if crosses_slashes:
         return _translate(glob, _ANY_WITH_SLASH, rb"[\x00-\xff]", forgives=True)
+    # An escaped slash is a slash.
+    glob = _ESCAPED.sub(lambda found: b"/" if found[1] == b"/" else found[0], glob)
     steps = [_translate(step, _ANY_CHARACTER, b"[^/]", forgives=True) for step in glob.split(b"/")]
     return b"/".join(steps)
 
