@@ -3,8 +3,9 @@
 ip link set lo up
 cd /engine || exit 1
 echo "GUEST TESTS BEGIN kernel $(uname -r), $(/opt/strongroom/bin/python --version)"
-eval "set -- $(cat arguments)"
+[ ! -e arguments ] || eval "set -- $(cat arguments)"
 PYTHONPATH=/engine/src /opt/strongroom/bin/python -m pytest -p no:cacheprovider -q -m vm \
     tests/vm/guest "$@"
 echo "GUEST TESTS END $?"
 sync
+poweroff -f -f

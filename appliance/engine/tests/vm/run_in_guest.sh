@@ -49,8 +49,7 @@ if [ "$(cat "$root.made-from" 2>/dev/null)" != "$made_from" ]; then
     say "installing the libraries for Python $version"
     mkdir -p "$build/wheels-$suite"
     "$project/.venv/bin/pip" download --quiet --disable-pip-version-check --only-binary :all: \
-        --python-version "$version" --dest "$build/wheels-$suite" -r "$engine/requirements.lock" \
-        pip setuptools
+        --python-version "$version" --dest "$build/wheels-$suite" -r "$engine/requirements.lock"
     rm -rf "$root/wheels"
     cp -r "$build/wheels-$suite" "$root/wheels"
     chroot "$root" python3 -m venv /opt/strongroom
@@ -69,7 +68,7 @@ say "making the disk"
 rm -rf "$root/engine"
 mkdir -p "$root/engine"
 cp -r "$engine/src" "$engine/tests" "$engine/pyproject.toml" "$root/engine/"
-printf '%q ' "$@" > "$root/engine/arguments"
+[ $# -eq 0 ] || printf '%q ' "$@" > "$root/engine/arguments"
 disk=$build/$suite.disk
 rm -f "$disk"
 truncate -s 3G "$disk"
@@ -81,7 +80,7 @@ initrd=$(find "$root/boot" -name 'initrd.img-*' | sort -V | tail -1)
 say "booting; the guest's console goes to $log"
 set +e
 timeout --kill-after=5 "$guest_seconds" bash -c "$(declare -f qemu); qemu_root='$qemu_root'; qemu \"\$@\"" qemu \
-    -accel tcg,thread=multi -cpu max -smp 2 -m 2048 -nographic -no-reboot -nic none \
+    -accel tcg,thread=multi -cpu max -smp 2 -m 2048 -display none -no-reboot -nic none \
     -monitor none -serial "file:$log" -kernel "$kernel" -initrd "$initrd" \
     -append "root=/dev/vda rw console=ttyS0 panic=-1 quiet systemd.show_status=0" \
     -drive "file=$disk,format=raw,if=virtio,cache=unsafe" < /dev/null
