@@ -1,8 +1,23 @@
 import pytest
 
 from kit.connections import House
+from kit.director_server import RunningDirector
 
 
 @pytest.fixture(scope="session")
 def house(tmp_path_factory):
     return House(tmp_path_factory.mktemp("house"))
+
+
+@pytest.fixture(scope="session")
+def director(tmp_path_factory):
+    """A director that tests look at; what they change they put back, or does not matter."""
+    with RunningDirector(tmp_path_factory.mktemp("director")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_director(tmp_path, director):
+    """A director for one test, which may change everything."""
+    with RunningDirector(tmp_path, like=director) as running:
+        yield running

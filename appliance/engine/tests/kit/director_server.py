@@ -1,22 +1,97 @@
-"""The director's API on loopback in a thread of its own, with certificates of a House."""
+"""A whole director on loopback in a thread: configuration, certificates, catalog, repository.
+
+    with RunningDirector(folder) as director:
+        director.client("ann").get("/api/v1/status")
+
+Its people are Console resources with certificates of their names: admin may do everything, ann sees
+clients that begin with `web` and may do little, eve is nobody's Console. A repository holds two
+snapshots of web1 and one of db1. `like`: another director whose repository is copied, which is
+quicker than making one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import subprocess
+import sys
 import threading
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from strongroom.daemons.director.api.server import ApiServer, tls_context
+import httpx
+
+from kit.connections import House
+from kit.tiny_backup import PASSPHRASE, new_repository
+from strongroom import clock
+from strongroom.daemons.director.catalog.database import open_catalog
+from strongroom.daemons.director.catalog.snapshots import SnapshotRecord, add_snapshots
+from strongroom.daemons.director.daemon import DirectorDaemon
+from strongroom.net.tls_contexts import authority_context, client_context
+from strongroom.repo.keys import export_key
+from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
-    from kit.connections import House
-    from strongroom.daemons.director.api.bodies import Application
+    from strongroom.net.identity import Identity
+    from strongroom.repo.snapshots import Snapshot
 
 # For waiting on what is certain to come; a busy machine takes its time.
 PATIENCE_SECONDS = 30.0
 Result = TypeVar("Result")
+
+CONFIGURATION = """
+Director { Name = boss; Password = x; Messages = standard; Address = 127.0.0.1
+  Working Directory = "FOLDER/work"
+  Identity Directory = "FOLDER/boss"
+  Authority Directory = "FOLDER/ca"
+  Put Key File = "FOLDER/put.key"
+  Maximum Concurrent Jobs = 10 }
+Messages { Name = standard; Console = all }
+Catalog { Name = main; Db Name = main; Db User = x; Db Password = x }
+Storage { Name = vault; Address = 127.0.0.1; Password = x; Device = disk; Media Type = File
+  Repository = "FOLDER/repository"; Passphrase File = "FOLDER/passphrase" }
+Pool { Name = short; Pool Type = Backup }
+Pool { Name = long; Pool Type = Backup; Minimum Retention = 10 years }
+Schedule { Name = nights; Run = Full daily at 23:10; }
+FileSet { Name = all; Include { File = / } }
+FileSet { Name = data; Include { File = /data } }
+Client { Name = web1; Address = web1; Password = x }
+Client { Name = web2; Address = web2; Password = x }
+Client { Name = db1; Address = db1; Password = x }
+JobDefs { Name = usual; Type = Backup; Level = Incremental; Messages = standard; Storage = vault
+  Pool = short; FileSet = all }
+Job { Name = nightly-web1; Job Defs = usual; Client = web1; Schedule = nights }
+Job { Name = nightly-web2; Job Defs = usual; Client = web2 }
+Job { Name = nightly-db1; Job Defs = usual; Client = db1; FileSet = data; Pool = long }
+Profile { Name = everything; Command ACL = *all*; Job ACL = *all*; Client ACL = *all*
+  Storage ACL = *all*; Schedule ACL = *all*; Pool ACL = *all*; FileSet ACL = *all*
+  Where ACL = *all* }
+Profile { Name = figures; Command ACL = metrics }
+Console { Name = admin; Password = x; Profile = everything }
+Console { Name = ann; Password = x
+  Command ACL = status, clients, jobs, runs, log, watch, snapshots, browse, restore, run, cancel
+  Command ACL = estimate, token
+  Job ACL = "nightly-web.*", Restore
+  Client ACL = "web.*"
+  FileSet ACL = all
+  Pool ACL = short
+  Storage ACL = vault
+  Where ACL = /srv/restore }
+"""
+
+FILES = {
+    "etc/passwd": b"root:x:0:0\n",
+    "etc/ssh/sshd_config": b"Port 22\n" * 100,
+    "home/ann/letter.odt": b"Dear all\n",
+    "home/ann/Pictures/cat.jpg": b"\xff\xd8" * 5000,
+    "home/ann/Pictures/dog.jpg": b"\xff\xd8" * 6000,
+    "home/\udcfe-not-utf8": b"?",
+}
 
 
 class LoopThread:
@@ -40,50 +115,182 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE_SECONDS)
 
 
-class RunningServer:
-    """`make` gives the application, on the loop, and is given the door's way to learn of the end.
-
-    `port`: where it listens. A context manager.
-    """
+class RunningDirector:
+    """See the module. `snapshots`: those of web1, the older first, then that of db1."""
 
     def __init__(
         self,
-        house: House,
-        make: Callable[[], Awaitable[tuple[Application, Callable[[], None]]]],
-        stop: Callable[[], Awaitable[None]],
+        folder: Path,
+        configuration: str = CONFIGURATION,
+        like: RunningDirector | None = None,
     ) -> None:
-        self.house = house
-        self.thread = LoopThread()
+        self.folder = folder
+        self.house = House(folder)
+        self.house.director = self.house.identity("boss", "director", "localhost", "127.0.0.1")
+        self.configuration_file = folder / "director.conf"
+        self.configuration = configuration
+        self.snapshots: list[Snapshot] = []
         self.port = 0
-        self._make = make
-        self._stop = stop
-        self._server: ApiServer | None = None
+        self._thread = LoopThread()
+        self._stopping = asyncio.Event()
+        self._reloading = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+        (folder / "work").mkdir()
+        self.configure(configuration)
+        if like is None:
+            self._fill_repository()
+        else:
+            self._copy_repository(like)
+        self._fill_catalog()
 
     @property
     def url(self) -> str:
-        """Where the API is, as the certificate names it."""
+        """Where the API is, as its certificate names it."""
         return f"https://localhost:{self.port}"
 
+    def configure(self, configuration: str) -> None:
+        """Write the configuration; `reload` has it read."""
+        self.configuration = configuration
+        text = configuration.replace("FOLDER", str(self.folder))
+        self.configuration_file.write_text(text)
+
+    def identity(self, name: str, role: str = "operator") -> Identity:
+        """A certificate of this name, made when it is first asked for."""
+        folder = self.folder / name
+        if not (folder / "certificate.pem").exists():
+            self.house.identity(name, role)
+        from strongroom.net.identity import Identity as Kept
+
+        return Kept.load(str(folder))
+
+    def client(
+        self, name: str = "", role: str = "operator", token: str = "", **options: Any
+    ) -> httpx.Client:
+        """A connection of somebody; without a name nobody, with a token its bearer."""
+        if name:
+            context = client_context(self.identity(name, role))
+        else:
+            context = authority_context(self.house.director.authority_pem)
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(
+            base_url=self.url + "/api/v1",
+            verify=context,
+            headers=headers,
+            timeout=PATIENCE_SECONDS,
+            **options,
+        )
+
+    def reload(self) -> None:
+        """As SIGHUP does."""
+        self._thread.loop.call_soon_threadsafe(self._reloading.set)
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Do something on the director's loop."""
+        return self._thread.run(work)
+
+    def wait_for(self, settled: Callable[[], bool]) -> None:
+        """Return when `settled` says yes; fails when it does not in good time."""
+        end = clock.elapsed_seconds() + PATIENCE_SECONDS
+        while not settled():
+            assert clock.elapsed_seconds() < end, "it has not happened in good time"
+            time.sleep(0.05)
+
     def __enter__(self) -> Self:
-        self.thread.__enter__()
-        self.thread.run(self._start())
+        self._thread.__enter__()
+        try:
+            self._thread.run(self._start())
+        except BaseException:
+            self._thread.__exit__()
+            raise
         return self
 
     def __exit__(self, *failure: object) -> None:
         try:
-            self.thread.run(self._end())
+            self._thread.run(self._end())
         finally:
-            self.thread.__exit__(*failure)
+            self._thread.__exit__(*failure)
 
     async def _start(self) -> None:
-        application, on_stop = await self._make()
-        identity = self.house.identity("boss", "director", "localhost", "127.0.0.1")
-        context = tls_context(identity)
-        self._server = ApiServer(application, context, [("127.0.0.1", 0)], on_stop)
-        await self._server.start()
-        self.port = self._server.ports[0]
+        self.daemon = DirectorDaemon(str(self.configuration_file))
+        self.daemon.settings = replace(self.daemon.settings, addresses=(("127.0.0.1", 0),))
+        ready = asyncio.Event()
+        self._serving = asyncio.create_task(
+            self.daemon.serve(self._stopping, self._reloading, ready)
+        )
+        waiting = asyncio.create_task(ready.wait())
+        await asyncio.wait((waiting, self._serving), return_when=asyncio.FIRST_COMPLETED)
+        if self._serving.done():
+            self._serving.result()
+        self.port = self.daemon.ports[0]
+
+    def stop(self) -> None:
+        """As SIGTERM does; returns when it has ended."""
+        self._thread.run(self._end())
 
     async def _end(self) -> None:
-        assert self._server is not None
-        await self._stop()
-        await self._server.stop()
+        assert self._serving is not None
+        self._stopping.set()
+        await self._serving
+
+    def _fill_repository(self) -> None:
+        (self.folder / "passphrase").write_bytes(PASSPHRASE + b"\n")
+        (self.folder / "passphrase").chmod(0o600)
+        repository = new_repository(LocalStore(str(self.folder / "repository")))
+        try:
+            (self.folder / "put.key").write_text(export_key(repository.key.put_key))
+            tree = self.folder / "tree"
+            for name, content in FILES.items():
+                path = tree / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            self._back_up("web1", "nightly-web1", "etc", "home")
+            (tree / "home/ann/letter.odt").unlink()
+            self._back_up("web1", "nightly-web1", "etc", "home")
+            self._back_up("db1", "nightly-db1", "etc")
+            self.snapshots = sorted(repository.snapshots(), key=lambda one: one.start_ns)
+        finally:
+            repository.close()
+
+    def _copy_repository(self, like: RunningDirector) -> None:
+        for name in ("passphrase", "put.key"):
+            shutil.copy2(like.folder / name, self.folder / name)
+        shutil.copytree(like.folder / "repository", self.folder / "repository", symlinks=True)
+        self.snapshots = like.snapshots
+
+    def _back_up(self, host: str, job: str, *names: str) -> None:
+        places = ["--repo", str(self.folder / "repository"), "--no-cache"]
+        secret = ["--password-file", str(self.folder / "passphrase")]
+        words = ["backup", "--host", host, "--job", job, *places, *secret, *names]
+        subprocess.run(
+            [sys.executable, "-m", "strongroom", "--quiet", *words],
+            cwd=self.folder / "tree",
+            env={**os.environ, "TZ": "UTC"},
+            check=True,
+            timeout=120,
+        )
+
+    def _fill_catalog(self) -> None:
+        parts = {"web1": ("nightly-web1", "all", "short"), "db1": ("nightly-db1", "data", "long")}
+        catalog = open_catalog(f"sqlite:///{self.folder}/work/main.sqlite")
+        try:
+            records = []
+            for one in self.snapshots:
+                job, fileset, pool = parts[one.host]
+                records.append(
+                    SnapshotRecord(
+                        id=one.id,
+                        client=one.host,
+                        job=job,
+                        fileset=fileset,
+                        pool=pool,
+                        storage="vault",
+                        start_ns=one.start_ns,
+                        server_ns=one.server_ns,
+                        files=one.totals.files,
+                        bytes=one.totals.content_bytes,
+                        stored_bytes=one.totals.stored_bytes,
+                    )
+                )
+            add_snapshots(catalog, records)
+        finally:
+            catalog.close()

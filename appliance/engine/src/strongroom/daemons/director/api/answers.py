@@ -306,7 +306,7 @@ class File(Answer):
         """An entry of the service."""
         return cls(
             snapshot=entry.snapshot,
-            path=path_text(entry.path),
+            path=path_text(b"/" + entry.path.lstrip(b"/")),
             kind=entry.kind,
             mode=entry.mode,
             uid=entry.uid,

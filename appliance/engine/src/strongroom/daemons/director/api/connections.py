@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
 REQUEST_HEAD_TIMEOUT_SECONDS = 30.0
+LINGER_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +68,20 @@ class Connection(H11Protocol):
         """Hand the connection over; heartbeats watch it from here on."""
         self._stop_waiting()
         super().handle_websocket_upgrade(event)  # type: ignore[arg-type]
+
+    def shutdown(self) -> None:
+        """End with the answer under way; a peer that does not close its side in turn is cut off.
+
+        An idle client reads nothing, so it would keep the director waiting.
+        """
+        super().shutdown()
+        self.loop.call_later(LINGER_SECONDS, self._cut)
+
+    def _cut(self) -> None:
+        if self._is_answering:
+            self.loop.call_later(LINGER_SECONDS, self._cut)
+        else:
+            self.transport.abort()
 
     @property
     def _is_answering(self) -> bool:

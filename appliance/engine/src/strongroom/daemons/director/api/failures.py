@@ -51,7 +51,7 @@ RESPONSES: dict[int | str, dict[str, object]] = {
     429: {"model": Failure, "description": "Too many failed attempts"},
     503: {"model": Failure, "description": "A repository or the catalog cannot be read now"},
 }
-_HTTP_IDS = {404: "unknown-name", 405: "usage", 400: "usage"}
+_HTTP_IDS = {404: "unknown-name"}
 
 
 def add_failure_handlers(application: FastAPI, service: DirectorService) -> None:
@@ -77,7 +77,9 @@ def add_failure_handlers(application: FastAPI, service: DirectorService) -> None
     async def of_http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         error_id = _HTTP_IDS.get(error.status_code, "usage")
-        answer = _answer(error.status_code, error_id, f"{request.url.path}: {error.detail}")
+        # A body that cannot be read at all is a value that makes no sense as well.
+        status = 422 if error.status_code == 400 else error.status_code
+        answer = _answer(status, error_id, f"{request.url.path}: {error.detail}")
         answer.headers.update(error.headers or {})
         return answer
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, Response
 
 from strongroom.daemons.director.api.door import Asked
 from strongroom.daemons.director.results import Metric
@@ -21,8 +21,12 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 router = APIRouter(tags=["metrics"])
 
+_TEXT: dict[int | str, dict[str, object]] = {
+    200: {"description": "All figures", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
 
-@router.get("/metrics", response_class=PlainTextResponse)
+
+@router.get("/metrics", response_class=Response, responses=_TEXT)
 async def metrics(asked: Asked) -> PlainTextResponse:
     """All figures now."""
     asked.rights.require_command("metrics")

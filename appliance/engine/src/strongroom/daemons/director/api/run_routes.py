@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Header, Query
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from strongroom.daemons.director.api.answers import LogLine, Page, Run, RunEvent
 from strongroom.daemons.director.api.door import Asked, Asking
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["runs"])
 
 Sequence = Annotated[int, Query(ge=0, le=1 << 62, description="Only lines after this number.")]
-_EVENTS = {
+_EVENTS: dict[int | str, dict[str, object]] = {
     200: {
         "description": "Server-sent events `state`, `progress`, `log` (each a RunEvent), then "
         "`end`. The id of a log event is its number, so a client that comes back with "
@@ -115,7 +115,7 @@ async def log(
     return Page(items=[LogLine.of(line) for line in lines], next=following)
 
 
-@router.get("/runs/{run_id}/events", response_class=StreamingResponse, responses=_EVENTS)  # type: ignore[arg-type]
+@router.get("/runs/{run_id}/events", response_class=Response, responses=_EVENTS)
 async def events(
     run_id: str,
     asked: Asked,

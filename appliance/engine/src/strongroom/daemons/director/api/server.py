@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # thousand idle agents would hold half a gigabyte. What they say fits into less, and what does not
 # takes a few more turns.
 TLS_BUFFER_BYTES = 8 << 10
+LARGEST_HEAD_BYTES = 512 << 10
 HEARTBEAT_SECONDS = 30.0
 STOP_SECONDS = 10
 _BACKLOG = 1024
@@ -103,6 +104,7 @@ class ApiServer:
             lifespan="off",
             server_header=False,
             proxy_headers=False,
+            h11_max_incomplete_event_size=LARGEST_HEAD_BYTES,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=STOP_SECONDS,
             backlog=_BACKLOG,

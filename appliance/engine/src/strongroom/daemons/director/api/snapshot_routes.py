@@ -13,7 +13,6 @@ from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_pa
 from strongroom.daemons.director.api.questions import NewRestore
 from strongroom.daemons.director.api.rights import checked_target
 from strongroom.daemons.director.api.texts import (
-    LARGEST_PATH_BYTES,
     Base64Path,
     chosen_path,
     path_bytes,
@@ -26,10 +25,14 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["snapshots"])
 
-PathQuery = Annotated[str, Query(max_length=LARGEST_PATH_BYTES, description="An absolute path.")]
+# Characters of a path in a query; with every one of them escaped the head of a request stays below
+# server.LARGEST_HEAD_BYTES.
+LONGEST_PATH = 8192
+
+PathQuery = Annotated[str, Query(max_length=LONGEST_PATH, description="An absolute path.")]
 PathBase64Query = Annotated[
     str,
-    Query(max_length=2 * LARGEST_PATH_BYTES, description="The same in base64, if it is no UTF-8."),
+    Query(max_length=2 * LONGEST_PATH, description="The same in base64, if it is no UTF-8."),
 ]
 # How many snapshots a search by somebody who may not see all looks at, the newest first.
 _SEARCHED_SNAPSHOTS = 10_000

@@ -1,0 +1,169 @@
+"""Audit, reload, configuration, enrolment and renewal through the API."""
+
+import pytest
+from cryptography import x509
+
+from strongroom.daemons.director.daemon import WRONG_ENROLMENTS
+from strongroom.net.identity import certificate_request, new_key
+from strongroom.net.peer import peer_of
+
+
+@pytest.fixture
+def admin(own_director):
+    with own_director.client("admin") as api:
+        yield api
+
+
+def audited(api, **query):
+    found = api.get("/audit", params=query).json()["items"]
+    return [(one["who"], one["action"], one["result"]) for one in found]
+
+
+def test_every_change_and_every_denial_is_in_the_audit_log(own_director, admin):
+    made = admin.post("/runs", json={"job": "nightly-web1"}).json()
+    admin.post(f"/runs/{made['id']}/cancel")
+    admin.post(f"/runs/{made['id']}/cancel")
+    token = admin.post("/tokens", json={"name": "ann"}).json()["token"]["id"]
+    admin.delete(f"/tokens/{token}")
+    admin.post("/reload")
+    with own_director.client("ann") as ann, own_director.client("web1", "agent") as agent:
+        ann.get("/audit")
+        agent.get("/status")
+    found = audited(admin)
+    assert found[0] == ("web1", "denied", "not-permitted")
+    assert found[1] == ("ann", "denied", "not-permitted")
+    by_admin = [(action, result) for who, action, result in found if who == "admin"]
+    assert by_admin[0] == ("reload", "done")
+    assert ("run", "done") in by_admin
+    assert ("cancel", "done") in by_admin
+    assert ("cancel", "conflict") in by_admin
+    assert audited(admin, who="ann") == [("ann", "denied", "not-permitted")]
+    page = admin.get("/audit", params={"limit": 2}).json()
+    following = admin.get("/audit", params={"limit": 2, "after": page["next"]}).json()
+    ids = [one["id"] for one in page["items"] + following["items"]]
+    assert ids == sorted(ids, reverse=True)
+    assert len(set(ids)) == 4
+    denied = admin.get("/audit", params={"who": "ann"}).json()["items"][0]
+    assert denied["object"] == "GET /api/v1/audit"
+    assert denied["address"] == "127.0.0.1"
+
+
+def test_a_reload_with_errors_names_them_and_changes_nothing(own_director, admin):
+    good = own_director.configuration
+    own_director.configure(good.replace("Job Defs = usual; Client = web2", "Client = nobody"))
+    answer = admin.post("/reload")
+    assert answer.status_code == 409
+    assert answer.json()["error_id"] == "configuration"
+    assert "nobody" in answer.json()["message"]
+    assert admin.get("/jobs").json()["items"][-1]["client"] == "web2"
+    own_director.configure(good.replace("nightly-web2", "nightly-two"))
+    own_director.reload()
+    own_director.wait_for(
+        lambda: "nightly-two" in {one["name"] for one in admin.get("/jobs").json()["items"]}
+    )
+
+
+def test_the_configuration_is_shown_without_secrets(admin):
+    answer = admin.get("/config")
+    kinds = {one["type"] for one in answer.json()["items"]}
+    assert {"Job", "Console", "Catalog", "Profile"} <= kinds
+    job = admin.get("/config/job/nightly-web1").json()
+    assert job["directives"]["Client"]["value"] == "web1"
+    console = admin.get("/config/Console/ann").json()
+    assert console["directives"]["Password"]["value"] == "***"
+    catalog = admin.get("/config/Catalog/main").json()
+    assert "x" not in {
+        one["value"] for name, one in catalog["directives"].items() if "Pass" in name
+    }
+
+
+def test_of_the_configuration_one_sees_what_one_may_use(own_director, admin):
+    own_director.configure(
+        own_director.configuration.replace(
+            "Command ACL = estimate, token", "Command ACL = estimate, token, config"
+        )
+    )
+    assert admin.post("/reload").status_code == 200
+    with own_director.client("ann") as ann:
+        found = {(one["type"], one["name"]) for one in ann.get("/config").json()["items"]}
+        assert found == {
+            ("Client", "web1"), ("Client", "web2"), ("Job", "nightly-web1"),
+            ("Job", "nightly-web2"), ("FileSet", "all"), ("Pool", "short"), ("Storage", "vault"),
+        }  # fmt: skip
+        assert ann.get("/config/Console/admin").status_code == 404
+        assert ann.get("/config/job/nightly-db1").status_code == 404
+
+
+def request(name="web3"):
+    key = new_key()
+    return key, certificate_request(key, name).decode()
+
+
+def test_an_agent_enrols_once_with_its_token_and_renews_with_its_certificate(own_director, admin):
+    authority = own_director.house.authority
+    token = authority.tokens.create("web3", "agent", 3600).text
+    _, csr = request()
+    body = {"token": token, "csr": csr, "name": "web3"}
+    with own_director.client() as nobody:
+        told = nobody.get("/authority").json()
+        assert told["fingerprint"] == authority.fingerprint
+        answer = nobody.post("/enrol", json=body)
+        assert answer.status_code == 201, answer.text
+        enrolled = answer.json()
+        peer = peer_of(x509.load_pem_x509_certificate(enrolled["certificate"].encode()))
+        assert (peer.name, peer.role) == ("web3", "agent")
+        assert enrolled["director"] == "boss"
+        assert enrolled["put_key"] == (own_director.folder / "put.key").read_text()
+        assert nobody.post("/enrol", json=body).status_code == 403
+        assert nobody.post("/renew", json={"csr": csr}).status_code == 401
+    assert ("web3", "enrol", "done") in audited(admin, who="web3")
+    with own_director.client("web1", "agent") as agent:
+        answer = agent.post("/renew", json={"csr": request("somebody-else")[1]})
+        assert answer.status_code == 200, answer.text
+        peer = peer_of(x509.load_pem_x509_certificate(answer.json()["certificate"].encode()))
+        assert (peer.name, peer.role) == ("web1", "agent")
+        assert agent.post("/renew", json={"csr": "no request" * 10}).status_code in (403, 422)
+        assert admin.get("/clients/web1").json()["certificate_serial"] == peer.serial
+
+
+def test_a_token_for_one_name_enrols_no_other(own_director):
+    token = own_director.house.authority.tokens.create("web3", "agent", 3600).text
+    with own_director.client() as nobody:
+        body = {"token": token, "csr": request("web4")[1], "name": "web4"}
+        assert nobody.post("/enrol", json=body).status_code == 403
+        body = {"token": token, "csr": request("web3")[1], "name": "web3"}
+        assert nobody.post("/enrol", json=body).status_code == 201
+
+
+def test_guessing_enrolment_tokens_ends_soon(own_director, admin):
+    body = {"token": "srt1_guessed", "csr": request()[1], "name": "web3"}
+    with own_director.client() as nobody:
+        answers = [nobody.post("/enrol", json=body) for _ in range(WRONG_ENROLMENTS + 2)]
+    assert [one.status_code for one in answers] == [403] * WRONG_ENROLMENTS + [429] * 2
+    assert answers[-1].json()["error_id"] == "too-many-attempts"
+    assert audited(admin, who="web3")[0] == ("web3", "enrol", "peer-refused")
+
+
+def test_a_director_without_an_authority_says_so(tmp_path, director):
+    from kit.director_server import CONFIGURATION, RunningDirector
+
+    without = CONFIGURATION.replace('Authority Directory = "FOLDER/ca"', "")
+    with RunningDirector(tmp_path, without, like=director) as running, running.client() as nobody:
+        answer = nobody.get("/authority")
+        assert answer.status_code == 404
+        assert "no certificate authority" in answer.json()["message"]
+
+
+def test_a_renewed_certificate_of_the_director_is_shown_to_new_connections(own_director):
+    before = own_director.house.director.serial
+    renewed = own_director.house.identity("boss", "director", "localhost", "127.0.0.1")
+    assert renewed.serial != before
+    own_director.reload()
+
+    def shown():
+        with own_director.client("admin") as api, api.stream("GET", "/me") as answer:
+            socket = answer.extensions["network_stream"].get_extra_info("ssl_object")
+            found = x509.load_der_x509_certificate(socket.getpeercert(True))
+            return f"{found.serial_number:x}"
+
+    own_director.wait_for(lambda: shown() == renewed.serial)

@@ -1,0 +1,134 @@
+"""Looking into snapshots and restoring from them, through the API."""
+
+import base64
+
+import pytest
+
+from kit.simulated_agent import SimulatedAgent
+from strongroom.net.control import StartRestore
+
+
+@pytest.fixture
+def admin(director):
+    with director.client("admin") as api:
+        yield api
+
+
+def entries(api, snapshot, path, **query):
+    answer = api.get(f"/snapshots/{snapshot.id}/files", params={"path": path, **query})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_directory_is_listed_in_pages(director, admin):
+    snapshot, tree = director.snapshots[0], str(director.folder / "tree")
+    whole = entries(admin, snapshot, f"{tree}/home/ann")
+    assert [one["path"] for one in whole["items"]] == [
+        f"{tree}/home/ann/Pictures", f"{tree}/home/ann/letter.odt",
+    ]  # fmt: skip
+    assert [one["kind"] for one in whole["items"]] == ["directory", "file"]
+    assert whole["next"] is None
+    first = entries(admin, snapshot, f"{tree}/home/ann", limit=1)
+    rest = entries(admin, snapshot, f"{tree}/home/ann", limit=1, after=first["next"])
+    assert first["items"] + rest["items"] == whole["items"]
+
+
+def test_one_can_go_down_from_the_root(director, admin):
+    path = "/"
+    for part in (director.folder / "tree").parts[1:]:
+        found = {one["path"] for one in entries(admin, director.snapshots[0], path)["items"]}
+        path = path.rstrip("/") + "/" + part
+        assert path in found
+
+
+def test_a_name_that_is_no_utf8_is_listed_and_can_be_asked_for(director, admin):
+    snapshot, tree = director.snapshots[0], str(director.folder / "tree")
+    names = [one["path"] for one in entries(admin, snapshot, f"{tree}/home")["items"]]
+    odd = next(name for name in names if isinstance(name, dict))
+    assert base64.b64decode(odd["base64"]) == f"{tree}/home/".encode() + b"\xfe-not-utf8"
+    answer = admin.get(
+        f"/snapshots/{snapshot.id}/files", params={"path_base64": odd["base64"]}
+    ).json()
+    assert [one["path"] for one in answer["items"]] == [odd]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ({"path": "/there/is/none"}, 404),
+        ({"path_base64": "%%%"}, 422),
+        ({"path": "/a\0b"}, 422),
+        ({"after": "%%%"}, 422),
+        ({"limit": 0}, 422),
+        ({"limit": 1001}, 422),
+    ],
+)
+def test_what_cannot_be_listed_is_told(director, admin, query, status):
+    answer = admin.get(f"/snapshots/{director.snapshots[0].id}/files", params=query)
+    assert answer.status_code == status
+    assert answer.json()["message"]
+
+
+def test_files_are_found_by_name(director, admin):
+    found = admin.get("/files/search", params={"name": "*.JPG", "ignore_case": True}).json()
+    assert len(found["items"]) == 4
+    found = admin.get("/files/search", params={"name": "letter.odt", "client": "web1"}).json()
+    assert [one["snapshot"] for one in found["items"]] == [director.snapshots[0].id]
+    found = admin.get("/files/search", params={"name": "*", "limit": 3}).json()
+    assert len(found["items"]) == 3
+
+
+def test_a_restore_goes_to_the_agent_with_a_ticket_for_just_this_snapshot(director, admin):
+    snapshot, tree = director.snapshots[0], str(director.folder / "tree")
+    odd = f"{tree}/home/".encode() + b"\xfe-not-utf8"
+    body = {
+        "snapshot": snapshot.id[:12],
+        "paths": [f"{tree}/etc", {"base64": base64.b64encode(odd).decode()}],
+        "client": "web2",
+        "target": "/srv/restore//x/",
+        "overwrite": "never",
+    }
+    with SimulatedAgent(director, "web2") as agent:
+        answer = admin.post("/restores", json=body)
+        assert answer.status_code == 202, answer.text
+        order = agent.expect(StartRestore)
+        assert order.run_id == answer.json()["id"]
+        assert order.target == "/srv/restore/x"
+        assert order.grant
+        assert base64.b64decode(order.ticket)
+        agent.started(order.run_id)
+        agent.ended(order.run_id)
+        director.wait_for(
+            lambda: admin.get(f"/runs/{order.run_id}").json()["state"] in ("done", "failed")
+        )
+
+
+def test_a_restore_of_what_is_not_there_fails_and_says_so(director, admin):
+    body = {"snapshot": director.snapshots[0].id, "paths": ["/none"], "target": "/x"}
+    with SimulatedAgent(director, "web1"):
+        run = admin.post("/restores", json=body).json()
+        director.wait_for(lambda: admin.get(f"/runs/{run['id']}").json()["state"] == "failed")
+    ended = admin.get(f"/runs/{run['id']}").json()
+    assert ended["error_id"] == "snapshot-not-found"
+    assert "/none" in ended["error"]
+
+
+def test_minimum_retention_cannot_be_lifted_through_the_api(director):
+    kept = director.snapshots[-1]
+    with director.client("boss", "director") as api:
+        answer = api.delete(f"/snapshots/{kept.id}")
+        assert answer.status_code == 409
+        assert "Minimum Retention" in answer.json()["message"]
+        assert api.get(f"/snapshots/{kept.id}").json()["removed"] is None
+
+
+def test_forgetting_takes_the_right_to(own_director):
+    snapshot = own_director.snapshots[0]
+    with own_director.client("ann") as ann:
+        assert ann.delete(f"/snapshots/{snapshot.id}").status_code == 403
+    with own_director.client("admin") as admin:
+        assert admin.delete(f"/snapshots/{snapshot.id}").status_code == 200
+        left = {one["id"] for one in admin.get("/snapshots").json()["items"]}
+        assert snapshot.id not in left
+        listed = admin.get("/snapshots", params={"removed": True}).json()["items"]
+        assert snapshot.id in {one["id"] for one in listed}

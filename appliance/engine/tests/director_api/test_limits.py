@@ -1,0 +1,109 @@
+"""What peers that misbehave can do to the API: nothing that lasts."""
+
+import contextlib
+import json
+import socket
+
+import httpx
+import pytest
+
+from strongroom.daemons.director.api import bodies, connections
+from strongroom.daemons.director.api.bodies import LARGEST_BODY_BYTES
+from strongroom.daemons.director.api.server import LARGEST_HEAD_BYTES
+from strongroom.net.tls_contexts import authority_context
+
+
+@pytest.fixture
+def raw(director):
+    """A TLS connection without a certificate, to write bytes to."""
+    context = authority_context(director.house.director.authority_pem)
+    with (
+        socket.create_connection(("127.0.0.1", director.port), timeout=30) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as connection,
+    ):
+        yield connection
+
+
+def everything(connection):
+    found = bytearray()
+    while data := connection.recv(65536):
+        found += data
+    return bytes(found)
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(director):
+    with director.client("admin") as api:
+        answer = api.post("/runs", content=b"x" * (LARGEST_BODY_BYTES + 1))
+        assert answer.status_code == 413
+        assert answer.json()["error_id"] == "usage"
+        # Who goes on sending into a closed connection may not get to read the answer.
+        with contextlib.suppress(httpx.TransportError):
+            chunks = (b"x" * 65536 for _ in range(1000))
+            assert api.post("/runs", content=chunks).status_code == 413
+        assert api.get("/me").status_code == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(raw, monkeypatch):
+    monkeypatch.setattr(bodies, "BODY_TIMEOUT_SECONDS", 0.2)
+    raw.sendall(b"POST /api/v1/enrol HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
+    answer = everything(raw)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error_id"] == "usage"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /api/v1/me HTT", b"GET / HTTP/1.1\r\nA: b\r\n"])
+def test_a_head_that_does_not_come_is_not_waited_for(director, monkeypatch, sent):
+    monkeypatch.setattr(connections, "REQUEST_HEAD_TIMEOUT_SECONDS", 0.2)
+    context = authority_context(director.house.director.authority_pem)
+    with (
+        socket.create_connection(("127.0.0.1", director.port), timeout=30) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as connection,
+    ):
+        connection.sendall(sent)
+        assert everything(connection) == b""
+
+
+def test_a_head_without_end_is_refused(raw):
+    # Who goes on sending into a closed connection may not get to read the answer.
+    with contextlib.suppress(OSError):
+        raw.sendall(b"GET / HTTP/1.1\r\nA: " + b"a" * (2 * LARGEST_HEAD_BYTES))
+        assert everything(raw).startswith(b"HTTP/1.1 400 ")
+    with contextlib.suppress(OSError):
+        assert raw.recv(1) == b""
+
+
+def test_what_is_no_http_is_refused(raw):
+    raw.sendall(b"\0\1\2 hello\r\n\r\n")
+    assert everything(raw).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/api/v1", "/api/v1/none", "/api/v1/runs/"])
+def test_there_is_nothing_else(director, path):
+    with director.client("admin") as api:
+        answer = api.get(director.url + path)
+        assert answer.status_code == 404
+        assert answer.json()["error_id"] == "unknown-name"
+
+
+def test_a_body_that_is_no_json_is_told_so(director):
+    with director.client("admin") as api:
+        for content in (b"{", b"\xff\xfe", b"[]", b'"x"', b'{"job":"x","unknown":1}'):
+            answer = api.post(
+                "/runs", content=content, headers={"content-type": "application/json"}
+            )
+            assert answer.status_code == 422
+            assert answer.json()["error_id"] == "usage"
+
+
+def test_tls_below_1_3_is_refused(director):
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with (
+        socket.create_connection(("127.0.0.1", director.port), timeout=30) as plain,
+        pytest.raises(ssl.SSLError),
+    ):
+        context.wrap_socket(plain)
