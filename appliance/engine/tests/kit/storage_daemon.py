@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -106,13 +107,18 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """Break every connection there is."""
+        """Break every connection there is, as if the machine between were gone."""
         for one in self._pairs:
+            # Closing alone would leave the connection to the thread that is inside.
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+            one.close()
 
     def close(self) -> None:
         """Cut, and take no more."""
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         self.cut()
 

@@ -244,7 +244,7 @@ class FalseDaemon:
         self._ours, theirs = socket.socketpair()
         self.channel = LocalChannel(theirs, Peer("vault", "storage", "1"))
         welcome = encode(Welcome(PROTOCOL_VERSION, "local", 8))
-        self._answers = [encode_start(FrameType.OK, 0, 1, welcome, 0), *answers]
+        self._answers = [encode_start(FrameType.OK, 0, 0, welcome, 0), *answers]
         threading.Thread(target=self._answer, daemon=True).start()
 
     def store(self):
@@ -266,10 +266,10 @@ class FalseDaemon:
     [
         b"\xff" * 12,
         encode_start(FrameType.OK, 0, 99, encode(None), 0),
-        encode_start(FrameType.LIST, 0, 2, encode("packs"), 0),
-        encode_start(FrameType.OK, 0, 2, b"\xc1", 0),
-        encode_start(FrameType.OK, 0, 2, encode("nothing"), 0),
-        encode_start(FrameType.FAILED, 0, 2, encode(5), 0),
+        encode_start(FrameType.LIST, 0, 1, encode("packs"), 0),
+        encode_start(FrameType.OK, 0, 1, b"\xc1", 0),
+        encode_start(FrameType.OK, 0, 1, encode("nothing"), 0),
+        encode_start(FrameType.FAILED, 0, 1, encode(5), 0),
     ],
 )
 def test_a_daemon_that_makes_no_sense_is_left(answer):
@@ -280,7 +280,7 @@ def test_a_daemon_that_makes_no_sense_is_left(answer):
 
 def test_a_daemon_that_sends_more_than_was_asked_for_is_left():
     length = 8 << 20
-    part = encode_start(FrameType.PART, 1, 2, b"", length) + bytes(length)
+    part = encode_start(FrameType.PART, 1, 1, b"", length) + bytes(length)
     store = FalseDaemon(part * 3).store()
     with pytest.raises(ProtocolError, match="more than"):
         store.get("packs", "ab" * 32, 0, length + 1)
@@ -289,7 +289,7 @@ def test_a_daemon_that_sends_more_than_was_asked_for_is_left():
 def test_a_lost_connection_stays_lost_and_says_so():
     store = FalseDaemon().store()
     for _ in range(3):
-        with pytest.raises(ConnectionLostError):
+        with pytest.raises(ConnectionLostError, match=r"strongroom://false: .* run the same"):
             store.size("packs", "ab" * 32)
     with pytest.raises(StoreError):
         store.writer("packs").commit("ab" * 32)

@@ -94,7 +94,7 @@ class RemoteStore:
             if self._client is None:
                 channel = self._connect()
                 try:
-                    self._client = StorageClient(channel, self._hello)
+                    self._client = StorageClient(channel, self._hello, self._location)
                 except BaseException:
                     channel.close()
                     raise
@@ -152,7 +152,9 @@ class RemoteStore:
         self.client().ask(FrameType.DELETE, ObjectName(kind, name))
 
     def remove_abandoned(self) -> int:
-        """Remove what dead writers left; the daemon sees to its own, so mostly none."""
+        """Remove what dead writers left; the daemon sees to those of its clients."""
+        if self.role == "agent":
+            return 0
         return decode(self.client().ask(FrameType.REMOVE_ABANDONED, None).header, int)
 
     def sync(self) -> None:

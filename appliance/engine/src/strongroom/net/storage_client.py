@@ -45,6 +45,10 @@ MOST_IN_FLIGHT: Final = 64
 LARGEST_ANSWER_BYTES: Final = 1 << 30
 # An answer may take as long as a busy disk takes to sync.
 SILENCE_SECONDS: Final = 900.0
+# A daemon that takes nothing for so long has stalled, or the network has.
+STALL_SECONDS: Final = 300.0
+# Numbers of requests begin with it, and leave it out when they begin again.
+_HELLO_ID: Final = 0
 
 
 @dataclass(slots=True)
@@ -68,26 +72,30 @@ class StorageClient:
     """See the module's docstring. Any failure of the connection is final."""
 
     def __init__(
-        self, channel: Channel, hello: Hello, most_in_flight: int = MOST_IN_FLIGHT
+        self,
+        channel: Channel,
+        hello: Hello,
+        location: str,
+        most_in_flight: int = MOST_IN_FLIGHT,
     ) -> None:
-        """Greets the daemon. Raises ConnectionLostError, PeerRefusedError, ProtocolError."""
+        """Greets the daemon and does not wait: the first request finds out how that was taken."""
         self._channel = channel
+        self._location = location
         self._most_in_flight = most_in_flight
         self._sending = threading.Lock()
         self._condition = threading.Condition()
         self._expected: deque[Answer] = deque()
         self._receiving = False
-        self._next_id = 1
+        self._next_id = _HELLO_ID
         self._next_upload = 1
         self._broken: StrongroomError | None = None
-        channel.set_timeout(SILENCE_SECONDS)
-        answer = self.ask(FrameType.HELLO, hello)
-        self.welcome = decode(answer.header, Welcome)
-        if self.welcome.protocol != PROTOCOL_VERSION:
-            raise ProtocolError(
-                f"the storage daemon speaks version {self.welcome.protocol} of the protocol, this "
-                f"is {PROTOCOL_VERSION}; upgrade the older side"
-            )
+        channel.set_timeout(STALL_SECONDS)
+        self._hello = self.request(FrameType.HELLO, hello)
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the daemon said to our greeting. Raises why it does not serve us."""
+        return decode(self.wait(self._hello).header, Welcome)
 
     @property
     def security(self) -> Security:
@@ -147,7 +155,7 @@ class StorageClient:
             with self._condition:
                 self._require_whole()
                 request_id = self._next_id
-                self._next_id = (self._next_id + 1) & 0xFFFFFFFF
+                self._next_id = self._next_id % 0xFFFFFFFF + 1
                 if answer is not None:
                     answer.request_id = request_id
                     self._expected.append(answer)
@@ -160,8 +168,10 @@ class StorageClient:
                     self._channel.send(start)
             except BaseException as error:
                 # Also when a signal stopped us: half a frame is out, nothing can follow it.
-                self._break(error)
-                raise
+                broken = self._broken_by(error)
+                if broken is error:
+                    raise
+                raise broken from error
 
     def _receive_until(self, satisfied: Callable[[], bool]) -> None:
         with self._condition:
@@ -182,8 +192,7 @@ class StorageClient:
     def _receive_one(self) -> None:
         # A signal that ends the waiting leaves the connection whole; only later it does not.
         if not self._channel.wait_readable(SILENCE_SECONDS):
-            self._break(ConnectionLostError(f"no answer for {SILENCE_SECONDS:.0f} s"))
-            return
+            raise self._broken_by(ConnectionLostError(f"no answer for {SILENCE_SECONDS:.0f} s"))
         try:
             start = decode_start(self._channel.receive_exactly(START_SIZE))
             header = self._channel.receive_exactly(start.header_size) if start.header_size else b""
@@ -195,8 +204,10 @@ class StorageClient:
                 answer.parts.append(self._channel.receive_exactly(start.payload_size))
             self._take(answer, start.type, header)
         except BaseException as error:
-            self._break(error)
-            raise
+            broken = self._broken_by(error)
+            if broken is error:
+                raise
+            raise broken from error
 
     def _oldest(self, request_id: int) -> Answer:
         with self._condition:
@@ -210,8 +221,13 @@ class StorageClient:
         if frame_type == FrameType.FAILED:
             failure = decode(header, Failure)
             answer.error = error_of(failure.error_id, failure.message)
+            if answer.request_id == _HELLO_ID:
+                # Nothing that was asked since will be answered.
+                raise answer.error
         elif frame_type != FrameType.OK:
             raise ProtocolError(f"the storage daemon sent a frame of type {frame_type}")
+        elif answer.request_id == _HELLO_ID:
+            _require_version(decode(header, Welcome))
         with self._condition:
             answer.header = header
             self._expected.popleft()
@@ -222,17 +238,31 @@ class StorageClient:
             # A new object each: several threads raise it.
             raise type(self._broken)(str(self._broken)) from self._broken
 
-    def _break(self, error: BaseException) -> None:
+    def _broken_by(self, error: BaseException) -> BaseException:
+        """Give the connection up; the error to raise for the one that came."""
+        if isinstance(error, ConnectionLostError):
+            error = ConnectionLostError(
+                f"{self._location}: {error}. What was stored is kept and not sent again: run the "
+                "same command again"
+            )
         with self._condition:
             if self._broken is None:
                 if isinstance(error, StrongroomError) and not isinstance(error, CancelledError):
                     self._broken = error
                 else:
-                    self._broken = ConnectionLostError(
-                        f"the connection was given up ({error or type(error).__name__})"
-                    )
+                    reason = str(error) or type(error).__name__
+                    self._broken = ConnectionLostError(f"the connection was given up ({reason})")
             self._condition.notify_all()
         self._channel.shutdown()
+        return error
+
+
+def _require_version(welcome: Welcome) -> None:
+    if welcome.protocol != PROTOCOL_VERSION:
+        raise ProtocolError(
+            f"the storage daemon speaks version {welcome.protocol} of the protocol, this is "
+            f"{PROTOCOL_VERSION}; upgrade the older side"
+        )
 
 
 def error_of(error_id: str, message: str) -> StrongroomError:

@@ -28,10 +28,12 @@ BUFFER_BYTES: Final = 2 << 20
 class DirectFile:
     """An append-only view of an open descriptor, whose owner closes it."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, buffer_bytes: int = BUFFER_BYTES) -> None:
+        """`buffer_bytes`, a multiple of a page, is written at once; two such buffers are held."""
         self._descriptor = descriptor
+        self._buffer_bytes = buffer_bytes
         # Anonymous memory is aligned to pages, and its pages cost nothing until they are touched.
-        self._buffers = [mmap.mmap(-1, BUFFER_BYTES) for _ in range(2)]
+        self._buffers = [mmap.mmap(-1, buffer_bytes) for _ in range(2)]
         self._turn = 0
         self._filled = 0
         self._is_direct: bool | None = None
@@ -42,11 +44,11 @@ class DirectFile:
         """Append `data`, which may be reused afterwards. Raises OSError, of earlier writes too."""
         view = memoryview(data).cast("B")
         while len(view):
-            count = min(len(view), BUFFER_BYTES - self._filled)
+            count = min(len(view), self._buffer_bytes - self._filled)
             self._buffers[self._turn][self._filled : self._filled + count] = view[:count]
             self._filled += count
             view = view[count:]
-            if self._filled == BUFFER_BYTES:
+            if self._filled == self._buffer_bytes:
                 self._hand_over()
 
     def flush(self) -> None:

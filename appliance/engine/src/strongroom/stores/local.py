@@ -13,6 +13,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from strongroom.errors import DamageError, StoreError
+from strongroom.stores.direct_file import BUFFER_BYTES
 from strongroom.stores.local_root import TEMPORARY_PREFIX, LocalRoot, kind_folder, object_path
 from strongroom.stores.local_writer import LocalWriter, remove_if_abandoned
 from strongroom.stores.store import KINDS, Kind, ObjectInfo
@@ -29,8 +30,10 @@ _LISTING_ATTEMPTS = 20
 class LocalStore:
     """Objects as files below `path`; a `strongroom.stores.store.Store`."""
 
-    def __init__(self, path: bytes | str) -> None:
+    def __init__(self, path: bytes | str, write_buffer_bytes: int = BUFFER_BYTES) -> None:
+        """`write_buffer_bytes`: each object that is being written holds twice as much."""
         self._root = LocalRoot(os.path.abspath(os.fsencode(path)))
+        self._write_buffer_bytes = write_buffer_bytes
 
     @property
     def location(self) -> str:
@@ -49,7 +52,7 @@ class LocalStore:
 
     def writer(self, kind: Kind) -> LocalWriter:
         """Begin an object in a temporary file."""
-        return LocalWriter(self._root, kind)
+        return LocalWriter(self._root, kind, self._write_buffer_bytes)
 
     def put(self, kind: Kind, name: str, data: Buffer) -> None:
         """Store a small object."""
@@ -170,7 +173,7 @@ class LocalStore:
 
     def reopen(self) -> LocalStore:
         """The same directory with descriptors of its own."""
-        return LocalStore(self._root.path)
+        return LocalStore(self._root.path, self._write_buffer_bytes)
 
     def close(self) -> None:
         """Close the directory."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from strongroom import clock
 from strongroom.errors import DamageError
-from strongroom.stores.direct_file import DirectFile
+from strongroom.stores.direct_file import BUFFER_BYTES, DirectFile
 from strongroom.stores.local_root import (
     TEMPORARY_PREFIX,
     LocalRoot,
@@ -35,12 +35,13 @@ _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 class LocalWriter:
     """A `strongroom.stores.store.Writer` of a temporary file beside the object's place."""
 
-    def __init__(self, root: LocalRoot, kind: Kind) -> None:
+    def __init__(self, root: LocalRoot, kind: Kind, buffer_bytes: int = BUFFER_BYTES) -> None:
         self._root = root
         self._kind: Kind = kind
         self._path = b""
         self._descriptor = -1
         self._size_bytes = 0
+        self._buffer_bytes = buffer_bytes
         self._stream: DirectFile | None = None
         folder = kind_folder(kind)
         try:
@@ -54,7 +55,7 @@ class LocalWriter:
         """Append `data`."""
         view = memoryview(data).cast("B")
         if self._stream is None:
-            self._stream = DirectFile(self._descriptor)
+            self._stream = DirectFile(self._descriptor, self._buffer_bytes)
         try:
             self._stream.write(view)
         except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.storage.metrics import Labels
     from strongroom.daemons.storage.settings import Limits
+
+# Hundreds of objects may come in at once.
+_WRITE_BUFFER_BYTES: Final = 512 << 10
 
 
 class ServedRepository:
@@ -47,7 +50,7 @@ class ServedRepository:
 
     def open_store(self) -> LocalStore:
         """A store for one connection; it learns of every write error since it was opened."""
-        return LocalStore(self.folder)
+        return LocalStore(self.folder, _WRITE_BUFFER_BYTES)
 
     def repository_id(self) -> str:
         """The id of the repository, "" while there is none."""
