@@ -153,7 +153,12 @@ class PackWriter:
         self._hasher = blake3()
         self._writer = store.writer("packs")
         self.size_bytes = 0
-        self._write(self._header)
+        try:
+            self._write(self._header)
+        except BaseException:
+            # Nobody has the pack yet who could abort it.
+            self._writer.abort()
+            raise
 
     @property
     def block_count(self) -> int:

@@ -177,7 +177,6 @@ def main() -> int:
     """Do what standard input says; gives the exit code, which the last report has too."""
     # numpy would start a thread for every core that nothing of ours uses.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    output = JobOutput()
     orders = JobInput()
     try:
         description = orders.description()
@@ -185,6 +184,8 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     bucket = SharedBucket(description.maximum_bytes_per_second)
+    writes = isinstance(description.request, StartBackup)
+    output = JobOutput((lambda: bucket.taken_bytes) if writes else (lambda: 0))
     ended = _Job(description, orders, output, bucket).run()
     output.ended(ended)
     return ended.exit_code

@@ -14,7 +14,7 @@ from strongroom import clock
 from strongroom.daemons.agent.job_messages import JobEnded, JobLog, JobProgress, encode_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from strongroom.net.control import LogLevel
 
@@ -25,8 +25,12 @@ LONGEST_TEXT: Final = 64 << 10
 class JobOutput:
     """The reports of one job. Reports are lost without a word when nobody reads them any more."""
 
-    def __init__(self) -> None:
-        """Takes standard output for itself: what others print there goes to standard error."""
+    def __init__(self, stored_bytes: Callable[[], int] = lambda: 0) -> None:
+        """Takes standard output for itself: what others print there goes to standard error.
+
+        `stored_bytes`: what went to the store so far; jobs that write there know only at the end.
+        """
+        self._stored_bytes = stored_bytes
         self._lock = threading.Lock()
         self._file = os.dup(1)
         os.set_inheritable(self._file, False)
@@ -50,7 +54,7 @@ class JobOutput:
     @contextmanager
     def shown_progress(self, title: str) -> Iterator[ReportedProgress]:
         """Report the counts every second until the block ends. Starts a thread."""
-        progress = ReportedProgress(title)
+        progress = ReportedProgress(title, self._stored_bytes)
         ended = threading.Event()
 
         def report() -> None:
@@ -80,7 +84,8 @@ class JobOutput:
 class ReportedProgress:
     """Counts of one job; a Progress."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, stored_bytes: Callable[[], int]) -> None:
+        self._written_bytes = stored_bytes
         self._lock = threading.Lock()
         self._files = self._bytes = self._stored_bytes = self._errors = 0
         self._total_files: int | None = None
@@ -118,7 +123,7 @@ class ReportedProgress:
             return JobProgress(
                 files=self._files,
                 bytes=self._bytes,
-                stored_bytes=self._stored_bytes,
+                stored_bytes=max(self._stored_bytes, self._written_bytes()),
                 errors=self._errors,
                 total_files=self._total_files,
                 total_bytes=self._total_bytes,

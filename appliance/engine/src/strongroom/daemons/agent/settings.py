@@ -97,7 +97,7 @@ def load_settings(path: str) -> AgentSettings:
         maximum_concurrent_runs=client.maximum_concurrent_jobs,
         maximum_run_seconds=client.absolute_job_timeout or 0,
         script_seconds=client.script_time_limit_seconds,
-        allow_commands=client.allow_file_set_commands,
+        allow_commands=client.allow_fileset_commands,
         restore_socket=client.restore_socket,
         ping_seconds=client.heartbeat_interval_seconds or _PING_SECONDS,
     )
@@ -158,8 +158,7 @@ def _tuning(client: Resource) -> dict[str, Any]:
 def _listen_addresses(client: Resource) -> tuple[tuple[str, int], ...]:
     """Where to listen; "" stands for every address."""
     usual = int(client.port)
-    found = [
-        (address.host or "", int(address.port or usual))
-        for address in (*(client.addresses or ()), *((client.address,) if client.address else ()))
-    ]
+    found = [(address.host or "", int(address.port or usual)) for address in client.addresses or ()]
+    if client.address:
+        found.append((client.address, usual))
     return tuple(found) or (("", usual),)

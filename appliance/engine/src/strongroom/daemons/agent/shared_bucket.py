@@ -20,14 +20,16 @@ from typing import Final, NamedTuple
 
 from strongroom import clock
 
-# Limit in bytes a second (0: none), debt in bytes, and when that was so.
-_STATE: Final = struct.Struct("<Qdd")
+# Limit in bytes a second (0: none), debt in bytes, when that was so, and all bytes ever taken.
+_STATE: Final = struct.Struct("<QddQ")
+_TAKEN_AT: Final = 24
 
 
 class _State(NamedTuple):
     limit_bytes_per_second: int
     debt_bytes: float
     seconds: float
+    taken_bytes: int
 
 
 # So much may be owed, in seconds of the limit.
@@ -43,7 +45,7 @@ class SharedBucket:
         os.ftruncate(self._file, _STATE.size)
         self._memory = mmap.mmap(self._file, _STATE.size)
         self._lock = threading.Lock()
-        _STATE.pack_into(self._memory, 0, bytes_per_second, 0.0, clock.elapsed_seconds())
+        _STATE.pack_into(self._memory, 0, bytes_per_second, 0.0, clock.elapsed_seconds(), 0)
 
     def set_limit(self, bytes_per_second: int) -> None:
         """Change the limit for everybody, and forget what is owed; 0 is none.
@@ -62,21 +64,24 @@ class SharedBucket:
                 return
             time.sleep(min(wait_seconds, _LONGEST_WAIT_SECONDS))
 
+    @property
+    def taken_bytes(self) -> int:
+        """What all processes have taken so far."""
+        (taken,) = struct.unpack_from("<Q", self._memory, _TAKEN_AT)
+        return int(taken)
+
     def _try(self, size_bytes: int) -> float:
         """0 when the bytes were counted, else how long to wait before the next try."""
-        if not struct.unpack_from("<Q", self._memory)[0]:
-            return 0.0
         fcntl.lockf(self._file, fcntl.LOCK_EX)
         try:
-            limit, debt, then = _State._make(_STATE.unpack_from(self._memory))
-            if not limit:
-                return 0.0
+            limit, debt, then, taken = _State._make(_STATE.unpack_from(self._memory))
             now = clock.elapsed_seconds()
-            debt = max(0.0, debt - (now - then) * limit)
+            debt = max(0.0, debt - (now - then) * limit) if limit else 0.0
             excess = debt - limit * _MOMENT_SECONDS
             if excess <= 0:
-                debt += size_bytes
-            struct.pack_into("<dd", self._memory, 8, debt, now)
-            return max(0.0, excess / limit)
+                debt += size_bytes if limit else 0
+                taken += size_bytes
+            struct.pack_into("<ddQ", self._memory, 8, debt, now, taken)
+            return max(0.0, excess / limit) if limit else 0.0
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN)

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kit.agent_site import AgentSite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[AgentSite]:
+    """A machine whose agent is not started yet."""
+    made = AgentSite(tmp_path.resolve())
+    try:
+        yield made
+    finally:
+        made.close()
+        print(made.messages.read_text() if made.messages.exists() else "no agent ran")
+
+
+@pytest.fixture
+def agent(site: AgentSite) -> AgentSite:
+    """A machine whose agent is connected."""
+    site.start_connected()
+    return site

@@ -1,0 +1,192 @@
+"""What directors can have done: backups, restores, verifies and estimates, by a real agent."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+from kit.tree_compare import compare_trees
+from strongroom.net.control import (
+    LARGEST_MESSAGE_BYTES,
+    Cancel,
+    StartEstimate,
+    StartRestore,
+    StartVerify,
+)
+from strongroom.repo.restore_ticket import make_ticket
+from strongroom.scan.fileset import FileSetInclude, FileSetOptions, FileSetSpec
+
+if TYPE_CHECKING:
+    from kit.agent_site import AgentSite
+    from strongroom.net.control import RunEnded
+
+
+def run(agent: AgentSite, message: Any) -> RunEnded:
+    agent.director.send(message)
+    return agent.director.ended(message.run_id)
+
+
+def ticket_of(agent: AgentSite, snapshot_id: str) -> str:
+    repository = agent.open()
+    ticket = make_ticket(repository, repository.snapshot(snapshot_id))
+    repository.close()
+    return b64encode(ticket).decode()
+
+
+def restore_of(agent: AgentSite, snapshot: str, target: str, **options: Any) -> StartRestore:
+    return StartRestore(
+        run_id=uuid.uuid4().hex,
+        job="restore",
+        storage=agent.target(),
+        ticket=ticket_of(agent, snapshot),
+        grant="",
+        target=target,
+        options=options,
+    )
+
+
+def verify_of(agent: AgentSite, snapshot: str, **options: Any) -> StartVerify:
+    return StartVerify(
+        run_id=uuid.uuid4().hex,
+        job="verify",
+        storage=agent.target(),
+        ticket=ticket_of(agent, snapshot),
+        grant="",
+        options={"root": "/", "reads_content": True, **options},
+    )
+
+
+def test_a_backup_is_restored_and_verified_through_the_agent(agent: AgentSite) -> None:
+    (agent.source / "a").write_bytes(os.urandom(3 << 20))
+    (agent.source / "below").mkdir()
+    (agent.source / "below" / "b").write_text("b")
+    ended = run(agent, agent.backup(tags=("x",)))
+    assert (ended.status, ended.exit_code, ended.error) == ("done", 0, "")
+    assert ended.summary["files"] == 2
+    (snapshot,) = agent.snapshots()
+    assert (snapshot.id, snapshot.host, snapshot.job) == (ended.snapshot, "web1", "nightly")
+    assert (snapshot.fileset, snapshot.tags, snapshot.level) == ("all", ("x",), "full")
+
+    target = agent.folder / "back"
+    restored = run(agent, restore_of(agent, snapshot.id, str(target)))
+    assert (restored.status, restored.error) == ("done", "")
+    came_back = os.fsencode(str(target) + str(agent.source))
+    assert compare_trees(os.fsencode(agent.source), came_back) == []
+
+    assert run(agent, verify_of(agent, snapshot.id)).status == "done"
+    (agent.source / "below" / "b").write_text("c")
+    verified = run(agent, verify_of(agent, snapshot.id))
+    assert (verified.status, verified.error_id) == ("incomplete", "check-failed")
+    assert any("below/b: content" in line for line in agent.director.log(verified.run_id))
+
+
+def test_a_second_backup_reads_only_what_changed(agent: AgentSite) -> None:
+    for number in range(20):
+        (agent.source / str(number)).write_bytes(os.urandom(2000))
+        os.utime(agent.source / str(number), ns=(1, 1))
+    first = run(agent, agent.backup())
+    (agent.source / "3").write_bytes(b"new")
+    second = run(agent, agent.backup(parent=first.snapshot))
+    assert second.summary["parent"] == first.snapshot
+    assert second.summary["files_read"] < 20 or second.summary["new_bytes"] == 3
+    assert second.summary["new_bytes"] == 3
+
+
+def test_a_lost_or_damaged_cache_only_costs_a_full_read(agent: AgentSite) -> None:
+    (agent.source / "a").write_bytes(b"content")
+    first = run(agent, agent.backup())
+    parents = agent.folder / "working" / "cache" / "parents"
+    for path in parents.iterdir():
+        path.write_bytes(path.read_bytes()[:-20])
+    second = run(agent, agent.backup(parent=first.snapshot))
+    assert (second.status, second.summary["files_read"]) == ("done", 1)
+    assert second.summary["new_bytes"] == 0
+
+
+def test_files_that_cannot_be_backed_up_make_a_run_incomplete(agent: AgentSite) -> None:
+    (agent.source / "a").write_text("a")
+    spec = FileSetSpec(
+        name="some",
+        includes=(FileSetInclude(files=(str(agent.source), "/not/there/at/all")),),
+    )
+    ended = run(agent, agent.backup(fileset=spec))
+    assert (ended.status, ended.exit_code) == ("incomplete", 3)
+    assert any("/not/there/at/all" in line for line in agent.director.log(ended.run_id))
+
+
+def test_a_fileset_decides_what_is_kept_and_how(agent: AgentSite) -> None:
+    (agent.source / "keep.txt").write_text("a")
+    (agent.source / "drop.tmp").write_text("a")
+    options = (
+        FileSetOptions(exclude=True, wild_file=("*.tmp",)),
+        FileSetOptions(signature="sha256", compression="zstd3"),
+    )
+    spec = FileSetSpec(
+        name="some", includes=(FileSetInclude(files=(str(agent.source),), options=options),)
+    )
+    ended = run(agent, agent.backup(fileset=spec))
+    assert ended.summary["files"] == 1
+    (snapshot,) = agent.snapshots()
+    assert snapshot.options["signature"] == "sha256"
+    assert snapshot.options["compression"] == "zstd3"
+    request = StartEstimate(run_id=uuid.uuid4().hex, job="nightly", fileset=spec, listing=True)
+    estimated = run(agent, request)
+    assert (estimated.status, estimated.summary["files"]) == ("done", 1)
+    assert estimated.summary["directories"] == 1
+    (listing,) = agent.director.log(request.run_id)
+    assert listing.splitlines() == [str(agent.source), str(agent.source / "keep.txt")]
+
+
+def test_an_estimate_of_many_files_comes_in_few_lines(agent: AgentSite) -> None:
+    for number in range(3000):
+        (agent.source / f"a-rather-long-name-{number}").touch()
+    request = StartEstimate(
+        run_id=uuid.uuid4().hex, job="nightly", fileset=agent.fileset(), listing=True
+    )
+    assert run(agent, request).summary["files"] == 3000
+    lines = agent.director.log(request.run_id)
+    assert len(lines) < 50
+    assert len([path for line in lines for path in line.splitlines()]) == 3001
+    assert max(map(len, lines)) < LARGEST_MESSAGE_BYTES
+
+
+def test_a_fault_of_the_storage_fails_the_run_with_its_id(agent: AgentSite) -> None:
+    ended = run(agent, agent.backup(storage=agent.target().__class__(
+        address=str(agent.folder / "nowhere"), port=0, server_name="")))  # fmt: skip
+    assert (ended.status, ended.error_id) == ("failed", "repository-not-found")
+
+
+def test_options_that_make_no_sense_fail_the_run(agent: AgentSite) -> None:
+    (agent.source / "a").write_text("a")
+    for tuning in ({"workers": -1}, {"compression": "best"}, {"shards": "many"}):
+        ended = run(agent, agent.backup(tuning=tuning))
+        assert (ended.status, ended.error_id) == ("failed", "usage"), tuning
+    first = run(agent, agent.backup(tuning={"workers": 2, "signature": "md5", "newer": 1}))
+    assert first.status == "done"
+    for target in ("relative", "/", "/../"):
+        assert run(agent, restore_of(agent, first.snapshot, target)).error_id == "usage"
+
+
+def test_a_run_that_is_not_known_is_cancelled_at_once(agent: AgentSite) -> None:
+    unknown = uuid.uuid4().hex
+    agent.director.send(Cancel(run_id=unknown))
+    assert agent.director.ended(unknown).status == "cancelled"
+
+
+def test_a_kind_of_job_that_is_not_allowed_is_refused(site: AgentSite) -> None:
+    site.of_director = "Allowed Job Command = estimate"
+    site.configure()
+    site.start_connected()
+    assert run(site, site.backup()).error_id == "refused"
+    request = StartEstimate(run_id=uuid.uuid4().hex, job="nightly", fileset=site.fileset())
+    assert run(site, request).status == "done"
+
+
+def test_what_is_acknowledged_is_forgotten(agent: AgentSite) -> None:
+    (agent.source / "a").write_text("a")
+    run(agent, agent.backup())
+    # The next answer comes after the acknowledgement was heard.
+    run(agent, agent.backup())
+    assert len(agent.journals()) <= 1
