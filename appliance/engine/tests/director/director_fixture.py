@@ -140,6 +140,12 @@ class TestDirector:
     async def texts(self, run_id: str) -> str:
         return "\n".join(line.text for line in await self.service.log(run_id))
 
+    async def until_said(self, run_id: str, text: str) -> None:
+        """Wait for a line of a run's log."""
+        async for event in self.service.watch(run_id):
+            if event.line is not None and text in event.line.text:
+                return
+
     async def end(
         self, agent: SimulatedAgent, run_id: str, status: str = "done", **more: Any
     ) -> None:

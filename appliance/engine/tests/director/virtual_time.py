@@ -28,3 +28,14 @@ class VirtualTime:
     def jump(self, seconds: float) -> None:
         """The wall clock is set; no time has gone by."""
         self.now_ns += int(seconds * SECOND_NS)
+
+
+class ShiftedTime(VirtualTime):
+    """The real clocks, shifted: for tests in which other processes and file systems take part."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now_ns, elapsed = clock.now_ns, clock.elapsed_seconds
+        super().__init__(monkeypatch, 0)
+        self.elapsed = 0.0
+        monkeypatch.setattr(clock, "now_ns", lambda: now_ns() + self.now_ns)
+        monkeypatch.setattr(clock, "elapsed_seconds", lambda: elapsed() + self.elapsed)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.runs import NewLine, change_run, new_run_id
+from strongroom.daemons.director.catalog.snapshots import load_snapshot
 from strongroom.daemons.director.reports import send_reports
 from strongroom.daemons.director.retention import apply_retention
 from strongroom.daemons.director.scripts import filled, run_command
@@ -60,7 +61,7 @@ class DirectorAftermath:
         await self._run_scripts(record, runs)
         if record.started_ns:
             await self._try_again(record, runs)
-        if record.kind == "backup" and record.snapshot and record.went_well:
+        if record.kind in ("backup", "admin") and record.snapshot and record.went_well:
             await self._forget(record, runs)
         try:
             await self._context.in_thread(send_reports, self._context, record)
@@ -119,13 +120,12 @@ class DirectorAftermath:
             await self._say(record, runs, "warning", f"nothing was forgotten: {obstacle}")
             return
         try:
+            # A backup of the catalog has a job and a client of its own.
+            made = await self._context.in_thread(
+                load_snapshot, self._context.catalog, record.snapshot
+            )
             lines = await self._context.in_thread(
-                apply_retention,
-                self._context,
-                record.job,
-                record.client,
-                record.pool,
-                record.storage,
+                apply_retention, self._context, made.job, made.client, made.pool, made.storage
             )
         except UnknownNameError:
             # The director has no way to this repository; its retention is somebody else's.

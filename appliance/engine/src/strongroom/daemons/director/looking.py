@@ -63,12 +63,12 @@ _Filter = TypeVar("_Filter", RunFilter, SnapshotFilter)
 class Looking:
     """What is and was: status, clients, jobs, runs, snapshots and the files in them."""
 
-    def __init__(self, context: DirectorContext) -> None:
+    def __init__(self, context: DirectorContext, configuration_path: str) -> None:
         self._context = context
         self._browser = Browser(context.repositories)
         self._runs = Runs(
             context,
-            DirectorWork(context),
+            DirectorWork(context, configuration_path),
             DirectorAftermath(context, lambda: self._scheduler.guard.obstacle),
         )
         self._scheduler = Scheduler(context, self._runs)

@@ -175,7 +175,9 @@ def _restore(context: DirectorContext, record: RunRecord) -> Order:
         if name in request
     }
     if paths:
-        options["includes"] = [encode_name(_pattern(path)) for path in paths]
+        from strongroom.jobs.restore_sample import literal_pattern
+
+        options["includes"] = [encode_name(literal_pattern(path)) for path in paths]
     job = context.configuration.find("Job", record.job)
     message = StartRestore(
         run_id=record.id,
@@ -265,15 +267,6 @@ def _bandwidth(context: DirectorContext, record: RunRecord, job: Resource | None
         context.configuration.find("Client", record.client),
         context.configuration.find("Storage", record.storage),
     )
-
-
-def _pattern(path: bytes) -> bytes:
-    """A pattern that fits this path and nothing else."""
-    escaped = b"".join(
-        b"\\" + bytes((byte,)) if byte in b"*?[]\\!" else bytes((byte,))
-        for byte in path.strip(b"/")
-    )
-    return b"/" + escaped
 
 
 def told(lines: tuple[tuple[str, str], ...], time_ns: int) -> list[NewLine]:

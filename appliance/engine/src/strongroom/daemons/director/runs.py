@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from strongroom.config.model import Resource
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.run_parts import Aftermath, LocalWork
 
 STOP_SECONDS: Final = 15.0
 # How long a run outlives the connection to its agent; Max Wait Time of the job wins.
@@ -51,31 +52,6 @@ LOST_ID: Final = "agent-lost"
 _UNFINISHED: Final = ("queued", "waiting", "running")
 
 _log = logging.getLogger(__name__)
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """How work of the director itself ended: state, columns of the catalog, lines of the log."""
-
-    state: str
-    changes: dict[str, Any] = {}
-    lines: tuple[tuple[str, str], ...] = ()
-
-
-class LocalWork(Protocol):
-    """What the director does itself; cancelling the call ends the work."""
-
-    async def carry_out(self, active: ActiveRun, runs: Runs) -> Outcome:
-        """Do what the run is for. Raises StrongroomError."""
-
-
-class Aftermath(Protocol):
-    """What comes before and after runs."""
-
-    async def before(self, active: ActiveRun, runs: Runs) -> None:
-        """Run the director's own scripts. Raises StrongroomError when one ends the run."""
-
-    async def after(self, record: RunRecord, runs: Runs) -> None:
-        """Do what follows the end of a run."""
 
 
 class Runs:

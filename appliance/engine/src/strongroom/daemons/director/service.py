@@ -77,7 +77,7 @@ class DirectorService(Looking):
 
     def __init__(self, context: DirectorContext, path: str) -> None:
         """`path`: of the configuration, for `reload`; use `open`."""
-        super().__init__(context)
+        super().__init__(context, path)
         self._path = path
         self._agents = Agents(context, self._runs)
         self._scheduling: asyncio.Task[None] | None = None
