@@ -32,7 +32,8 @@ $(VENV)/ready: $(ENGINE)/requirements.lock $(ENGINE)/pyproject.toml $(ENGINE)/se
 	$(ENGINE)/setup_environment.sh "$(PYTHON)" "$(VENV)"
 	touch $@
 
-demo: setup  ## back up, damage, repair and restore real data: make demo [DIR=/some/folder]
+demo: setup  ## the daemons, then the engine, at work on real data: make demo [DIR=/some/folder]
+	PATH="$(BIN):$$PATH" $(ENGINE)/demo_fleet.sh $(if $(DIR),"$(DIR)")
 	PATH="$(BIN):$$PATH" $(ENGINE)/demo.sh $(if $(DIR),"$(DIR)")
 
 test: setup  ## run the tests: make test [ARGUMENTS="-k words"]

@@ -48,7 +48,11 @@ def restore_through_director(arguments: argparse.Namespace, terminal: Terminal) 
     body = _request(arguments)
     with open_director(arguments) as director:
         body["snapshot"] = chosen_snapshot_id(
-            director, body["snapshot"], client=arguments.host, job=arguments.job
+            director,
+            body["snapshot"],
+            # Without another host it is the client's own files that are wanted back.
+            client=arguments.host or (None if arguments.job else arguments.client),
+            job=arguments.job,
         )
         found = director.post("/restores", body)
         if arguments.background:
