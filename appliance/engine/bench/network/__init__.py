@@ -1,0 +1,1 @@
+"""The benchmark of backups over the network: `python -m bench.network`."""
