@@ -78,7 +78,7 @@ class SimulatedAgent:
         """Report that a run is under way."""
         self.say(RunStarted(run_id=run_id, sequence=self._next(), time_ns=clock.now_ns()))
 
-    def progress(self, run_id: str, **counts: int) -> None:
+    def progress(self, run_id: str, **counts: Any) -> None:
         """Report counts."""
         self.say(RunProgress(run_id=run_id, **counts))
 

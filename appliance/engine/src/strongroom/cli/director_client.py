@@ -56,7 +56,7 @@ class DirectorClient:
     ) -> None:
         self._http.close()
 
-    def get(self, path: str, **query: object) -> Any:
+    def get(self, path: str, /, **query: object) -> Any:
         """What is at `path` below /api/v1; a value of None in `query` is left out."""
         return self._ask("GET", path, query=query)
 
@@ -68,7 +68,7 @@ class DirectorClient:
         """Have something removed."""
         return self._ask("DELETE", path)
 
-    def pages(self, path: str, **query: object) -> Iterator[dict[str, Any]]:
+    def pages(self, path: str, /, **query: object) -> Iterator[dict[str, Any]]:
         """All items of a listing that comes in pages."""
         after = None
         while True:

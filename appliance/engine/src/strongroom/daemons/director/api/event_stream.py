@@ -58,4 +58,5 @@ async def event_stream(
 
 def _written(event: RunEvent) -> str:
     number = f"id: {event.line.sequence}\n" if event.line is not None else ""
-    return f"event: {event.type}\n{number}data: {event.model_dump_json(exclude_none=True)}\n\n"
+    absent = {name for name in ("run", "line") if getattr(event, name) is None}
+    return f"event: {event.type}\n{number}data: {event.model_dump_json(exclude=absent)}\n\n"

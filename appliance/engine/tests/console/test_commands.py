@@ -1,0 +1,230 @@
+"""Console commands against a real director, as people and scripts use them."""
+
+import re
+import stat
+
+import pytest
+
+from kit.simulated_agent import SimulatedAgent
+from strongroom.net.control import Cancel, SetBandwidth, StartBackup, StartEstimate, StartRestore
+
+
+def back_up(agent):
+    run_id = agent.expect(StartBackup).run_id
+    agent.started(run_id)
+    agent.log(run_id, "reading /etc")
+    agent.progress(run_id, files=3, bytes=2048)
+    agent.ended(run_id, "failed", error="no space left", error_id="store")
+
+
+def estimate(agent):
+    order = agent.expect(StartEstimate)
+    agent.started(order.run_id)
+    if order.listing:
+        agent.log(order.run_id, "/etc/passwd")
+    agent.progress(order.run_id, files=12, bytes=4096)
+    agent.ended(order.run_id, summary={"files": 12, "bytes": 4096})
+
+
+def restore(agent):
+    run_id = agent.expect(StartRestore).run_id
+    agent.started(run_id)
+    agent.ended(run_id, "incomplete", summary={"problems": {"owner": 1}})
+
+
+def queued(command, job="nightly-db1"):
+    return command("run", job, "--json").objects[0]["id"]
+
+
+def test_status_shows_what_runs_and_what_is_due(command):
+    run = queued(command)
+    answer = command("status")
+    assert answer.output.startswith("director boss, version ")
+    assert "of 3 clients connected" in answer.output
+    assert re.search(rf"^{run[:8]}  nightly-db1  db1 ", answer.output, re.MULTILINE)
+    due = r"^20\d\d-\d\d-\d\d 23:10:00  nightly-web1  web1  "
+    assert re.search(due, answer.output, re.MULTILINE)
+    (status,) = command("status", "--json").objects
+    assert status["type"] == "status"
+    assert run in {one["id"] for one in status["active"]}
+    command("cancel", run[:8])
+
+
+def test_clients_are_listed_with_their_state(command, director):
+    with SimulatedAgent(director, "web2"):
+        answer = command("clients")
+        lines = answer.output.splitlines()
+        assert lines[0].split()[:2] == ["CLIENT", "STATE"]
+        assert {tuple(line.split()[:2]) for line in lines[1:]} == {
+            ("db1", "away"), ("web1", "away"), ("web2", "connected"),
+        }  # fmt: skip
+    assert [one["name"] for one in command("clients", "web1", "--json").objects] == ["web1"]
+    assert "unknown-name" in command("clients", "none", exit_code=60).messages
+
+
+def test_one_sees_what_one_may_see(command):
+    assert {one["name"] for one in command("jobs", "--json", who="ann").objects} == {
+        "nightly-web1", "nightly-web2",
+    }  # fmt: skip
+    answer = command("clients", "db1", who="ann", exit_code=63)
+    assert "[not-permitted]: Client 'db1' is not allowed here" in answer.messages
+    assert command("audit", who="eve", exit_code=63).output == ""
+
+
+def test_jobs_and_runs_are_listed(command):
+    run = queued(command)
+    command("cancel", run)
+    answer = command("jobs")
+    assert re.search(r"^nightly-web1 +backup +incremental +web1 ", answer.output, re.MULTILINE)
+    assert [job["client"] for job in command("jobs", "--client", "db1", "--json").objects] == [
+        "db1"
+    ]
+    listed = command("runs", "--client", "db1", "--state", "cancelled", "--json").objects
+    assert run in {one["id"] for one in listed}
+    assert len(command("runs", "--last", "1", "--json").objects) == 1
+    assert f"{run[:8]}  nightly-db1" in command("runs").output
+
+
+def test_a_run_is_followed_to_its_end_and_its_exit_code_is_the_jobs(command, working_agent):
+    working_agent("web1", back_up)
+    answer = command("run", "nightly-web1", "--level", "full", "--watch", exit_code=30)
+    assert "reading /etc" in answer.output
+    assert answer.output.splitlines()[-1].endswith("no space left")
+    assert "is failed: 3 files, 2.0 KiB" in answer.output
+    run = command("runs", "--job", "nightly-web1", "--json").objects[0]["id"]
+    log = command("log", run)
+    assert "reading /etc" in log.output
+    lines = command("log", run, "--json").objects
+    assert [line["sequence"] for line in lines] == sorted(line["sequence"] for line in lines)
+    again = command("watch", run[:8], "--json", exit_code=30).objects
+    assert [one["text"] for one in again if one["type"] == "log"] == [one["text"] for one in lines]
+    assert again[-1]["type"] == "run"
+    assert again[-1]["state"] == "failed"
+
+
+def test_cancel_and_bandwidth(command, director):
+    with SimulatedAgent(director, "web2") as agent:
+        run = queued(command, "nightly-web2")
+        agent.expect(StartBackup)
+        agent.started(run)
+        director.wait_for(
+            lambda: command("runs", "--json", "--last", "1").objects[0]["state"] == "running"
+        )
+        answer = command("bandwidth", run[:8], "2m")
+        assert "at most 2.0 MiB/s" in answer.output
+        assert agent.expect(SetBandwidth).maximum_bytes_per_second == 2 << 20
+        assert "without a limit" in command("bandwidth", run[:8], "none").output
+        assert "[usage]" in command("bandwidth", run[:8], "fast", exit_code=2).messages
+        command("cancel", run[:8])
+        agent.expect(SetBandwidth)
+        agent.expect(Cancel)
+        agent.ended(run, "cancelled")
+    assert "[conflict]" in command("cancel", run, exit_code=61).messages
+    command("watch", run, exit_code=130)
+
+
+def test_an_estimate_counts(command, working_agent):
+    working_agent("web1", estimate)
+    assert command("estimate", "nightly-web1").output == "12 entries, 4.0 KiB\n"
+
+
+def test_an_estimate_may_list(command, working_agent):
+    working_agent("web1", estimate)
+    assert "/etc/passwd" in command("estimate", "nightly-web1", "--listing").output
+
+
+def test_a_restore_through_the_director(command, director, working_agent):
+    working_agent("web2", restore)
+    words = ["restore", f"latest:{director.folder}/tree/etc", "--host", "web1"]
+    answer = command(*words, "--client", "web2", "--target", "/srv/restore", exit_code=3)
+    assert "is incomplete" in answer.output
+    newest = director.snapshots[1].id
+    answer = command(
+        "restore", newest[:10], "--client", "web1", "--target", "/x", "--background", "--json"
+    )
+    (run,) = answer.objects
+    assert (run["kind"], run["client"], run["snapshot"]) == ("restore", "web1", newest)
+    command("cancel", run["id"])
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "told"),
+    [
+        (["latest", "--target", "/x"], 2, "`latest` of whom"),
+        (["ffff0000", "--target", "/x"], 5, "[snapshot-not-found]"),
+        (["latest", "--host", "web2", "--target", "/x"], 5, "no snapshot of web2"),
+        (["latest", "--host", "web1", "--target", "x"], 2, "an absolute path"),
+        (["latest", "--host", "web1", "--target", "/x", "--verify"], 2, "--verify works on"),
+    ],
+)
+def test_a_restore_that_cannot_be_is_told(command, words, exit_code, told):
+    assert told in command("restore", *words, exit_code=exit_code).messages
+
+
+def test_where_one_may_not_restore_to(command, director):
+    words = ["restore", director.snapshots[0].id, "--target"]
+    assert "Where ACL" in command(*words, "/etc", who="ann", exit_code=63).messages
+
+
+def test_tokens_are_made_used_and_withdrawn(command, director, home):
+    file = home / "token"
+    answer = command("token", "create", "ann", "--lifetime", "1d", "--output", str(file))
+    assert file.read_text().strip() not in answer.output + answer.messages
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "[usage]" in command("token", "create", "ann", "-o", str(file), exit_code=2).messages
+    authority = director.identity("boss", "director").folder.decode() + "/authority.pem"
+    place = ["--director", director.url, "--token-file", str(file), "--authority", authority]
+    assert "nightly-web1" in command("jobs", place=place).output
+    token_id = re.search(r"token (\S+) is in", answer.output)[1]
+    assert token_id in command("token", "list").output
+    command("token", "withdraw", token_id)
+    assert "[not-authenticated]" in command("jobs", place=place, exit_code=62).messages
+    shown = command("token", "create", "ann", "--lifetime", "never")
+    assert shown.output.startswith("srt_")
+    assert shown.output.count("\n") == 1
+
+
+def test_a_token_that_cannot_be_made_leaves_no_file(command, home):
+    command("token", "create", "nobody", "-o", str(home / "token"), exit_code=60)
+    assert not (home / "token").exists()
+
+
+def test_the_audit_log_names_who_was_denied(command):
+    command("audit", who="ann", exit_code=63)
+    answer = command("audit", "--who", "ann", "--last", "1")
+    assert re.search(
+        r" ann +operator +127.0.0.1 +denied +GET /api/v1/audit +not-permitted", answer.output
+    )
+    (entry,) = command("audit", "--who", "ann", "--last", "1", "--json").objects
+    assert entry["result"] == "not-permitted"
+
+
+def test_reload(command, director):
+    assert "in force" in command("reload").output
+    good = director.configuration
+    director.configure(good.replace("Job Defs = usual; Client = web2", "Client = nobody"))
+    try:
+        assert "nobody" in command("reload", exit_code=40).messages
+    finally:
+        director.configure(good)
+    command("reload")
+
+
+def test_a_director_that_is_not_there_is_told(command, director):
+    identity = director.identity("admin").folder.decode()
+    place = ["--director", "https://localhost:1", "--identity", identity]
+    answer = command("status", place=place, exit_code=65)
+    assert "https://localhost:1 cannot be reached" in answer.messages
+
+
+def test_a_director_of_another_authority_is_not_believed(command, director, tmp_path):
+    from kit.connections import House
+
+    (tmp_path / "other").mkdir()
+    other = House(tmp_path / "other").operator.folder.decode()
+    place = ["--director", director.url, "--identity", other]
+    assert "certificate verify failed" in command("status", place=place, exit_code=65).messages
+
+
+def test_browse_wants_a_terminal(command):
+    assert "browse wants a terminal" in command("browse", exit_code=2).messages
