@@ -701,3 +701,35 @@ async def test_metrics_tell_success_and_age(director):
     assert metrics["strongroom_backup_last_run_status"].samples == ((labels, 2.0),)
     assert metrics["strongroom_agent_connected"].samples == (({"client": "web1"}, 1.0),)
     assert all(one.help.endswith(".") for one in metrics.values())
+
+
+@in_loop
+async def test_a_job_starts_others_along_with_it(director):
+    text = client("web1", "MaximumConcurrentJobs = 9")
+    text += job("first", more='Run = "second level=%l priority=7"') + job("second")
+    text += job("ring", more='Run = "ring"')
+    director.configure(text)
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("first", level="Full")
+    second = (await director.runs(job="second"))[0]
+    assert (second.level, second.priority) == ("full", 7)
+    assert run.id in second.requested_by
+    for one in (run, second):
+        await director.backed_up(agent, one.id, int(one.id[:8], 16))
+    await director.start("ring")
+    for _ in range(9):
+        for one in await director.runs(job="ring", states=("running",)):
+            await director.backed_up(agent, one.id, int(one.id[:8], 16))
+    assert len(await director.runs(job="ring", states=("done",))) == 4
+
+
+@in_loop
+async def test_a_client_over_its_hard_quota_backs_up_no_more(director):
+    director.configure(client("web1", "HardQuota = 15") + job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    for number in (1, 2):
+        await director.backed_up(agent, (await director.start("nightly")).id, number)
+    run = await director.start("nightly")
+    assert (run.state, run.error_id) == ("failed", "quota")

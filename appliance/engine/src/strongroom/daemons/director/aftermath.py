@@ -14,6 +14,7 @@ from strongroom import clock
 from strongroom.daemons.director.catalog.runs import NewLine, change_run, new_run_id
 from strongroom.daemons.director.catalog.snapshots import load_snapshot
 from strongroom.daemons.director.reports import send_reports
+from strongroom.daemons.director.requests import companions
 from strongroom.daemons.director.retention import apply_retention
 from strongroom.daemons.director.scripts import filled, run_command
 from strongroom.errors import ScriptError, StrongroomError, UnknownNameError
@@ -41,7 +42,10 @@ class DirectorAftermath:
         self._retention_obstacle = retention_obstacle
 
     async def before(self, active: ActiveRun, runs: Runs) -> None:
-        """Run the director's scripts before a run; ScriptError when one that must go well fails."""
+        """Run the director's scripts before a run, and start the jobs that go along with it.
+
+        ScriptError when a script that must go well fails.
+        """
         for script in self._scripts(active.record, ("Before", "AfterVSS", "Always")):
             for command in script.commands:
 
@@ -55,6 +59,11 @@ class DirectorAftermath:
                     if script.fail_job_on_error:
                         raise
                     await say("warning", str(error))
+
+        if active.record.attempt == 1:
+            for companion in companions(self._context.configuration, active.record):
+                await runs.say(active, "info", f"starts {companion.job} along with it")
+                runs.spawn(_submit(runs, companion))
 
     async def after(self, record: RunRecord, runs: Runs) -> None:
         """Do what follows the end of a run."""
@@ -149,3 +158,7 @@ class DirectorAftermath:
         line = NewLine(clock.now_ns(), level, text)
         await self._context.in_thread(change_run, self._context.catalog, record.id, {}, [line])
         runs.watchers.wake(record.id)
+
+
+async def _submit(runs: Runs, record: RunRecord) -> None:
+    await runs.submit(record)

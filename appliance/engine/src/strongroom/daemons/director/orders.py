@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.daemons.director.catalog.runs import NewLine
-from strongroom.daemons.director.catalog.snapshots import load_snapshot, newest_snapshot
+from strongroom.daemons.director.catalog.snapshots import (
+    load_snapshot,
+    newest_snapshot,
+    totals_by_client,
+)
 from strongroom.daemons.director.job_plan import (
     Overrides,
     bandwidth,
@@ -21,7 +25,7 @@ from strongroom.daemons.director.job_plan import (
     tls_mode_of,
 )
 from strongroom.daemons.director.levels import decide_level, fileset_digest
-from strongroom.errors import ConflictError, SnapshotNotFoundError, UsageError
+from strongroom.errors import ConflictError, QuotaError, SnapshotNotFoundError, UsageError
 from strongroom.net.control import (
     Script,
     StartBackup,
@@ -131,6 +135,7 @@ def _backup(context: DirectorContext, record: RunRecord) -> Order:
     overrides = Overrides(**record.request.get("overrides", {}))
     planned = plan(context.configuration, record.job, overrides)
     client = resource(context.configuration, "Client", record.client)
+    _hold_to_quota(context, client)
     spec = fileset_of(context, record.fileset)
     digest = fileset_digest(spec)
     decided = decide_level(
@@ -161,6 +166,18 @@ def _backup(context: DirectorContext, record: RunRecord) -> Order:
         "reason": decided.reason,
     }
     return Order(message, changes, tuple(lines))
+
+
+def _hold_to_quota(context: DirectorContext, client: Resource) -> None:
+    quota = int(client.hard_quota_bytes or 0)
+    if not quota:
+        return
+    _, stored = totals_by_client(context.catalog).get(client.name, (0, 0))
+    if stored >= quota:
+        raise QuotaError(
+            f"client {client.name} has stored {stored} bytes of the {quota} of its Hard Quota; "
+            "remove snapshots, or raise it"
+        )
 
 
 def _restore(context: DirectorContext, record: RunRecord) -> Order:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.results import RestoreRequest
 
 _SECOND_NS: Final = 1_000_000_000
+# So many steps from a job to one that it starts; two jobs may name each other.
+MOST_COMPANIONS: Final = 3
+_COMPANION_KEYS: Final = ("level", "client", "fileset", "storage", "pool", "priority")
 # A restore without a Restore job in the configuration.
 RESTORE_JOB: Final = "Restore"
 _REPLACE: Final = {
@@ -85,6 +91,37 @@ def new_run(
         requested_by=requested_by,
         request=request,
     )
+
+
+def companions(configuration: ComponentConfiguration, record: RunRecord) -> list[RunRecord]:
+    """The runs that a job's `Run` directives start along with a run of it.
+
+    Each says a job and what it overrides: `Run = "other level=%l storage=main"`; `%l` stands for
+    the level of the run. Runs that were started so start no others after MOST_COMPANIONS steps.
+    Raises UnknownNameError, UsageError.
+    """
+    job = configuration.find("Job", record.job)
+    depth = int(record.request.get("companion_depth", 0))
+    if job is None or depth >= MOST_COMPANIONS:
+        return []
+    found = []
+    for text in job.run:
+        name, *words = shlex.split(text.replace("%l", record.level)) or ("",)
+        said: dict[str, Any] = {}
+        for word in words:
+            key, equals, value = word.partition("=")
+            if not equals or key not in _COMPANION_KEYS:
+                known = ", ".join(_COMPANION_KEYS)
+                raise UsageError(f"Run of job {job.name}: {word!r} is none of {known} with a value")
+            said[key] = int(value) if key == "priority" and value.isdecimal() else value
+        if not isinstance(said.get("priority", 0), int):
+            raise UsageError(f"Run of job {job.name}: a priority is a number")
+        made = new_run(
+            configuration, name, Overrides(**said), requested_by=f"run {record.id} of {job.name}"
+        )
+        request = {**made.request, "companion_depth": depth + 1}
+        found.append(msgspec.structs.replace(made, request=request))
+    return found
 
 
 def new_restore(
