@@ -27,7 +27,7 @@ MINIMAL = """
 Director {{ Name = dir; Password = "x"; Messages = Standard; MaximumConcurrentJobs = {concurrent}
   WorkingDirectory = "{folder}/work"; TimeZone = "{zone}" }}
 Messages {{ Name = Standard; Append = "{folder}/reports.log" = all }}
-Catalog {{ Name = C; DbName = catalog; DbUser = none }}
+{catalog}
 Storage {{ Name = main; Address = 192.0.2.3; Password = "x"; Device = disk; MediaType = File
   MaximumConcurrentJobs = 50; {storage} }}
 Pool {{ Name = Default; {pool} }}
@@ -81,6 +81,7 @@ class TestDirector:
             "zone": "UTC",
             "storage": "",
             "pool": "",
+            "catalog": "Catalog { Name = C; DbName = catalog; DbUser = none }",
         }
 
     def configure(self, text: str, **settings: Any) -> None:

@@ -366,8 +366,10 @@ def test_a_copy_that_breaks_off_fills_nothing(catalog):
     assert read_state(catalog, "a") is None
 
 
-def test_sqlite_keeps_what_it_acknowledged(tmp_path):
+def test_sqlite_keeps_what_it_acknowledged_and_to_itself(tmp_path):
     catalog = open_catalog(f"sqlite:///{tmp_path}/c.sqlite")
+    write_state(catalog, "a", 1)
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
     with catalog.reading() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2

@@ -9,7 +9,7 @@ import pytest
 from director.director_fixture import OPERATOR, START_NS, client, in_loop, job
 from strongroom.daemons.director.results import RestoreRequest
 from strongroom.errors import ConflictError, SnapshotNotFoundError, UnknownNameError, UsageError
-from strongroom.net.control import SetBandwidth, StartBackup, StartEstimate
+from strongroom.net.control import RunLog, RunProgress, SetBandwidth, StartBackup, StartEstimate
 
 SECOND_NS = 1_000_000_000
 
@@ -733,3 +733,66 @@ async def test_a_client_over_its_hard_quota_backs_up_no_more(director):
         await director.backed_up(agent, (await director.start("nightly")).id, number)
     run = await director.start("nightly")
     assert (run.state, run.error_id) == ("failed", "quota")
+
+
+@in_loop
+async def test_an_agent_that_reports_what_cannot_be_is_sent_away(director):
+    director.configure(client("web1") + job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("nightly")
+    for wrong in (
+        RunLog(run_id=run.id, sequence=1 << 63, time_ns=0, level="info", text="x"),
+        RunLog(run_id=run.id, sequence=0, time_ns=0, level="info", text="x"),
+        RunLog(run_id=run.id, sequence=1, time_ns=(1 << 64) - 1, level="info", text="x"),
+        RunProgress(run_id=run.id, files=-1),
+        RunProgress(run_id=run.id, bytes=(1 << 64) - 1),
+    ):
+        await director.service.on_message("web1", wrong)
+        assert agent.refusals.pop().startswith("a report cannot be")
+        await agent.connect()
+    assert await director.state(run.id) == "running"
+    assert "x" not in (await director.texts(run.id)).splitlines()
+
+
+@in_loop
+async def test_an_agent_fills_nothing_with_what_it_says(director):
+    director.configure(client("web1") + job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("nightly")
+    await director.end(
+        agent,
+        run.id,
+        "failed",
+        exit_code=1,
+        error="\0" * 100_000,
+        error_id="e" * 10_000,
+        summary={"a": "b" * 100_000},
+    )
+    ended = await director.run(run.id)
+    assert ended.state == "failed"
+    assert len(ended.error) < 10_000
+    assert len(ended.error_id) <= 100
+    assert ended.summary == {"left_out": "it was too long"}
+
+
+@in_loop
+async def test_a_director_works_on_postgresql(director, cluster):
+    url = cluster.new_database()
+    text = (
+        f"Catalog {{ Name = P; DbName = {url.database}; DbUser = strongroom; "
+        f'DbSocket = "{cluster.folder}" }}\n'
+    )
+    director.configure(client("web1") + job("nightly"), catalog=text)
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("nightly")
+    await agent.log(run.id, "NUL \0 is no text there")
+    await director.restart()
+    await agent.connect(director.service)
+    snapshot = await director.backed_up(agent, run.id, 1)
+    assert await director.state(run.id) == "done"
+    assert (await director.service.snapshot(snapshot)).run == run.id
+    assert len(await director.service.metrics()) > 10
+    assert not list((director.folder / "work").glob("*.sqlite"))

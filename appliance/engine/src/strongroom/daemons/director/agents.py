@@ -14,6 +14,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from strongroom import clock
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import NewLine, load_run
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
 
 _CLOCK_TOLERANCE_NS: Final = 60 * 1_000_000_000
 _MOST_REPORTED: Final = 1 << 62
+# What an agent can claim at once; a sound one has a few.
+_MOST_NAMED: Final = 4096
+_MOST_DATA_BYTES: Final = 64 << 10
+_LONGEST_TEXT: Final = 4096
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +90,7 @@ class Agents:
             maximum_concurrent_runs=int(resource.maximum_concurrent_jobs) if resource else 0,
         )
         await context.link.send(client, welcome)
-        for run_id in dict.fromkeys(hello.runs):
+        for run_id in dict.fromkeys(hello.runs[:_MOST_NAMED]):
             await self._answer_named(client, run_id)
         for active in self._runs.of_client(client):
             if active.is_running and active.record.id not in hello.runs:
@@ -103,6 +109,10 @@ class Agents:
     async def on_message(self, client: str, message: ToDirector) -> None:
         """Keep what an agent reports of a run, then acknowledge it."""
         if not isinstance(message, RunStarted | RunProgress | RunLog | RunEnded):
+            return
+        if fault := _fault(message):
+            _log.warning("agent %s reports what cannot be: %s", client, fault)
+            await self._context.link.disconnect(client, f"a report cannot be: {fault}")
             return
         active = self._runs.active(message.run_id)
         if active is None or active.record.client != client or not active.is_remote:
@@ -139,11 +149,12 @@ class Agents:
         record = active.record
         changes: dict[str, Any] = {
             "sequence": message.sequence,
-            "summary": message.summary,
-            "security": message.security,
+            "summary": _bounded(message.summary),
+            "security": _bounded(message.security),
             **_counts(record.kind, message.summary),
         }
-        state, error_id, reason = str(message.status), message.error_id, message.error
+        state = str(message.status)
+        error_id, reason = message.error_id[:100], message.error[:_LONGEST_TEXT]
         said = [(line.level, line.text) for line in lines]
         if record.kind == "backup" and message.snapshot:
             try:
@@ -241,6 +252,25 @@ class Agents:
             change_client(self._context.catalog, client, **changes)
 
         await self._context.in_thread(note)
+
+
+def _fault(message: RunStarted | RunProgress | RunLog | RunEnded) -> str:
+    """What is out of all bounds in a report, or ""."""
+    if isinstance(message, RunProgress):
+        counts = (message.files, message.bytes, message.stored_bytes, message.errors)
+        expected = (message.total_files or 0, message.total_bytes or 0)
+        sound = all(0 <= count < _MOST_REPORTED for count in (*counts, *expected))
+        return "" if sound else "a count"
+    if not 0 < message.sequence < _MOST_REPORTED:
+        return "a number of a report"
+    return "" if abs(message.time_ns) < _MOST_REPORTED else "a time"
+
+
+def _bounded(data: dict[str, Any]) -> dict[str, Any]:
+    """What a report says, unless it is too much to keep."""
+    if len(msgspec.json.encode(data)) <= _MOST_DATA_BYTES:
+        return data
+    return {"left_out": "it was too long"}
 
 
 def _ended_without_agent(record: RunRecord) -> bool:

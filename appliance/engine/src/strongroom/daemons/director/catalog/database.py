@@ -109,6 +109,8 @@ def _engine(url: URL) -> Engine:
     folder = os.path.dirname(url.database or "")
     if folder:
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        # For nobody else to read, whatever the folder allows; SQLite's other files take after it.
+        os.close(os.open(url.database or "", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     engine = create_engine(
         url,
         connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},

@@ -131,7 +131,9 @@ def change_run(
         if only_in and before.state not in only_in:
             raise ConflictError(f"run {run_id} is {before.state}")
         count = _append(connection, run_id, before.log_lines, lines)
-        changed = {**changes, **({"log_lines": count} if count != before.log_lines else {})}
+        changed = {name: _plain(value) for name, value in changes.items()}
+        if count != before.log_lines:
+            changed["log_lines"] = count
         if changed:
             connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(**changed))
         record = msgspec.structs.replace(before, **changed)
@@ -289,9 +291,15 @@ def _append(connection: Connection, run_id: str, count: int, lines: Sequence[New
 
 
 def _bounded(line: NewLine) -> tuple[int, str, str]:
-    # PostgreSQL takes no NUL, nobody takes a surrogate.
-    text = line.text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+    text: str = _plain(line.text)
     return line.time_ns, line.level, text[:LONGEST_LINE_CHARACTERS]
+
+
+def _plain(value: Any) -> Any:
+    """A text that every database takes: PostgreSQL takes no NUL, nobody takes a surrogate."""
+    if not isinstance(value, str):
+        return value
+    return value.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _record(row: Any) -> RunRecord:
