@@ -99,8 +99,9 @@ class Lease:
         if not store.put_new("leases", self.name, self._encoded()):
             raise LeaseError(f"another job holds the lease {self.name}: wait until it has ended")
         known = tuple(sorted(info.name for info in store.list("tombstones")))
-        self._holder = msgspec.structs.replace(holder, tombstones=known)
-        store.replace("leases", self.name, self._encoded())
+        if known:
+            self._holder = msgspec.structs.replace(holder, tombstones=known)
+            store.replace("leases", self.name, self._encoded())
         self._renewed_ns = _required_info(store, self.name).modified_ns
         self._thread: threading.Thread | None = None
 
