@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +9,7 @@ from kit.agent_site import AgentSite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -19,7 +20,8 @@ def site(tmp_path: Path) -> Iterator[AgentSite]:
         yield made
     finally:
         made.close()
-        print(made.messages.read_text() if made.messages.exists() else "no agent ran")
+        # Shown where the test has failed.
+        sys.stdout.write(made.messages.read_text() if made.messages.exists() else "no agent ran")
 
 
 @pytest.fixture

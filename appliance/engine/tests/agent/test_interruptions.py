@@ -263,4 +263,4 @@ def test_reload_follows_the_configuration_and_cuts_no_job(agent: AgentSite) -> N
     agent.process.send_signal(signal.SIGHUP)
     agent.director.send(SetBandwidth(run_id=request.run_id, maximum_bytes_per_second=0))
     assert agent.director.ended(request.run_id).status == "done"
-    assert CLIENT == agent.director.hellos()[-1].name
+    assert agent.director.hellos()[-1].name == CLIENT

@@ -70,7 +70,7 @@ def test_a_script_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Pat
         output_of(tmp_path, path, seconds=1)
     pid = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 30
-    while os.path.exists(f"/proc/{pid}") and "Z" not in open(f"/proc/{pid}/stat").read():
+    while os.path.exists(f"/proc/{pid}"):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -88,8 +88,8 @@ def test_a_status_other_than_0_is_an_error(tmp_path: Path) -> None:
         output_of(tmp_path, executable(tmp_path / "fail", "exit 7"))
     with pytest.raises(ScriptError, match="signal 9"):
         output_of(tmp_path, executable(tmp_path / "die", "kill -9 $$"))
+    (tmp_path / "text").write_text("no program")
     with pytest.raises(ScriptError, match="cannot be run"):
-        (tmp_path / "text").write_text("no program")
         output_of(tmp_path, "text")
 
 

@@ -1,4 +1,4 @@
-"""A machine with a real agent on it, its configuration, certificate and put key, and a repository."""
+"""A machine with a real agent, its certificate and put key, and a repository in a folder."""
 
 from __future__ import annotations
 
@@ -48,23 +48,24 @@ Director {{
 
 @dataclass
 class AgentSite:
-    """Everything in `folder`; the agent runs after `start`."""
+    """Everything in `folder`; the agent runs after `start`. `others`: the authority of others."""
 
     folder: Path
     of_client: str = ""
     of_director: str = ""
     listens_at: int = 0
+    others: Authority | None = None
     director: SmallDirector = field(init=False)
 
     def __post_init__(self) -> None:
-        self.authority = Authority.create(str(self.folder / "ca"), "house")
+        self.authority = self.others or Authority.create(str(self.folder / "ca"), "house")
         self.director_identity = self.authority.issue_identity(
             str(self.folder / "director"), DIRECTOR, "director", ["127.0.0.1"]
         )
         self.identity = self.folder / "identity"
         self.authority.issue_identity(str(self.identity), CLIENT, "agent")
         self.repository = self.folder / "repository"
-        made = Repository.create(LocalStore(self.repository), PASSPHRASE, cost=_CHEAP)
+        made = Repository.create(LocalStore(str(self.repository)), PASSPHRASE, cost=_CHEAP)
         self.restore_key = made.restore_key
         keep_put_key(str(self.identity), export_key(made.key.put_key))
         made.close()
@@ -162,7 +163,7 @@ class AgentSite:
 
     def open(self) -> Repository:
         """The repository with the restore key."""
-        return Repository.open(LocalStore(self.repository), self.restore_key)
+        return Repository.open(LocalStore(str(self.repository)), self.restore_key)
 
     def snapshots(self) -> list[Snapshot]:
         """What was committed."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,6 +33,7 @@ from strongroom.net.tls_contexts import client_context, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Future
 
     from strongroom.net.control import Message, ToDirector
     from strongroom.net.identity import Identity

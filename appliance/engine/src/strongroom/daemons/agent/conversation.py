@@ -8,7 +8,6 @@ reports of a run are sent ahead of their acknowledgement, so a long log never fi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import platform
 from typing import TYPE_CHECKING, Final, Protocol
@@ -99,8 +98,11 @@ class Conversation:
                 self._obey(await self._receive())
         finally:
             sender.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await sender
+            # Not `await sender`: with its cancellation ours would be swallowed too.
+            await asyncio.wait((sender,))
+            if not sender.cancelled():
+                # Its failure is that of the connection, which ours tells.
+                sender.exception()
 
     def _hello(self) -> Hello:
         return Hello(

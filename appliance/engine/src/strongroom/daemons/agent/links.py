@@ -9,7 +9,6 @@ so that a thousand agents do not come back at the same moment.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 from typing import TYPE_CHECKING, Final
@@ -37,6 +36,7 @@ CONNECT_PATH: Final = "/api/v1/agents/connect"
 SHORTEST_PAUSE_SECONDS: Final = 1.0
 _OPEN_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 2.0
+_END_AGAIN_SECONDS: Final = 3.0
 # A connection that lived so long was a good one: the next pause is short again.
 _GOOD_SECONDS: Final = 10.0
 _DIRECTOR: Final = ("director",)
@@ -226,6 +226,9 @@ def _reason(error: Exception) -> str:
 
 
 async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    """End a task whatever it is at; told again if something on its way swallowed that."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait((task,), timeout=_END_AGAIN_SECONDS)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("%s failed: %s", task.get_name(), error, exc_info=error)
