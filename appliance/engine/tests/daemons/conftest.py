@@ -1,0 +1,59 @@
+"""Houses of daemons in folders in memory: these tests make many small objects durable."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kit.house_of_daemons import HouseOfDaemons
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MEMORY = "/dev/shm"
+
+
+def new_folder() -> Path:
+    place = MEMORY if os.path.isdir(MEMORY) else None
+    return Path(tempfile.mkdtemp(prefix="strongroom-", dir=place))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = new_folder()
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="session")
+def first_house() -> Iterator[HouseOfDaemons]:
+    """Made command by command as an operator does; others are copies of it.
+
+    Tests that share it give their files other names than other tests do.
+    """
+    made = new_folder()
+    with HouseOfDaemons(made, ("web1", "web2")) as house:
+        yield house
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def new_house(
+    first_house: HouseOfDaemons, folder: Path
+) -> Iterator[Callable[..., HouseOfDaemons]]:
+    """Starts a house of one's own."""
+    made: list[HouseOfDaemons] = []
+
+    def make(*agents: str, **options: object) -> HouseOfDaemons:
+        house = HouseOfDaemons(folder, agents or ("web1",), like=first_house, **options)
+        made.append(house)
+        return house.__enter__()
+
+    yield make
+    for house in made:
+        house.__exit__(None, None, None)

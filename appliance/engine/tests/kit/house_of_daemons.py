@@ -1,0 +1,532 @@
+"""A whole house on loopback: authority, storage daemon, director, agents, each a real process.
+
+    with HouseOfDaemons(folder, agents=("web1", "web2")) as house:
+        house.write_files("web1", {"letter": b"Dear all"})
+        run = house.run("nightly-web1")
+        assert run["state"] == "done"
+
+All is made as an operator makes it: the authority and the daemons' certificates by `strongroom ca`,
+the repository through the storage daemon's socket, agents enrolled by one-time tokens. Agents reach
+the storage daemon through `storage_link` and the director through `director_link`, which tests
+drop, stall and cut. `storage`, `director` and `agents` can be killed and started again. With
+`clocks` each daemon and what it starts has a wall clock of its own that tests move.
+
+`like`: another house whose authority, certificates and (empty) repository are copied, which is
+quicker than making them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+from kit.faulty_link import FaultyLink
+from kit.shifted_clock import ShiftedClock
+
+from strongroom.net.identity import Identity
+from strongroom.net.tls_contexts import client_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+DIRECTOR = "boss"
+STORAGE = "vault"
+PASSPHRASE = "a passphrase nobody may read 5d1f"
+PATIENCE_SECONDS = 60.0
+FINAL = ("done", "incomplete", "failed", "cancelled")
+
+_STORAGE = """
+Storage {{ Name = {storage}; Address = 127.0.0.1; Port = {port}
+  Maintenance Socket = "{folder}/storage.sock"
+  Identity Directory = "{folder}/vault"
+  {further} }}
+Director {{ Name = boss; Password = unused }}
+Device {{ Name = disk; Media Type = File; Archive Device = "{folder}/repository" }}
+"""
+_DIRECTOR = """
+Director {{ Name = {director}; Password = x; Messages = standard; Address = 127.0.0.1; Port = {port}
+  Working Directory = "{folder}/work"
+  Identity Directory = "{folder}/boss"
+  Authority Directory = "{folder}/ca"
+  Put Key File = "{folder}/put.key"
+  Maximum Concurrent Jobs = 20
+  {further} }}
+Messages {{ Name = standard; Console = all }}
+Catalog {{ Name = main; Db Name = main; Db User = x; Db Password = x }}
+Storage {{ Name = vault; Address = 127.0.0.1; Port = {link}; Password = x; Device = disk
+  Media Type = File; Repository = "unix:{folder}/storage.sock"
+  Passphrase File = "{folder}/passphrase"; Maximum Concurrent Jobs = 20 }}
+Pool {{ Name = short; Pool Type = Backup; Keep Within = 30 days }}
+Profile {{ Name = everything; Command ACL = *all*; Job ACL = *all*; Client ACL = *all*
+  Storage ACL = *all*; Schedule ACL = *all*; Pool ACL = *all*; FileSet ACL = *all*
+  Where ACL = *all* }}
+Console {{ Name = admin; Password = x; Profile = everything }}
+Console {{ Name = ann; Password = x; Command ACL = *all*; Job ACL = "nightly-web1", Restore
+  Client ACL = web1; FileSet ACL = "all-web1"; Pool ACL = short; Storage ACL = vault
+  Where ACL = "*all*" }}
+JobDefs {{ Name = usual; Type = Backup; Level = Incremental; Messages = standard; Storage = vault
+  Pool = short; Maximum Concurrent Jobs = 5; {job_further} }}
+"""
+_OF_CLIENT = """
+Client {{ Name = {name}; Address = {name}; Password = x; Maximum Concurrent Jobs = 5
+  {further} }}
+FileSet {{ Name = all-{name}; Include {{ File = "{source}" }} }}
+Job {{ Name = nightly-{name}; Job Defs = usual; Client = {name}; FileSet = all-{name} }}
+"""
+_AGENT = """
+Client {{ Name = {name}; Identity Directory = "{folder}/identity"
+  Working Directory = "{folder}/working"; Scripts Directory = "{folder}/scripts"
+  Maximum Workers = 1 }}
+Director {{ Name = {director}; Password = unused; Address = 127.0.0.1; Port = {port}
+  Reconnection Time = 1 }}
+"""
+
+
+class DaemonProcess:
+    """One daemon: `strongroom KIND --config FILE`, its log, and its clock if it has its own."""
+
+    def __init__(
+        self, kind: str, configuration: Path, log: Path, environment: Mapping[str, str]
+    ) -> None:
+        self.kind = kind
+        self.configuration = configuration
+        self._log = log
+        self._environment = dict(environment)
+        self.clock: ShiftedClock | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """That of the process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What it said so far, all its lives together."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def start(self) -> None:
+        """Start it."""
+        assert not self.is_running
+        shift = self.clock.environment if self.clock is not None else {}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "strongroom", self.kind, "--config", self.configuration],
+                env={**self._environment, **shift},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it without a chance to do anything more."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(PATIENCE_SECONDS)
+
+    def stop(self) -> int:
+        """End it as a service manager does; its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.await_end()
+
+    def await_end(self) -> int:
+        """Wait until it has ended; its exit code."""
+        assert self._process is not None
+        return self._process.wait(PATIENCE_SECONDS)
+
+    def await_said(self, text: str, times: int = 1) -> None:
+        """Return when its log has `text` so often."""
+        wait_for(lambda: self.log.count(text) >= times, lambda: self.log)
+
+    def processes(self) -> list[int]:
+        """Pids of it and of all that it started and that is still there."""
+        found = [self.pid]
+        for pid in found:
+            try:
+                with open(f"/proc/{pid}/task/{pid}/children") as file:
+                    found += map(int, file.read().split())
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+        return found
+
+
+class HouseOfDaemons:
+    """See the module. `people` have certificates as operators: admin may all, ann web1 only."""
+
+    people = ("admin", "ann")
+
+    def __init__(
+        self,
+        folder: Path,
+        agents: Sequence[str] = ("web1",),
+        *,
+        like: HouseOfDaemons | None = None,
+        clocks: bool = False,
+        storage_further: str = "",
+        director_further: str = "",
+        job_further: str = "",
+        client_further: str = "",
+        schedules: str = "",
+    ) -> None:
+        self.folder = folder
+        self.names = tuple(agents)
+        self.storage_further = storage_further
+        self.director_further = director_further
+        self.job_further = job_further
+        self.client_further = client_further
+        self.schedules = schedules
+        self._like = like
+        self._api: dict[str, httpx.Client] = {}
+        self.storage_port, self.director_port = _free_ports(2)
+        self.storage_link = FaultyLink(self.storage_port)
+        self.director_link = FaultyLink(self.director_port)
+        self.restore_key = folder / "restore.key"
+        self.repository = folder / "repository"
+        self.storage = self._daemon("storage", "storage", clocks)
+        self.director = self._daemon("director", "director", clocks)
+        self.agents = {name: self._daemon("agent", f"agent-{name}", clocks) for name in agents}
+
+    # Beginning and end.
+
+    def __enter__(self) -> Self:
+        try:
+            self._begin()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._end()
+        finally:
+            for daemon in self.daemons:
+                print(f"--- {daemon.configuration.stem}\n{daemon.log[-20_000:]}")
+
+    @property
+    def daemons(self) -> list[DaemonProcess]:
+        """All of them."""
+        return [self.storage, self.director, *self.agents.values()]
+
+    def start_storage(self) -> None:
+        """Start it and wait until it listens."""
+        self.storage.start()
+        self._await_port(self.storage, self.storage_port)
+        wait_for(lambda: _connects(self.folder / "storage.sock"), lambda: self.storage.log)
+
+    def start_director(self) -> None:
+        """Start it and wait until it answers."""
+        self.director.start()
+        self._await_port(self.director, self.director_port)
+
+    def start_agent(self, name: str) -> None:
+        """Start it and wait until the director knows it."""
+        self.agents[name].start()
+        self.await_connected(name)
+
+    def await_connected(self, name: str) -> None:
+        """Return when an agent is connected."""
+        wait_for(
+            lambda: bool(self.get(f"/clients/{name}")["connected"]),
+            lambda: self.agents[name].log + self.director.log,
+        )
+
+    def configure(self) -> None:
+        """Write all configurations as the fields are now; daemons read them when told to."""
+        words = {"folder": self.folder, "director": DIRECTOR, "storage": STORAGE}
+        self.storage.configuration.write_text(
+            _STORAGE.format(**words, port=self.storage_port, further=self.storage_further)
+        )
+        parts = [
+            _DIRECTOR.format(
+                **words,
+                port=self.director_port,
+                link=self.storage_link.port,
+                further=self.director_further,
+                job_further=self.job_further,
+            )
+        ]
+        for name, agent in self.agents.items():
+            parts.append(
+                _OF_CLIENT.format(
+                    name=name, source=self.source(name), further=self.client_further
+                )
+            )
+            agent.configuration.write_text(
+                _AGENT.format(
+                    name=name,
+                    folder=self.folder / name,
+                    director=DIRECTOR,
+                    port=self.director_link.port,
+                )
+            )
+        self.director.configuration.write_text("".join(parts) + self.schedules)
+
+    # What operators do.
+
+    def get(self, path: str, person: str = "admin", **query: Any) -> Any:
+        """Ask the director's API; the answer must be a good one."""
+        return self._good(self.api(person).get(path, params=query))
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None, person: str = "admin") -> Any:
+        """Have the director do something; it must agree."""
+        return self._good(self.api(person).post(path, json=dict(body or {})))
+
+    def api(self, person: str = "admin") -> httpx.Client:
+        """The director's API as a person with a certificate sees it."""
+        if person not in self._api:
+            context = client_context(Identity.load(str(self.folder / person)))
+            self._api[person] = httpx.Client(
+                base_url=f"https://127.0.0.1:{self.director_port}/api/v1",
+                verify=context,
+                timeout=PATIENCE_SECONDS,
+            )
+        return self._api[person]
+
+    def begin_run(self, job: str, **fields: Any) -> str:
+        """Queue a run; its id."""
+        return str(self.post("/runs", {"job": job, **fields})["id"])
+
+    def run(self, job: str, **fields: Any) -> dict[str, Any]:
+        """Run a job to its end; the run."""
+        return self.ended(self.begin_run(job, **fields))
+
+    def restore(
+        self, snapshot: str, target: Path, client: str, person: str = "admin"
+    ) -> dict[str, Any]:
+        """Restore all of a snapshot to an agent; the run when it has ended."""
+        body = {"snapshot": snapshot, "target": str(target), "client": client}
+        return self.ended(self.post("/restores", body, person)["id"])
+
+    def ended(self, run_id: str, patience_seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
+        """A run, once it has ended."""
+        found: dict[str, Any] = {}
+
+        def look() -> bool:
+            found.update(self.get(f"/runs/{run_id}"))
+            return found["state"] in FINAL
+
+        wait_for(look, lambda: f"{found}\n{self.log(run_id)}", patience_seconds)
+        return found
+
+    def await_stored(self, run_id: str, count: int = 1) -> dict[str, Any]:
+        """A run that is under way, once it reports that it has stored so many bytes."""
+        found: dict[str, Any] = {}
+
+        def look() -> bool:
+            found.update(self.get(f"/runs/{run_id}"))
+            assert found["state"] not in FINAL, (found, self.log(run_id))
+            return bool(found["stored_bytes"] >= count)
+
+        wait_for(look, lambda: f"{found}\n{self.log(run_id)}")
+        return found
+
+    def log(self, run_id: str) -> str:
+        """The log of a run, a line each."""
+        lines = self.get(f"/runs/{run_id}/log", limit=1000)["items"]
+        return "".join(f"{line['level']}: {line['text']}\n" for line in lines)
+
+    def command(self, *words: str, exit_code: int = 0) -> str:
+        """Give a command of ours; what it prints."""
+        answer = subprocess.run(
+            [sys.executable, "-m", "strongroom", *words],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert answer.returncode == exit_code, (words, answer.returncode, answer.stderr)
+        return answer.stdout + (answer.stderr if exit_code else "")
+
+    def console(self, *words: str, person: str = "admin", exit_code: int = 0) -> str:
+        """Give a command of a console."""
+        place = ("--director", f"https://127.0.0.1:{self.director_port}")
+        identity = ("--identity", str(self.folder / person))
+        return self.command(*words, *place, *identity, exit_code=exit_code)
+
+    def maintain(self, *words: str, exit_code: int = 0) -> str:
+        """Give a command of maintenance at the storage daemon's socket."""
+        place = ("--repo", f"unix:{self.folder}/storage.sock")
+        return self.command(
+            *words, *place, "--key-file", str(self.restore_key), exit_code=exit_code
+        )
+
+    def authority(self, *words: str) -> str:
+        """Give a `ca` command."""
+        return self.command("ca", *words, "--ca", str(self.folder / "ca"))
+
+    # Files.
+
+    def source(self, name: str) -> Path:
+        """What the client's job backs up."""
+        return self.folder / name / "source"
+
+    def write_files(self, name: str, files: Mapping[str, bytes]) -> None:
+        """Write files into a client's source."""
+        for path, content in files.items():
+            place = self.source(name) / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+
+    def restored(self, target: Path, name: str) -> Path:
+        """Where the source of a client is below the target of a restore."""
+        return target / str(self.source(name)).lstrip("/")
+
+    def pack_bytes(self) -> int:
+        """How much the repository's packs take, without those that are being written."""
+        return sum(path.stat().st_size for path in (self.repository / "packs").rglob("?" * 64))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """A user's environment without any setting of ours."""
+        kept = {name: text for name, text in os.environ.items() if "STRONGROOM" not in name}
+        kept.pop("XDG_CACHE_HOME", None)
+        return {**kept, "HOME": str(self.folder / "home"), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+    # Making it.
+
+    def _daemon(self, kind: str, name: str, has_clock: bool) -> DaemonProcess:
+        daemon = DaemonProcess(
+            kind, self.folder / f"{name}.conf", self.folder / f"{name}.log", self.environment
+        )
+        if has_clock:
+            daemon.clock = ShiftedClock(self.folder, name)
+        return daemon
+
+    def _begin(self) -> None:
+        (self.folder / "work").mkdir()
+        for name in self.names:
+            for part in ("working", "scripts", "source"):
+                (self.folder / name / part).mkdir(parents=True)
+        self.configure()
+        if self._like is not None:
+            self._copy(self._like)
+            self.start_storage()
+            self.start_director()
+        else:
+            self._make()
+        for name in self.names:
+            if not (self.folder / name / "identity").exists():
+                self.enrol(name)
+            self.start_agent(name)
+
+    def _copy(self, like: HouseOfDaemons) -> None:
+        for name in ("passphrase", "put.key", "restore.key"):
+            shutil.copy2(like.folder / name, self.folder / name)
+        folders = ["ca", "vault", "boss", *self.people]
+        folders += [f"{name}/identity" for name in self.names if name in like.names]
+        for name in folders:
+            shutil.copytree(like.folder / name, self.folder / name)
+        # It may be a mount point, so it is filled rather than made.
+        shutil.copytree(like.folder / "pristine", self.repository, dirs_exist_ok=True)
+
+    def _make(self) -> None:
+        self.authority("init", "--name", "house")
+        self._issue(STORAGE, "storage", "vault")
+        self._issue(DIRECTOR, "director", "boss")
+        for name in self.people:
+            self._issue(name, "operator", name)
+        secret = self.folder / "passphrase"
+        secret.write_text(PASSPHRASE + "\n")
+        secret.chmod(0o600)
+        self.start_storage()
+        place = ("--repo", f"unix:{self.folder}/storage.sock", "--password-file", str(secret))
+        self.command("init", *place)
+        self.command("key", "export-restore", str(self.restore_key), *place)
+        self.maintain("key", "export-put", str(self.folder / "put.key"))
+        # What copies of this house begin with.
+        shutil.copytree(self.repository, self.folder / "pristine")
+        self.start_director()
+
+    def _issue(self, name: str, role: str, folder: str) -> None:
+        place = str(self.folder / folder)
+        self.authority("issue", name, "--role", role, "--host", "127.0.0.1", "--folder", place)
+
+    def enrol(self, name: str) -> None:
+        """Give an agent its certificate by a one-time token."""
+        token = self.folder / f"{name}.token"
+        said = self.authority("token", name, "--out", str(token), "--json")
+        fingerprint = json.loads(said.splitlines()[-1])["fingerprint"]
+        self.command(
+            *("agent", "enrol", "--director", f"https://127.0.0.1:{self.director_port}"),
+            *("--token-file", str(token), "--fingerprint", fingerprint, "--name", name),
+            *("--into", str(self.folder / name / "identity")),
+        )
+
+    def _end(self) -> None:
+        for client in self._api.values():
+            client.close()
+        for link in (self.storage_link, self.director_link):
+            link.__exit__(None, None, None)
+        running = [daemon for daemon in self.daemons if daemon.is_running]
+        for daemon in running:
+            daemon.signal(signal.SIGTERM)
+        # All at once, as when a machine is shut down, and each on its own accord.
+        codes = {daemon.configuration.stem: daemon.await_end() for daemon in running}
+        assert not any(codes.values()), codes
+
+    def _await_port(self, daemon: DaemonProcess, port: int) -> None:
+        def listens() -> bool:
+            assert daemon.is_running, daemon.log
+            with socket.socket() as probe:
+                return not probe.connect_ex(("127.0.0.1", port))
+
+        wait_for(listens, lambda: daemon.log)
+
+    def _good(self, answer: httpx.Response) -> Any:
+        assert answer.status_code < 300, (answer.status_code, answer.text)
+        return answer.json()
+
+
+def wait_for(
+    settled: Callable[[], bool],
+    why: Callable[[], str] = str,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> None:
+    """Return when `settled` says yes; fails with `why` when it does not in good time."""
+    end = time.monotonic() + patience_seconds
+    while not settled():
+        assert time.monotonic() < end, why()
+        time.sleep(0.05)
+
+
+def _connects(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return not probe.connect_ex(str(path))
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody has now; asked for together, so that they differ."""
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in taken]
+    for one in taken:
+        one.close()
+    return ports
