@@ -5,12 +5,19 @@ import random
 import signal
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from kit.snapshot_contents import contents
 from kit.storage_daemon import Relay
 from kit.storage_site import PATIENCE_SECONDS, StorageSite
+from strongroom.errors import ConnectionLostError, PeerRefusedError, RightError
+from strongroom.net.remote_place import open_network, parse_place
+from strongroom.net.statements import sign_statement
+from strongroom.repo.keys import import_key
+from strongroom.repo.repository import Repository
 
 MODES = ("tls", "off")
 
@@ -194,3 +201,37 @@ def test_a_full_disk_fails_the_job_and_harms_nothing(folder, tree):
         if site is not None:
             site.stop()
         subprocess.run(["umount", "-l", str(folder / "repository")], check=True)
+
+
+def test_a_grant_of_the_director_opens_one_snapshot_of_another(site, tree):
+    web1 = site.identity("web1", "agent")
+    web2 = site.identity("web2", "agent")
+    boss = site.identity("boss", "director")
+    snapshot = site.back_up("web1", str(tree))["snapshot"]
+    payload = {"agent": "web2", "owner": "web1", "snapshot": snapshot}
+    place = parse_place(f"strongroom://127.0.0.1:{site.port}")
+    for signer, reader, is_good in ((boss, web2, True), (boss, web1, False), (web2, web2, False)):
+        grant = sign_statement(signer, "restore", payload, 600)
+        store = open_network(place, lambda who=reader: who, grant=grant)
+        if is_good:
+            assert [info.name for info in store.list("snapshots")] == [snapshot]
+            key = import_key(site.restore_key.read_text())
+            with closing(Repository.open(store, key)) as repository:
+                assert len(contents(repository, snapshot)) > 60
+        else:
+            with pytest.raises((RightError, PeerRefusedError)):
+                store.list("snapshots")
+
+
+def test_a_revoked_agent_is_thrown_out_within_seconds(site):
+    web1 = site.identity("web1", "agent")
+    store = open_network(parse_place(f"strongroom://127.0.0.1:{site.port}"), lambda: web1)
+    assert list(store.list("packs")) == []
+    site.authority.revoke("web1")
+    (site.folder / "vault" / "revoked.pem").write_bytes(site.authority.revoked_pem())
+    channel = store.client()._channel
+    assert channel.wait_readable(PATIENCE_SECONDS)
+    with pytest.raises(ConnectionLostError):
+        store.list("packs")
+    with pytest.raises(PeerRefusedError):
+        open_network(parse_place(f"strongroom://127.0.0.1:{site.port}"), lambda: web1).list("packs")
