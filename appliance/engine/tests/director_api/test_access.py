@@ -215,5 +215,7 @@ def test_guessing_tokens_ends_soon(own_director):
     with own_director.client(token="guess") as api:
         answers = [api.get("/me").status_code for _ in range(WRONG_TOKENS + 3)]
     assert answers == [401] * WRONG_TOKENS + [429] * 3
+    with own_director.client(token=new_token(own_director, name="ann")["text"]) as api:
+        assert api.get("/me").status_code == 200
     with connection(own_director, "admin") as admin:
         assert admin.get("/me").status_code == 200

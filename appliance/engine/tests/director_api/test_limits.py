@@ -9,6 +9,7 @@ import pytest
 
 from strongroom.daemons.director.api import bodies, connections
 from strongroom.daemons.director.api.bodies import LARGEST_BODY_BYTES
+from strongroom.daemons.director.api.connections import MOST_OF_AN_ADDRESS
 from strongroom.daemons.director.api.server import LARGEST_HEAD_BYTES
 from strongroom.net.tls_contexts import authority_context
 
@@ -107,3 +108,28 @@ def test_tls_below_1_3_is_refused(director):
         pytest.raises(ssl.SSLError),
     ):
         context.wrap_socket(plain)
+
+
+def test_one_address_has_so_many_connections_without_a_certificate_and_no_more(director):
+    context = authority_context(director.house.director.authority_pem)
+    with contextlib.ExitStack() as held:
+
+        def dial():
+            plain = held.enter_context(
+                socket.create_connection(("127.0.0.1", director.port), timeout=30)
+            )
+            return held.enter_context(context.wrap_socket(plain, server_hostname="localhost"))
+
+        for _ in range(MOST_OF_AN_ADDRESS):
+            dial()
+        with contextlib.suppress(OSError):
+            assert dial().recv(1) == b""
+        with director.client("admin") as api:
+            assert api.get("/me").status_code == 200
+
+    def is_free():
+        with contextlib.suppress(httpx.TransportError), director.client() as nobody:
+            return nobody.get("/authority").status_code == 200
+        return False
+
+    director.wait_for(is_free)

@@ -36,7 +36,7 @@ class Attempts:
 
     def check(self, address: str) -> None:
         """Raise TooManyAttemptsError when `address` has failed too often."""
-        times = self._current(_network(address))
+        times = self._current(network_of(address))
         if times and len(times) >= self._limit:
             wait_seconds = int(times[0] + self._window_seconds - self._elapsed()) + 1
             raise TooManyAttemptsError(
@@ -45,7 +45,7 @@ class Attempts:
 
     def failed(self, address: str) -> None:
         """Count a failure."""
-        network = _network(address)
+        network = network_of(address)
         times = self._current(network)
         if times is None:
             times = deque(maxlen=self._limit)
@@ -68,7 +68,8 @@ class Attempts:
         return times
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
+    """What counts as one address: IPv4 as it is, IPv6 by its /64."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -77,12 +77,13 @@ class Callers:
         return certified
 
     async def _of_token(self, authorization: str, address: str) -> Caller:
-        self._wrong_tokens.check(address)
         scheme, _, text = authorization.partition(" ")
         token = None
         if scheme.lower() == "bearer" and 0 < len(text) <= LONGEST_TOKEN:
             token = await self._service.token_of(text.strip())
         if token is None:
+            # Only who is wrong has to wait: one stale token must not lock out its neighbours.
+            self._wrong_tokens.check(address)
             self._wrong_tokens.failed(address)
             raise NotAuthenticatedError("this token is not known, has expired or was withdrawn")
         configuration = self._service.configuration

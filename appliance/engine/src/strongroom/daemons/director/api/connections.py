@@ -3,16 +3,19 @@
 uvicorn hands no handler the certificate that the peer showed. Here it is read once a connection,
 when TLS is up, and stands as `peer` in the state of every request, and of the WebSocket that a
 request becomes. A connection that brings no whole request head in time is closed, however slowly
-it trickles.
+it trickles. Of connections without a certificate, which anybody can open, one address has at most
+MOST_OF_AN_ADDRESS; more are closed at once.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from strongroom.daemons.director.api.attempts import network_of
 from strongroom.errors import PeerRefusedError
 from strongroom.net.peer import Peer, parse_certificate, peer_of
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 REQUEST_HEAD_TIMEOUT_SECONDS = 30.0
 LINGER_SECONDS = 0.5
+MOST_OF_AN_ADDRESS = 64
 
 _log = logging.getLogger(__name__)
 
@@ -40,20 +44,26 @@ class Connection(H11Protocol):
     """A connection of the director's API."""
 
     _head_timer: asyncio.TimerHandle | None = None
+    _counted = ""
+    # Address -> how many connections without a certificate it has; event loop only.
+    _uncertified: ClassVar[Counter[str]] = Counter()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Learn who connected. A peer whose certificate says nothing we know is nobody."""
         super().connection_made(transport)
-        self.app_state = {
-            **self.app_state,
-            "certified": certified_peer(transport),
-            "abort": transport.abort,
-        }
+        certified = certified_peer(transport)
+        self.app_state = {**self.app_state, "certified": certified, "abort": transport.abort}
+        if certified is None and self.client is not None:
+            self._counted = network_of(self.client[0])
+            self._uncertified[self._counted] += 1
+            if self._uncertified[self._counted] > MOST_OF_AN_ADDRESS:
+                transport.abort()
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadline."""
+        """Forget the deadline, and the connection."""
         self._stop_waiting()
+        self._uncount()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -67,6 +77,7 @@ class Connection(H11Protocol):
     def handle_websocket_upgrade(self, event: object) -> None:
         """Hand the connection over; heartbeats watch it from here on."""
         self._stop_waiting()
+        self._uncount()
         super().handle_websocket_upgrade(event)  # type: ignore[arg-type]
 
     def shutdown(self) -> None:
@@ -87,6 +98,13 @@ class Connection(H11Protocol):
     def _is_answering(self) -> bool:
         upgraded = self.transport.get_protocol() is not self
         return upgraded or (self.cycle is not None and not self.cycle.response_complete)
+
+    def _uncount(self) -> None:
+        if self._counted:
+            self._uncertified[self._counted] -= 1
+            if not self._uncertified[self._counted]:
+                del self._uncertified[self._counted]
+            self._counted = ""
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(REQUEST_HEAD_TIMEOUT_SECONDS, self._give_up)
