@@ -17,6 +17,7 @@ from strongroom.errors import (
     ObjectMissingError,
     ProtocolError,
     QuotaError,
+    RightError,
     StoreError,
 )
 from strongroom.net.frames import START_SIZE, encode_start
@@ -200,6 +201,22 @@ def test_uploads_and_leases_are_numbered(make_daemon):
             encode_start(FrameType.DATA, 0, 2, encode(UploadData(number, "packs")), 1), b"x"
         )
     assert_thrown_out(channel)
+
+
+def test_whoever_is_refused_again_and_again_is_thrown_out(daemon, appliance):
+    agent = daemon.agent("web1")
+    for _ in range(100):
+        with pytest.raises(RightError):
+            agent.delete("packs", "ab" * 32)
+    with pytest.raises((RightError, ConnectionLostError)):
+        agent.delete("packs", "ab" * 32)
+    with pytest.raises(ConnectionLostError):
+        agent.delete("packs", "ab" * 32)
+    # What is not there is no offence: a backup looks for many things.
+    other = daemon.agent("web2")
+    for _ in range(150):
+        with pytest.raises(ObjectMissingError):
+            other.get("packs", "ab" * 32)
 
 
 def test_connections_are_counted(make_daemon):

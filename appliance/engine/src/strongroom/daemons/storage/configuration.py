@@ -7,6 +7,7 @@ whose Archive Device is the folder.
 from __future__ import annotations
 
 import os
+import pwd
 from typing import TYPE_CHECKING
 
 from strongroom.config.measures import size_bytes
@@ -43,6 +44,7 @@ class StorageConfiguration:
             repositories=devices,
             addresses=_addresses(daemon),
             socket_path=os.fsencode(daemon.maintenance_socket),
+            maintenance_users=tuple(map(_user_id, daemon.maintenance_users)),
             identity_folder=os.fsencode(daemon.identity_directory),
             limits=_limits(daemon),
         )
@@ -66,6 +68,15 @@ def _addresses(daemon: Resource) -> tuple[tuple[str, int], ...]:
     if daemon.addresses:
         return tuple((one.host or _EVERYWHERE, int(one.port or port)) for one in daemon.addresses)
     return ((daemon.address or _EVERYWHERE, port),)
+
+
+def _user_id(name: str) -> int:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError as error:
+        raise ConfigurationError(
+            f"Maintenance Users: there is no user {name!r} on this machine"
+        ) from error
 
 
 def _limits(daemon: Resource) -> Limits:

@@ -90,7 +90,9 @@ class StorageServer:
             )
             self._listen(listening, f"{host}:{port}", self._admit_remote)
         if self.settings.socket_path:
-            self._listen(self._local_socket(), os.fsdecode(self.settings.socket_path), _admit_here)
+            self._listen(
+                self._local_socket(), os.fsdecode(self.settings.socket_path), self._admit_here
+            )
         self._thread(self._watch, "watch")
 
     def stop(self) -> None:
@@ -172,13 +174,19 @@ class StorageServer:
         with suppress(FileNotFoundError):
             os.unlink(path)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        old = os.umask(0o177)
+        # Others may knock where the folder lets them; who they are is asked of the kernel.
+        old = os.umask(0o111 if self.settings.maintenance_users else 0o177)
         try:
             listening.bind(path)
         finally:
             os.umask(old)
         listening.listen(_WAITING_CONNECTIONS)
         return listening
+
+    def _admit_here(self, connection: socket.socket) -> Channel:
+        channel = admit_local(connection, self.settings.maintenance_users)
+        send_welcome(channel)
+        return channel
 
     def _admit_remote(self, connection: socket.socket) -> Channel:
         if self._admit is None:
@@ -265,9 +273,3 @@ class StorageServer:
         with self._lock:
             self._threads.append(thread)
         thread.start()
-
-
-def _admit_here(connection: socket.socket) -> Channel:
-    channel = admit_local(connection)
-    send_welcome(channel)
-    return channel

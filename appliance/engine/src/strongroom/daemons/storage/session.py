@@ -74,6 +74,8 @@ _DIGESTED: Final = frozenset(("packs", "index", "snapshots", "keys", "tombstones
 _SMALL_KINDS: Final = frozenset(("config", "leases", "keys", "tombstones"))
 # How long an agent may take back a snapshot that it has just stored.
 _UNDO_SECONDS: Final = 600.0
+# An honest client gives up at the first; more would only fill the log.
+_MOST_REFUSALS: Final = 100
 _SILENT: Final = frozenset((FrameType.DATA, FrameType.ABORT))
 # Answers this small are sent by copying: that is one system call instead of three.
 _COPIED_BYTES: Final = 64 << 10
@@ -93,6 +95,7 @@ class Session:
         self._undo: dict[str, float] = {}
         self._job: str | None = None
         self._next_request_at = 0.0
+        self._refusals = 0
         self._handlers: dict[int, Callable[[Frame], None]] = {
             FrameType.LIST: self._list,
             FrameType.GET: self._get,
@@ -175,11 +178,14 @@ class Session:
             if isinstance(error, ObjectMissingError):
                 log.debug("%s: %s", self.shown, error)
             elif isinstance(error, RightError | QuotaError | ProtocolError | DamageError):
+                self._refusals += 1
                 log.warning("%s: refused: %s", self.shown, error)
             elif isinstance(error, StoreError):
                 log.error("%s: failed: %s", self.shown, error)  # noqa: TRY400 - it says enough
             if frame.type not in _SILENT:
                 self._fail(error)
+            if self._refusals > _MOST_REFUSALS:
+                raise PeerRefusedError(f"{self._refusals} of its requests were refused") from error
             return not isinstance(error, ProtocolError)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not end the daemon
             self._server.metrics.count("failures", error="bug")

@@ -31,7 +31,7 @@ class Limits:
     small_object_bytes: int = 1 << 20
     leases_each: int = 256
     greeting_seconds: float = 30.0
-    idle_seconds: float = 6 * 3600.0
+    idle_seconds: float = 24 * 3600.0
     stall_seconds: float = 60.0
     slowest_bytes_per_second: int = 4096
     bytes_per_second: int = 0
@@ -46,11 +46,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """A storage daemon. addresses: host and port; repositories: name and folder, in order."""
+    """A storage daemon. addresses: host and port; repositories: name and folder, in order.
+
+    maintenance_users: uids that may use the local socket besides root and the daemon's own user.
+    """
 
     name: str
     repositories: tuple[tuple[str, bytes], ...]
     addresses: tuple[tuple[str, int], ...] = ()
     socket_path: bytes = b""
+    maintenance_users: tuple[int, ...] = ()
     identity_folder: bytes = b""
     limits: Limits = field(default_factory=Limits)
