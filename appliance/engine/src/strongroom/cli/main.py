@@ -79,6 +79,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "reload": ("reload", "have the director read its configuration again"),
         "audit": ("audit", "show who changed what, and who was denied"),
         "token": ("token", "make, list and withdraw tokens of the director's API"),
+        "catalog": ("catalog", "copy the director's catalog, or rebuild it from repositories"),
     },
     "this installation": {
         "ca": ("ca", "certificates of daemons and agents, and tokens to enrol with"),

@@ -83,3 +83,8 @@ class DirectorContext:
         """Call something that blocks; its exceptions are ours."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.threads, function, *arguments)
+
+    def close(self) -> None:
+        """Let go of the catalog and the threads. Blocks."""
+        self.threads.shutdown()
+        self.catalog.close()

@@ -18,14 +18,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from strongroom import clock
-from strongroom.config.resolve import load
 from strongroom.daemons.director.active_run import ActiveRun, Ending
 from strongroom.daemons.director.agents import Agents
 from strongroom.daemons.director.catalog.access import (
@@ -36,15 +34,12 @@ from strongroom.daemons.director.catalog.access import (
     remove_token,
 )
 from strongroom.daemons.director.catalog.clients import change_client
-from strongroom.daemons.director.catalog.database import catalog_url, open_catalog
 from strongroom.daemons.director.catalog.runs import (
     last_runs,
 )
-from strongroom.daemons.director.context import DirectorContext
 from strongroom.daemons.director.job_plan import Overrides
 from strongroom.daemons.director.looking import Looking
-from strongroom.daemons.director.reading import read_configuration, repository_places
-from strongroom.daemons.director.repositories import Repositories
+from strongroom.daemons.director.reading import open_context, read_configuration, repository_places
 from strongroom.daemons.director.requests import new_restore, new_run
 from strongroom.daemons.director.retention import remove_snapshots
 from strongroom.daemons.director.runs import find_run
@@ -55,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from strongroom.config.model import ComponentConfiguration
-    from strongroom.daemons.director.context import AgentLink
+    from strongroom.daemons.director.context import AgentLink, DirectorContext
     from strongroom.daemons.director.results import (
         Actor,
         ReloadReport,
@@ -90,20 +85,7 @@ class DirectorService(Looking):
 
         Raises ConfigurationError, UsageError, CatalogError.
         """
-        configuration = load(path, component="director").director
-        if configuration is None or configuration.daemon is None:
-            raise UsageError(f"{path} holds no configuration of a director")
-        folder = str(configuration.daemon.working_directory)
-        url = catalog_url(configuration.first("Catalog"), folder)
-        context = DirectorContext(
-            configuration=configuration,
-            catalog=await asyncio.to_thread(open_catalog, url),
-            repositories=Repositories(
-                repository_places(configuration), os.fsencode(os.path.join(folder, "cache"))
-            ),
-            working_directory=folder,
-            identity=identity,
-        )
+        context = await asyncio.to_thread(open_context, path, identity)
         service = cls(context, path)
         if link is not None:
             service.use_link(link)
@@ -130,8 +112,7 @@ class DirectorService(Looking):
             await asyncio.wait((self._scheduling,))
         await self._runs.shut_down()
         self._browser.close()
-        await self._context.in_thread(self._context.catalog.close)
-        self._context.threads.shutdown()
+        await asyncio.to_thread(self._context.close)
 
     @property
     def configuration(self) -> ComponentConfiguration:
