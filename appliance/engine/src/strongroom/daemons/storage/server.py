@@ -263,7 +263,7 @@ class StorageServer:
                 sessions = list(self._sessions)
                 self._threads = [thread for thread in self._threads if thread.is_alive()]
             for session in sessions:
-                deadline = session.deadline
+                deadline = session.answers.deadline
                 if deadline is not None and now > deadline:
                     log.warning("%s: thrown out: nothing, or too little, comes", session.shown)
                     session.channel.shutdown()
