@@ -1,0 +1,223 @@
+"""What one connection adds to a repository, and takes away: uploads, leases, commits, deletions.
+
+For the thread of the connection. A snapshot of an agent is stored only while the agent holds a
+lease, and taken back if the lease went meanwhile: a prune that took the agent for dead removed the
+lease before it listed snapshots, so one of the two sees the other.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.content.digests import is_object_name
+from strongroom.daemons.storage.provenance import FALSE
+from strongroom.daemons.storage.uploads import Upload
+from strongroom.errors import (
+    DamageError,
+    LeaseError,
+    ObjectMissingError,
+    ProtocolError,
+    QuotaError,
+    RightError,
+)
+from strongroom.net.storage_protocol import (
+    CommitUpload,
+    ObjectName,
+    PutObject,
+    UploadData,
+    decode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.daemons.storage.rights import Rights
+    from strongroom.daemons.storage.served import ServedRepository
+    from strongroom.daemons.storage.settings import Limits
+    from strongroom.net.frames import Frame
+    from strongroom.net.storage_protocol import PutMode
+    from strongroom.stores.local import LocalStore
+    from strongroom.stores.store import Kind
+
+log = logging.getLogger("strongroom.storage")
+
+# Objects whose name is the digest of their bytes.
+_DIGESTED: Final = frozenset(("packs", "index", "snapshots", "keys", "tombstones"))
+_SMALL_KINDS: Final = frozenset(("config", "leases", "keys", "tombstones"))
+# How long an agent may take back a snapshot that it has just stored.
+_UNDO_SECONDS: Final = 600.0
+
+
+class Changes:
+    """See the module's docstring. Each method does a request and gives its answer, if any.
+
+    shown: who it is, for the log. take_turn: called with the bytes of each piece that came.
+    """
+
+    def __init__(
+        self,
+        served: ServedRepository,
+        store: LocalStore,
+        rights: Rights,
+        limits: Limits,
+        shown: str,
+        take_turn: Callable[[int], None],
+    ) -> None:
+        self._served = served
+        self._book = served.book
+        self._store = store
+        self._rights = rights
+        self._limits = limits
+        self._shown = shown
+        self._take_turn = take_turn
+        self._uploads: dict[int, Upload] = {}
+        self._undo: dict[str, float] = {}
+
+    @property
+    def has_uploads(self) -> bool:
+        """Whether anything is on its way in."""
+        return bool(self._uploads)
+
+    def close(self) -> None:
+        """Forget what is on its way in."""
+        for upload in self._uploads.values():
+            upload.abort()
+        self._uploads = {}
+
+    def put(self, frame: Frame) -> bool:
+        """Store a small object; whether its name was free."""
+        header = decode(frame.header, PutObject)
+        upload = self._new_upload(header.kind)
+        self._take(upload, frame.payload)
+        return self._name(upload, header.name, header.mode)
+
+    def data(self, frame: Frame) -> None:
+        """Take more of an upload."""
+        header = decode(frame.header, UploadData)
+        upload = self._uploads.get(header.number)
+        if upload is None:
+            if len(self._uploads) >= self._limits.uploads:
+                raise ProtocolError(f"more than {self._limits.uploads} uploads at once")
+            upload = self._uploads[header.number] = self._new_upload(header.kind)
+        self._take(upload, frame.payload)
+
+    def commit(self, frame: Frame) -> bool:
+        """Give an upload its name; whether that was free."""
+        header = decode(frame.header, CommitUpload)
+        upload = self._uploads.pop(header.number, None)
+        if upload is None:
+            raise ProtocolError(f"nothing was sent of upload {header.number}")
+        return self._name(upload, header.name, header.mode)
+
+    def abort(self, frame: Frame) -> None:
+        """Forget an upload."""
+        upload = self._uploads.pop(decode(frame.header, int), None)
+        if upload is not None:
+            upload.abort()
+
+    def delete(self, frame: Frame) -> None:
+        """Remove an object. Raises RightError."""
+        wanted = decode(frame.header, ObjectName)
+        kind, name = wanted.kind, wanted.name
+        undone = kind == "snapshots" and self._undo.pop(name, 0.0) > clock.elapsed_seconds()
+        own_lease = kind == "leases" and self._book.is_held(kind, name, self._rights.owner)
+        if self._rights.role != "local" and not undone and not own_lease:
+            if kind == "leases" and self._book.standing(kind, name) is None:
+                # Given back already, or removed by a prune.
+                return
+            raise RightError(f"{self._shown} may not delete {kind} {name}: only maintenance may")
+        if kind == "snapshots" and not undone:
+            self._require_old(name)
+        self._store.delete(kind, name)
+        for owner, size in self._book.forget(kind, name):
+            self._served.quotas.release(owner, size)
+        if kind != "leases":
+            log.info("%s: deleted %s %s", self._shown, kind, name)
+
+    def _new_upload(self, kind: Kind) -> Upload:
+        largest = self._limits.object_bytes
+        if kind in _SMALL_KINDS:
+            largest = self._limits.small_object_bytes
+        return Upload(self._store, kind, self._rights.owner, self._served.quotas, largest)
+
+    def _take(self, upload: Upload, data: memoryview) -> None:
+        self._take_turn(len(data))
+        upload.write(data)
+
+    def _name(self, upload: Upload, name: str, mode: PutMode) -> bool:
+        """Finish an upload; whether the name was free."""
+        kind, owner = upload.kind, self._rights.owner
+        try:
+            self._rights.require_adding(kind, name, mode, self._book)
+            self._require_fit(kind, name)
+            size = upload.size_bytes
+            was_free = upload.commit(self._store, name, mode, is_digest=kind in _DIGESTED)
+        finally:
+            upload.abort()
+        if mode == "new" and not was_free:
+            upload.release()
+            return False
+        now_ns = clock.now_ns()
+        appliance = self._rights.is_appliance
+        if not self._book.record(kind, name, size, owner, now_ns, vouched=appliance):
+            upload.release()
+        if kind == "snapshots":
+            self._undo[name] = clock.elapsed_seconds() + _UNDO_SECONDS
+            self._confirm_lease(name)
+        if mode in ("durable", "replace"):
+            self._book.sync()
+        return was_free
+
+    def _require_fit(self, kind: Kind, name: str) -> None:
+        if kind in _DIGESTED and not is_object_name(name):
+            raise DamageError(f"{name!r} is no name of an object of {kind}")
+        if self._book.standing(kind, name) == FALSE:
+            raise DamageError(f"{kind} {name} was found false and is not taken again")
+        owner = self._rights.owner
+        if not owner:
+            return
+        if kind == "leases":
+            held = self._book.held("leases", owner)
+            if name not in held and len(held) >= self._limits.leases_each:
+                held = {one for one in held if self._is_there("leases", one)}
+            if name not in held and len(held) >= self._limits.leases_each:
+                raise QuotaError(f"{owner} holds {len(held)} leases already")
+        if kind == "snapshots" and not self._holds_lease():
+            raise LeaseError("no snapshot is taken without a lease; run the same command again")
+
+    def _confirm_lease(self, name: str) -> None:
+        if self._rights.owner and not self._holds_lease():
+            self._store.delete("snapshots", name)
+            for owner, size in self._book.forget("snapshots", name):
+                self._served.quotas.release(owner, size)
+            raise LeaseError(
+                "the lease of this job ended while it committed; the commit was taken back: run "
+                "the same command again"
+            )
+
+    def _holds_lease(self) -> bool:
+        held = self._book.held("leases", self._rights.owner)
+        return any(self._is_there("leases", name) for name in held)
+
+    def _is_there(self, kind: Kind, name: str) -> bool:
+        """Whether an object of the book is there: maintenance without the daemon removes too."""
+        try:
+            self._store.size(kind, name)
+        except ObjectMissingError:
+            self._book.forget(kind, name)
+            return False
+        return True
+
+    def _require_old(self, name: str) -> None:
+        minimum = self._limits.minimum_retention_seconds
+        stored_ns = self._book.stored_ns("snapshots", name)
+        if not minimum or stored_ns is None:
+            return
+        age_seconds = (clock.now_ns() - stored_ns) / 1e9
+        if age_seconds < minimum:
+            raise RightError(
+                f"snapshot {name} is {age_seconds / 86400:.1f} days old, and nothing younger than "
+                f"{minimum / 86400:.1f} days is deleted (Minimum Retention of the storage daemon)"
+            )
