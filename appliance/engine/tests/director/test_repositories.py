@@ -66,7 +66,7 @@ class Place(TestDirector):
         offsite = f"""
         Storage {{ Name = offsite; Address = 192.0.2.4; Password = "x"; Device = disk
           MediaType = File; {self.reached("offsite")} }}
-        Pool {{ Name = Offsite; Storage = offsite }}
+        Pool {{ Name = Offsite; Storage = offsite; KeepLast = 2 }}
         """
         super().configure(text + offsite, storage=self.reached("main"), **settings)
 
@@ -355,6 +355,13 @@ async def test_a_copy_job_brings_another_repository_what_it_lacks(director):
     }
     again = await director.start("offsite")
     assert "nothing to copy" in await director.texts(again.id)
+    # The pool of the copies has a retention of its own, which is told here.
+    assert len(await director.service.snapshots(SnapshotFilter(pool="Default"))) == 2
+    third = await director.back_up(agent)
+    run = await director.start("offsite")
+    entered = await director.service.snapshots(SnapshotFilter(pool="Offsite"))
+    assert len(entered) == len(director.repository("offsite").snapshots()) == 2
+    made.add(third)
     # Copies do not become parents of backups.
     await director.start("nightly")
     assert agent.order().parent in made

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.runs import NewLine, change_run, new_run_id
-from strongroom.daemons.director.catalog.snapshots import load_snapshot
 from strongroom.daemons.director.reports import send_reports
 from strongroom.daemons.director.requests import companions
-from strongroom.daemons.director.retention import apply_retention
+from strongroom.daemons.director.retention import apply_retention, groups_of
 from strongroom.daemons.director.scripts import filled, run_command
 from strongroom.errors import ScriptError, StrongroomError, UnknownNameError
 
@@ -70,7 +69,7 @@ class DirectorAftermath:
         await self._run_scripts(record, runs)
         if record.started_ns:
             await self._try_again(record, runs)
-        if record.kind in ("backup", "admin") and record.snapshot and record.went_well:
+        if record.went_well:
             await self._forget(record, runs)
         try:
             await self._context.in_thread(send_reports, self._context, record)
@@ -125,25 +124,21 @@ class DirectorAftermath:
         await runs.submit(again, [f"attempt {again.attempt}, after run {record.id} failed"])
 
     async def _forget(self, record: RunRecord, runs: Runs) -> None:
-        if obstacle := self._retention_obstacle():
-            await self._say(record, runs, "warning", f"nothing was forgotten: {obstacle}")
-            return
-        try:
-            # A backup of the catalog has a job and a client of its own.
-            made = await self._context.in_thread(
-                load_snapshot, self._context.catalog, record.snapshot
-            )
-            lines = await self._context.in_thread(
-                apply_retention, self._context, made.job, made.client, made.pool, made.storage
-            )
-        except UnknownNameError:
-            # The director has no way to this repository; its retention is somebody else's.
-            return
-        except (StrongroomError, OSError) as error:
-            await self._say(record, runs, "warning", f"retention: {error}")
-            return
-        for level, text in lines:
-            await self._say(record, runs, level, text)
+        context = self._context
+        for group in await context.in_thread(groups_of, context, record):
+            if obstacle := self._retention_obstacle():
+                await self._say(record, runs, "warning", f"nothing was forgotten: {obstacle}")
+                return
+            try:
+                lines = await context.in_thread(apply_retention, context, *group)
+            except UnknownNameError:
+                # The director has no way to this repository; its retention is somebody else's.
+                return
+            except (StrongroomError, OSError) as error:
+                await self._say(record, runs, "warning", f"retention: {error}")
+                return
+            for level, text in lines:
+                await self._say(record, runs, level, text)
 
     def _scripts(self, record: RunRecord, moments: tuple[str, ...]) -> list[RunScript]:
         job = self._context.configuration.find("Job", record.job)

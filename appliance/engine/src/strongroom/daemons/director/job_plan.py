@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from strongroom.daemons.director.dispatch import Limits
 from strongroom.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -182,6 +183,23 @@ def tls_mode_of(client: Resource, features: tuple[str, ...] = ()) -> TlsMode:
     if ktls in ("yes", "true") or (ktls == "auto" and "ktls" in features):
         return "ktls"
     return "tls"
+
+
+def limits_of(configuration: ComponentConfiguration) -> Limits:
+    """How many runs may be under way at once."""
+
+    def limits(type_name: str, attribute: str = "maximum_concurrent_jobs") -> dict[str, int]:
+        resources = configuration.of_type(type_name)
+        return {name: int(getattr(one, attribute) or 0) for name, one in resources.items()}
+
+    director = configuration.daemon
+    return Limits(
+        director=int(director.maximum_concurrent_jobs) if director is not None else 1,
+        clients=limits("Client"),
+        storages=limits("Storage"),
+        storage_reads=limits("Storage", "maximum_concurrent_read_jobs"),
+        jobs=limits("Job"),
+    )
 
 
 def longest_run_seconds(job: Resource, level: str) -> int:

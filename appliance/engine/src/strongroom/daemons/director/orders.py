@@ -150,7 +150,7 @@ def _backup(context: DirectorContext, record: RunRecord) -> Order:
         job=record.job,
         level=decided.level,  # type: ignore[arg-type]
         fileset=spec,
-        storage=_target(context, record),
+        storage=_target(context, record, record.storage),
         tuning=_tuning(client),
         tags=(RUN_TAG + record.id, POOL_TAG + pool),
         parent=decided.parent,
@@ -199,7 +199,7 @@ def _restore(context: DirectorContext, record: RunRecord) -> Order:
     message = StartRestore(
         run_id=record.id,
         job=record.job,
-        storage=_target(context, record),
+        storage=_target(context, record, snapshot.storage),
         ticket=ticket,
         grant=grant,
         target=encode_name(target),
@@ -218,7 +218,7 @@ def _verify(context: DirectorContext, record: RunRecord) -> Order:
     message = StartVerify(
         run_id=record.id,
         job=record.job,
-        storage=_target(context, record),
+        storage=_target(context, record, snapshot.storage),
         ticket=ticket,
         grant=grant,
         options={"root": "/", "reads_content": True},
@@ -247,8 +247,8 @@ def _opened(
     return b64encode(ticket).decode("ascii"), grant
 
 
-def _target(context: DirectorContext, record: RunRecord) -> StorageTarget:
-    storage = resource(context.configuration, "Storage", record.storage)
+def _target(context: DirectorContext, record: RunRecord, storage_name: str) -> StorageTarget:
+    storage = resource(context.configuration, "Storage", storage_name)
     client = resource(context.configuration, "Client", record.client)
     devices = storage.device or ()
     return StorageTarget(

@@ -15,7 +15,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom import clock
-from strongroom.daemons.director.catalog.snapshots import note_removed, present_snapshots
+from strongroom.daemons.director.catalog.snapshots import (
+    load_snapshot,
+    note_removed,
+    present_snapshots,
+)
 from strongroom.errors import ObjectMissingError
 from strongroom.jobs.forget import ForgetOptions, forget
 from strongroom.jobs.retention import Candidate, Duration, RetentionRules, reasons_to_keep
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strongroom.config.model import Resource
+    from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
 
@@ -79,6 +84,21 @@ def apply_retention(
     if kept:
         lines.append(("info", f"{len(kept)} more are kept by protection or Minimum Retention"))
     return lines
+
+
+def groups_of(context: DirectorContext, record: RunRecord) -> list[tuple[str, str, str, str]]:
+    """Which snapshots a run added to: job, client, pool and storage, as judged together. Blocks."""
+    if record.kind == "copy":
+        pool, storage = str(record.summary.get("pool", "")), str(record.summary.get("storage", ""))
+        if not record.files or not pool:
+            return []
+        there = present_snapshots(context.catalog, pool=pool, storage=storage)
+        return sorted({(one.job, one.client, pool, storage) for one in there})
+    if not record.snapshot or record.kind not in ("backup", "admin"):
+        return []
+    # A backup of the catalog has a job and a client of its own.
+    made = load_snapshot(context.catalog, record.snapshot)
+    return [(made.job, made.client, made.pool, made.storage)]
 
 
 def remove_snapshots(

@@ -25,12 +25,11 @@ from strongroom.daemons.director.catalog.runs import (
     NewLine,
     add_run,
     change_run,
-    load_run,
     unfinished_runs,
 )
-from strongroom.daemons.director.dispatch import Limits, choose
+from strongroom.daemons.director.dispatch import choose
 from strongroom.daemons.director.duplicates import DuplicateRules, judge
-from strongroom.daemons.director.job_plan import is_enabled, longest_run_seconds
+from strongroom.daemons.director.job_plan import is_enabled, limits_of, longest_run_seconds
 from strongroom.daemons.director.orders import make_order, told
 from strongroom.daemons.director.watchers import Watchers
 from strongroom.errors import ConflictError, StrongroomError
@@ -96,9 +95,17 @@ class Runs:
                 active.lost_at = clock.elapsed_seconds()
 
     async def submit(
-        self, record: RunRecord, lines: Sequence[str] = (), *, judged: bool = True
+        self,
+        record: RunRecord,
+        lines: Sequence[str] = (),
+        *,
+        judged: bool = True,
+        dispatched: bool = True,
     ) -> RunRecord:
-        """Enter a run; duplicates are judged first. Gives it back, cancelled if it may not be."""
+        """Enter a run; duplicates are judged first. Gives it back, cancelled if it may not be.
+
+        dispatched: see at once whether it may start; otherwise somebody else does so soon.
+        """
         now_ns = clock.now_ns()
         job = self._job(record)
         said = [NewLine(now_ns, "info", text) for text in lines]
@@ -120,7 +127,8 @@ class Runs:
         for run_id, why in verdict.cancelled if verdict is not None else ():
             if (older := self._active.get(run_id)) is not None:
                 await self.stop(older, Ending("cancelled", why))
-        await self.dispatch()
+        if dispatched:
+            await self.dispatch()
         return record
 
     # Starting.
@@ -141,12 +149,12 @@ class Runs:
                 else:
                     ready.append(active)
             running = [
-                active.candidate(None if (job := self._job(active.record)) is None else job)
+                active.candidate(self._job(active.record))
                 for active in self._active.values()
                 if active.is_running and active.record.kind != "estimate"
             ]
             waiting = [active.candidate(self._job(active.record)) for active in ready]
-            decision = choose(waiting, running, self._limits())
+            decision = choose(waiting, running, limits_of(self._context.configuration))
             for run_id in decision.start:
                 await self._begin(self._active[run_id])
             for run_id, reason in decision.reasons.items():
@@ -374,22 +382,6 @@ class Runs:
     def _job(self, record: RunRecord) -> Resource | None:
         return self._context.configuration.find("Job", record.job)
 
-    def _limits(self) -> Limits:
-        configuration = self._context.configuration
-
-        def limits(type_name: str, attribute: str = "maximum_concurrent_jobs") -> dict[str, int]:
-            resources = configuration.of_type(type_name)
-            return {name: int(getattr(one, attribute) or 0) for name, one in resources.items()}
-
-        director = configuration.daemon
-        return Limits(
-            director=int(director.maximum_concurrent_jobs) if director is not None else 1,
-            clients=limits("Client"),
-            storages=limits("Storage"),
-            storage_reads=limits("Storage", "maximum_concurrent_read_jobs"),
-            jobs=limits("Job"),
-        )
-
 
 def _change(
     context: DirectorContext, run_id: str, changes: Mapping[str, Any], lines: Sequence[NewLine]
@@ -400,9 +392,3 @@ def _change(
 def _bounds_end(record: RunRecord) -> bool:
     """Whether its deadline is for its end; that of a late start no longer counts once it runs."""
     return bool(record.request.get("deadline_bounds_end"))
-
-
-async def find_run(context: DirectorContext, runs: Runs, beginning: str) -> ActiveRun | RunRecord:
-    """A run by its id or the beginning of it, active or not."""
-    record = await context.in_thread(load_run, context.catalog, beginning)
-    return runs.active(record.id) or record

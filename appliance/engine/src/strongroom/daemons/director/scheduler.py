@@ -208,7 +208,8 @@ class Scheduler:
         except StrongroomError as error:
             self._warn(f"job {job.name} was due but cannot be started: {error}")
             return
-        await self._runs.submit(record, lines)
+        # Many may be due at once; `tick` looks for all of them together what may start.
+        await self._runs.submit(record, lines, dispatched=False)
 
     def _zone(self, schedule: Resource) -> ZoneInfo:
         director = self._context.configuration.daemon

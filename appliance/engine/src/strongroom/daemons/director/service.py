@@ -36,13 +36,13 @@ from strongroom.daemons.director.catalog.access import (
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import (
     last_runs,
+    load_run,
 )
 from strongroom.daemons.director.job_plan import Overrides
 from strongroom.daemons.director.looking import Looking
 from strongroom.daemons.director.reading import open_context, read_configuration, repository_places
 from strongroom.daemons.director.requests import new_restore, new_run
 from strongroom.daemons.director.retention import remove_snapshots
-from strongroom.daemons.director.runs import find_run
 from strongroom.errors import ConflictError, StrongroomError, UsageError
 from strongroom.net.control import SetBandwidth
 
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from strongroom.config.model import ComponentConfiguration
+    from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import AgentLink, DirectorContext
     from strongroom.daemons.director.results import (
         Actor,
@@ -199,7 +200,7 @@ class DirectorService(Looking):
     async def cancel(self, run_id: str, who: Actor) -> RunInfo:
         """End a run; ConflictError when it has ended."""
         async with self._audited(who, "cancel", run_id):
-            found = await find_run(self._context, self._runs, run_id)
+            found = await self._found(run_id)
             if not isinstance(found, ActiveRun):
                 raise ConflictError(f"run {found.id} has ended: {found.state}")
             await self._runs.stop(found, Ending("cancelled", f"cancelled by {_shown(who)}"))
@@ -212,7 +213,7 @@ class DirectorService(Looking):
         async with self._audited(who, "bandwidth", f"{run_id} {maximum_bytes_per_second}"):
             if maximum_bytes_per_second < 0:
                 raise UsageError("a limit is a number of bytes per second, or 0 for none")
-            found = await find_run(self._context, self._runs, run_id)
+            found = await self._found(run_id)
             if not isinstance(found, ActiveRun) or not (found.is_running and found.is_remote):
                 raise ConflictError(f"run {run_id} does not run on an agent now")
             message = SetBandwidth(
@@ -288,6 +289,11 @@ class DirectorService(Looking):
         await self._context.in_thread(add_audit, self._context.catalog, who, action, target, result)
 
     # Within.
+
+    async def _found(self, beginning: str) -> ActiveRun | RunRecord:
+        """A run by its id or the beginning of it, active or not."""
+        record = await self._context.in_thread(load_run, self._context.catalog, beginning)
+        return self._runs.active(record.id) or record
 
     async def _run_on_connect(self, client: str) -> None:
         """Start jobs that run when their client connects and have not run for long enough."""

@@ -147,6 +147,8 @@ class DirectorWork:
         copies = await context.in_thread(
             self._enter_copies, record, chosen, ended.summary, target, target_pool.name
         )
+        # Where they are: retention looks there afterwards.
+        ended.summary.update(storage=target, pool=target_pool.name)
         return _outcome(ended, {"files": copies})
 
     def _selected(self, record: RunRecord, target: str) -> list[SnapshotRecord]:
