@@ -84,12 +84,27 @@ def test_what_is_acknowledged_stays_so(tmp_path: Path) -> None:
     journal = filled(folder, ["a", "b"])
     assert not journal.acknowledge(3)
     assert not journal.acknowledge(2)
-    assert not journal.acknowledge(99)
     (loaded,) = load_journals(folder)
     assert (loaded.acknowledged, loaded.last_sequence, loaded.begun) == (3, 4, 1)
     assert loaded.acknowledge(4)
     loaded.remove()
     assert load_journals(folder) == []
+
+
+def test_numbers_go_on_after_lines_that_only_the_director_still_has(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path)
+    journal = new_journal(folder)
+    journal.add_started()
+    # A power failure took lines 2 to 9, which had been sent.
+    assert not journal.acknowledge(9)
+    journal.add_log(1, "info", "ten")
+    journal.add_ended(ending(journal))
+    for one in (journal, load_journals(folder)[0]):
+        assert (one.acknowledged, one.last_sequence) == (9, 11)
+        report = decode_for_director(one.report(10))
+        assert isinstance(report, RunLog)
+        assert (report.sequence, report.text) == (10, "ten")
+    assert journal.acknowledge(500)
 
 
 def test_a_journal_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 JOURNAL_BYTES_LIMIT: Final = 256 << 20
 # How long the journal of a run that ended is kept for a director that never acknowledges it.
 KEPT_SECONDS: Final = 60 * 86400
+# A number of a report that is further ahead than this is no number of ours.
+MOST_LOST_REPORTS: Final = 1 << 20
 _ENDING: Final = ".journal"
 _LOCK_ENDING: Final = ".lock"
 _SECOND_NS: Final = 1_000_000_000
@@ -142,14 +144,20 @@ class RunJournal:
         self.ended = final
 
     def report(self, sequence: int) -> bytes:
-        """A report as it is sent; `sequence` from 1 to `last_sequence`."""
+        """A report as it is sent; `sequence` from `acknowledged` + 1 to `last_sequence`."""
         return os.pread(self._file, self._lengths[sequence - 1], self._offsets[sequence - 1])
 
     def acknowledge(self, sequence: int) -> bool:
-        """The director has everything up to `sequence`; whether the journal is done with."""
-        if self.acknowledged < sequence <= self.last_sequence:
-            self.acknowledged = sequence
+        """The director has everything up to `sequence`; whether the journal is done with.
+
+        After a power failure the director may have lines that we lost: numbers go on after those.
+        """
+        sequence = min(sequence, self.last_sequence + MOST_LOST_REPORTS)
+        if self.ended is not None:
+            sequence = min(sequence, self.last_sequence)
+        if sequence > self.acknowledged:
             self._append(_encoder.encode(Acknowledged(sequence=sequence)))
+            self._acknowledged(sequence)
         return self.ended is not None and self.acknowledged == self.last_sequence
 
     def is_stale(self) -> bool:
@@ -202,6 +210,13 @@ class RunJournal:
             raise
         self._size += len(data) + 1
 
+    def _acknowledged(self, sequence: int) -> None:
+        self.acknowledged = sequence
+        # What the director has and we lost is nowhere; it will not be asked for.
+        lost = max(0, sequence - self.last_sequence)
+        self._offsets.extend([0] * lost)
+        self._lengths.extend([0] * lost)
+
     def _read(self) -> bool:
         offset = 0
         is_first = True
@@ -227,7 +242,7 @@ class RunJournal:
         elif isinstance(found, Begun):
             self.begun += 1
         elif isinstance(found, Acknowledged):
-            self.acknowledged = found.sequence
+            self._acknowledged(found.sequence)
         else:
             self._offsets.append(offset)
             self._lengths.append(size)
