@@ -78,8 +78,8 @@ def test_files_are_found_by_name(director, admin):
     assert len(found["items"]) == 3
 
 
-def test_a_restore_goes_to_the_agent_with_a_ticket_for_just_this_snapshot(director, admin):
-    snapshot, tree = director.snapshots[0], str(director.folder / "tree")
+def test_a_restore_goes_to_the_agent_with_a_ticket_for_just_this_snapshot(own_director):
+    snapshot, tree = own_director.snapshots[0], str(own_director.folder / "tree")
     odd = f"{tree}/home/".encode() + b"\xfe-not-utf8"
     body = {
         "snapshot": snapshot.id[:12],
@@ -88,7 +88,7 @@ def test_a_restore_goes_to_the_agent_with_a_ticket_for_just_this_snapshot(direct
         "target": "/srv/restore//x/",
         "overwrite": "never",
     }
-    with SimulatedAgent(director, "web2") as agent:
+    with SimulatedAgent(own_director, "web2") as agent, own_director.client("admin") as admin:
         answer = admin.post("/restores", json=body)
         assert answer.status_code == 202, answer.text
         order = agent.expect(StartRestore)
@@ -98,17 +98,17 @@ def test_a_restore_goes_to_the_agent_with_a_ticket_for_just_this_snapshot(direct
         assert base64.b64decode(order.ticket)
         agent.started(order.run_id)
         agent.ended(order.run_id)
-        director.wait_for(
+        own_director.wait_for(
             lambda: admin.get(f"/runs/{order.run_id}").json()["state"] in ("done", "failed")
         )
 
 
-def test_a_restore_of_what_is_not_there_fails_and_says_so(director, admin):
-    body = {"snapshot": director.snapshots[0].id, "paths": ["/none"], "target": "/x"}
-    with SimulatedAgent(director, "web1"):
+def test_a_restore_of_what_is_not_there_fails_and_says_so(own_director):
+    body = {"snapshot": own_director.snapshots[0].id, "paths": ["/none"], "target": "/x"}
+    with SimulatedAgent(own_director, "web1"), own_director.client("admin") as admin:
         run = admin.post("/restores", json=body).json()
-        director.wait_for(lambda: admin.get(f"/runs/{run['id']}").json()["state"] == "failed")
-    ended = admin.get(f"/runs/{run['id']}").json()
+        own_director.wait_for(lambda: admin.get(f"/runs/{run['id']}").json()["state"] == "failed")
+        ended = admin.get(f"/runs/{run['id']}").json()
     assert ended["error_id"] == "snapshot-not-found"
     assert "/none" in ended["error"]
 
