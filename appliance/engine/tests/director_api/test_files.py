@@ -21,7 +21,7 @@ def entries(api, snapshot, path, **query):
 
 
 def test_a_directory_is_listed_in_pages(director, admin):
-    snapshot, tree = director.snapshots[0], str(director.folder / "tree")
+    snapshot, tree = director.snapshots[0], str(director.tree)
     whole = entries(admin, snapshot, f"{tree}/home/ann")
     assert [one["path"] for one in whole["items"]] == [
         f"{tree}/home/ann/Pictures", f"{tree}/home/ann/letter.odt",
@@ -35,14 +35,14 @@ def test_a_directory_is_listed_in_pages(director, admin):
 
 def test_one_can_go_down_from_the_root(director, admin):
     path = "/"
-    for part in (director.folder / "tree").parts[1:]:
+    for part in director.tree.parts[1:]:
         found = {one["path"] for one in entries(admin, director.snapshots[0], path)["items"]}
         path = path.rstrip("/") + "/" + part
         assert path in found
 
 
 def test_a_name_that_is_no_utf8_is_listed_and_can_be_asked_for(director, admin):
-    snapshot, tree = director.snapshots[0], str(director.folder / "tree")
+    snapshot, tree = director.snapshots[0], str(director.tree)
     names = [one["path"] for one in entries(admin, snapshot, f"{tree}/home")["items"]]
     odd = next(name for name in names if isinstance(name, dict))
     assert base64.b64decode(odd["base64"]) == f"{tree}/home/".encode() + b"\xfe-not-utf8"
@@ -79,7 +79,7 @@ def test_files_are_found_by_name(director, admin):
 
 
 def test_a_restore_goes_to_the_agent_with_a_ticket_for_just_this_snapshot(own_director):
-    snapshot, tree = own_director.snapshots[0], str(own_director.folder / "tree")
+    snapshot, tree = own_director.snapshots[0], str(own_director.tree)
     odd = f"{tree}/home/".encode() + b"\xfe-not-utf8"
     body = {
         "snapshot": snapshot.id[:12],

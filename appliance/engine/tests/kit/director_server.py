@@ -116,7 +116,7 @@ class LoopThread:
 
 
 class RunningDirector:
-    """See the module. `snapshots`: those of web1, the older first, then that of db1."""
+    """See the module. `snapshots`: those of web1, the older first, then that of db1; of `tree`."""
 
     def __init__(
         self,
@@ -130,6 +130,7 @@ class RunningDirector:
         self.configuration_file = folder / "director.conf"
         self.configuration = configuration
         self.snapshots: list[Snapshot] = []
+        self.tree: Path = folder / "tree" if like is None else like.tree
         self.port = 0
         self._thread = LoopThread()
         self._stopping = asyncio.Event()
@@ -238,7 +239,7 @@ class RunningDirector:
         repository = new_repository(LocalStore(str(self.folder / "repository")))
         try:
             (self.folder / "put.key").write_text(export_key(repository.key.put_key))
-            tree = self.folder / "tree"
+            tree = self.tree
             for name, content in FILES.items():
                 path = tree / name
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -263,7 +264,7 @@ class RunningDirector:
         words = ["backup", "--host", host, "--job", job, *places, *secret, *names]
         subprocess.run(
             [sys.executable, "-m", "strongroom", "--quiet", *words],
-            cwd=self.folder / "tree",
+            cwd=self.tree,
             env={**os.environ, "TZ": "UTC"},
             check=True,
             timeout=120,

@@ -389,30 +389,3 @@ class Me(Answer):
     name: str
     role: str
     actions: list[str]
-
-
-class Authority(Answer):
-    """The appliance's authority (PEM) and its list of withdrawn certificates (PEM)."""
-
-    authority: str
-    fingerprint: str
-    revoked: str
-
-
-class Enrolled(Answer):
-    """What a new agent is given, all PEM; `put_key` as text where the director has one to give."""
-
-    name: str
-    director: str
-    certificate: str
-    authority: str
-    revoked: str
-    put_key: str | None = None
-
-
-class Renewed(Answer):
-    """A new certificate, the authority and its list of withdrawn certificates, all PEM."""
-
-    certificate: str
-    authority: str
-    revoked: str

@@ -1,17 +1,46 @@
-"""What enrolling takes: the authority, and the put key that new agents are given with it."""
+"""What enrolling takes, and what it gives to new agents and to those that renew."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strongroom.daemons.director.api.answers import Answer
+
 if TYPE_CHECKING:
-    from strongroom.net.authority import Authority
+    from strongroom.net.authority import Authority as CertificateAuthority
 
 
 @dataclass(frozen=True, slots=True)
 class Enrolling:
     """`put_key`: text of the put key of this director's repository, None where it has none."""
 
-    authority: Authority
+    authority: CertificateAuthority
     put_key: str | None = None
+
+
+class Authority(Answer):
+    """The appliance's authority (PEM) and its list of withdrawn certificates (PEM)."""
+
+    authority: str
+    fingerprint: str
+    revoked: str
+
+
+class Enrolled(Answer):
+    """What a new agent is given, all PEM; `put_key` as text where the director has one to give."""
+
+    name: str
+    director: str
+    certificate: str
+    authority: str
+    revoked: str
+    put_key: str | None = None
+
+
+class Renewed(Answer):
+    """A new certificate, the authority and its list of withdrawn certificates, all PEM."""
+
+    certificate: str
+    authority: str
+    revoked: str

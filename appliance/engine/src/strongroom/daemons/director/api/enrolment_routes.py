@@ -8,20 +8,16 @@ authority alone, and show its token.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from cryptography import x509
 from fastapi import APIRouter, Request
 
-from strongroom.daemons.director.api.answers import Authority, Enrolled, Renewed
 from strongroom.daemons.director.api.door import Door, address_of
+from strongroom.daemons.director.api.enrolment import Authority, Enrolled, Enrolling, Renewed
 from strongroom.daemons.director.api.questions import Enrolment, Renewal
 from strongroom.daemons.director.results import Actor
 from strongroom.errors import PeerRefusedError, UnknownNameError
 from strongroom.net.peer import serial_text
-
-if TYPE_CHECKING:
-    from strongroom.daemons.director.api.enrolment import Enrolling
 
 router = APIRouter(tags=["enrolment"])
 
