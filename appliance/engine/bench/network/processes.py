@@ -131,5 +131,5 @@ def free_ports(count: int) -> list[int]:
 
 def plain_environment(home: Path, **own: str) -> dict[str, str]:
     """An environment without any setting of ours or of the user's."""
-    kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     return kept | {"HOME": str(home), "LANG": "C.UTF-8", "TZ": "UTC"} | own
