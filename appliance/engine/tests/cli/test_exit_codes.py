@@ -25,7 +25,8 @@ def descendants(kind: type[errors.StrongroomError]) -> set[type[errors.Strongroo
 
 def test_every_error_is_documented_and_nothing_else():
     for module in pkgutil.walk_packages(strongroom.__path__, "strongroom."):
-        if not module.name.endswith("__main__"):
+        # Alembic alone can run what is in `migrations`.
+        if not module.name.endswith("__main__") and ".migrations." not in module.name:
             importlib.import_module(module.name)
     raised = {
         (kind.exit_code, kind.error_id)
