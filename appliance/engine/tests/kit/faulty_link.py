@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 # Closing then tells the peer by a reset, as a machine does that forgot the connection.
@@ -31,6 +32,7 @@ class FaultyLink:
         self._is_down = False
         self._is_stalled = False
         self._bytes_left: int | None = None
+        self._fault: Callable[[], None] = self.drop
         self.carried_bytes = 0
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
@@ -54,11 +56,7 @@ class FaultyLink:
             pairs, self._pairs = self._pairs, []
         for pair in pairs:
             for end in pair:
-                with contextlib.suppress(OSError):
-                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                    # A thread may be reading it; shutdown wakes that, close alone does not.
-                    end.shutdown(socket.SHUT_RD)
-                    end.close()
+                _reset(end)
 
     def go_down(self) -> None:
         """Every connection is reset, new ones as well, until `come_up`."""
@@ -93,7 +91,12 @@ class FaultyLink:
     def cut_after(self, count: int) -> None:
         """After so many more bytes from those who dial everything is reset, once."""
         with self._state:
-            self._bytes_left = count
+            self._bytes_left, self._fault = count, self.drop
+
+    def half_close_after(self, count: int) -> None:
+        """The same, but as `half_close` does it."""
+        with self._state:
+            self._bytes_left, self._fault = count, self.half_close
 
     @property
     def connections(self) -> int:
@@ -107,8 +110,7 @@ class FaultyLink:
                 client, _ = self._listening.accept()
                 with self._state:
                     if self._is_down:
-                        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                        client.close()
+                        _reset(client)
                         continue
                 try:
                     server = socket.create_connection(("127.0.0.1", self._target))
@@ -130,13 +132,16 @@ class FaultyLink:
         sink: socket.socket,
         counts: bool,
     ) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while data := source.recv(1 << 16):
                 allowed, is_cut = self._allowed(len(data), counts)
                 sink.sendall(data[:allowed])
                 if is_cut:
-                    self.drop()
+                    self._fault()
                     return
+        except OSError:
+            # Whoever sends to somebody who has gone is told so.
+            _reset(source)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
         with self._state:
@@ -159,3 +164,11 @@ class FaultyLink:
             allowed, self._bytes_left = self._bytes_left, None
             self.cuts += 1
             return allowed, True
+
+
+def _reset(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        # A thread may be reading it; shutdown wakes that, close alone does not.
+        end.shutdown(socket.SHUT_RD)
+    end.close()

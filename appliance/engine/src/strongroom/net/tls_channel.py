@@ -33,6 +33,8 @@ _RECORD_BYTES = 16 << 10
 # What one turn encrypts at most, so that the receiver waits a fraction of a millisecond.
 _TURN_BYTES = 256 << 10
 _SENDFILE_BYTES = 1 << 20
+# The connection broke in the handshake: on our way, or (an alert) on the way to the other side.
+_BROKEN_REASONS = ("UNEXPECTED_EOF_WHILE_READING", "TLSV1_ALERT_DECODE_ERROR")
 
 
 class TlsChannel:
@@ -149,8 +151,12 @@ class TlsChannel:
                 raise ConnectionLostError("the connection was closed") from error
             finally:
                 self._turn.release()
-            if not waiting.poll(self._timeout_ms):
+            events = waiting.poll(self._timeout_ms)
+            if not events:
                 raise lost(TimeoutError())
+            if waiting is pollers.writable and not events[0][1] & ~select.POLLRDHUP:
+                # It takes nothing and will say nothing any more: what for should we wait?
+                raise ended(clean=False)
 
 
 class _Pollers:
@@ -160,7 +166,7 @@ class _Pollers:
         self.readable = select.poll()
         self.readable.register(connection, select.POLLIN)
         self.writable = select.poll()
-        self.writable.register(connection, select.POLLOUT)
+        self.writable.register(connection, select.POLLOUT | select.POLLRDHUP)
 
 
 def _joined(parts: list[memoryview]) -> Iterator[memoryview]:
@@ -185,7 +191,7 @@ def _joined(parts: list[memoryview]) -> Iterator[memoryview]:
 
 def tls_failure(error: ssl.SSLError) -> ConnectionLostError | PeerRefusedError:
     """The error for an end without goodbye, a failed handshake, or a record tampered with."""
-    if isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING":
+    if isinstance(error, ssl.SSLEOFError) or error.reason in _BROKEN_REASONS:
         return ended(clean=False)
     reason = (error.reason or str(error)).replace("_", " ").lower()
     detail = getattr(error, "verify_message", "")

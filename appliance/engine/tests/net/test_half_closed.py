@@ -1,0 +1,40 @@
+"""A peer that has said its last and takes nothing: who sends to it is not kept waiting."""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kit.connections import accept_one, connected, listening
+from kit.faulty_link import FaultyLink
+from strongroom.errors import ConnectionLostError, PeerRefusedError
+from strongroom.net.tls import Acceptor, connect
+
+
+def test_a_sender_notices_a_peer_that_only_half_closed(house):
+    with connected(house, "tls") as (ours, theirs):
+        ours.set_timeout(300)
+        # Its socket stays open, but nobody reads it.
+        socket.socket.shutdown(theirs._connection, socket.SHUT_WR)
+        began = time.monotonic()
+        with pytest.raises(ConnectionLostError):
+            for _ in range(200):
+                ours.send(bytes(1 << 20))
+        assert time.monotonic() - began < 60
+
+
+def test_a_handshake_that_breaks_half_way_is_a_lost_connection_not_a_refusal(house):
+    acceptor = Acceptor(house.storage, lambda *_: True)
+    with listening() as (listener, port), ThreadPoolExecutor(1) as pool:
+        for count in (1, 5, 6, 200):
+            accepted = pool.submit(accept_one, acceptor, listener)
+            with FaultyLink(port) as link:
+                link.half_close_after(count)
+                with pytest.raises(ConnectionLostError):
+                    connect("127.0.0.1", link.port, "vault", house.agent, "tls").receive_exactly(1)
+            with pytest.raises((ConnectionLostError, PeerRefusedError)):
+                accepted.result(30)
+    acceptor.close()
