@@ -21,7 +21,7 @@ SUITES ?= trixie bookworm
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-.PHONY: help setup demo test test-slow test-vm lint format bench fuzz man lock clean
+.PHONY: help setup demo test test-slow test-vm test-systemd lint format bench fuzz man lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS=
 
 test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS); done
+
+test-systemd: setup  ## install and use the units on real systemd hosts (containers)
+	for suite in $(SUITES); do $(ENGINE)/tests/systemd_host/run_on_host.sh $$suite; done
 
 lint: setup  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/ruff check .
