@@ -422,7 +422,7 @@ class HouseOfDaemons:
         return daemon
 
     def _begin(self) -> None:
-        (self.folder / "work").mkdir()
+        (self.folder / "work").mkdir(exist_ok=True)
         for name in self.names:
             for part in ("working", "scripts", "source"):
                 (self.folder / name / part).mkdir(parents=True)
