@@ -1,6 +1,7 @@
 """Keys come back from wraps and files as they were, and from nothing else."""
 
 import struct
+import threading
 
 import pytest
 from hypothesis import given
@@ -151,3 +152,20 @@ def test_both_sides_agree_on_a_secret():
     assert keys.agree(KEY.private, other.put_key.restore_public) == keys.agree(
         other.private, KEY.put_key.restore_public
     )
+
+
+def test_two_threads_open_wraps_at_once():
+    """As a director does when two jobs end together."""
+    wrapped = keys.wrap_key(KEY, b"secret", "", Argon2Cost(8 << 10, 2, 4))
+    opened = []
+    threads = [
+        threading.Thread(
+            target=lambda: opened.append(keys.unwrap_key(wrapped, b"secret")), daemon=True
+        )
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert opened == [KEY] * 4

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import struct
+import threading
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -38,6 +39,7 @@ _WRAP_HEAD = struct.Struct("<4sB3xIII16sqH")
 _PUT_KEY_TITLE = "STRONGROOM PUT KEY"
 _RESTORE_KEY_TITLE = "STRONGROOM RESTORE KEY"
 _PACK_KEY_PURPOSE = b"strongroom pack 1"
+_stretching = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -312,13 +314,16 @@ def agree(private: bytes, public: bytes) -> bytes:
 def _stretch(passphrase: bytes, salt: bytes, cost: Argon2Cost) -> bytes:
     from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
-    return Argon2id(
-        salt=salt,
-        length=32,
-        iterations=cost.iterations,
-        lanes=cost.lanes,
-        memory_cost=cost.memory_kib,
-    ).derive(passphrase)
+    # OpenSSL works at the lanes with a pool of threads that all derivations of a process share. Two
+    # at once starve each other: they wait for ever, or fail for want of memory.
+    with _stretching:
+        return Argon2id(
+            salt=salt,
+            length=32,
+            iterations=cost.iterations,
+            lanes=cost.lanes,
+            memory_cost=cost.memory_kib,
+        ).derive(passphrase)
 
 
 def _parse_wrap(wrapped: bytes) -> tuple[WrapInfo, bytes, int]:
