@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from strongroom import clock
+from strongroom.errors import StrongroomError
 from strongroom.net.control import (
     LARGEST_MESSAGE_BYTES,
     PROTOCOL_VERSION,
@@ -48,6 +49,7 @@ LARGEST_QUEUE_BYTES = 4 * LARGEST_MESSAGE_BYTES
 
 # Close codes of the WebSocket. An agent that gets one of the second group need not try again soon.
 CLOSE_RESTARTING = 1012
+CLOSE_OUR_FAULT = 1011
 CLOSE_BAD_MESSAGE = 1003
 CLOSE_TOO_SLOW = 4008
 CLOSE_REPLACED = 4009
@@ -204,6 +206,10 @@ class AgentConnections:
         try:
             await self._events.on_connected(name, hello, address)
             await self._listen(connection, receive)
+        except StrongroomError as error:
+            # Such as a catalog that takes nothing. The agent keeps what we did not acknowledge.
+            _log.error("what agent %s says cannot be dealt with: %s", name, error)
+            await self._close(connection, CLOSE_OUR_FAULT, "the director cannot do its work now")
         finally:
             await self._gone(connection)
 
@@ -243,7 +249,10 @@ class AgentConnections:
         if self._by_client.get(connection.client) is connection:
             del self._by_client[connection.client]
             _log.info("agent %s is gone", connection.client)
-            await self._events.on_disconnected(connection.client)
+            try:
+                await self._events.on_disconnected(connection.client)
+            except StrongroomError as error:
+                _log.error("agent %s is gone, which cannot be noted: %s", connection.client, error)
 
     async def _flush(self, connection: _Connection) -> None:
         while connection.queue and not connection.closing:
