@@ -1,4 +1,4 @@
-"""A whole appliance on loopback: storage daemon, director, and an operator who may do everything."""
+"""An appliance on loopback: storage daemon, director, and an operator who may do everything."""
 
 from __future__ import annotations
 

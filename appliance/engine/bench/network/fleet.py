@@ -33,7 +33,8 @@ AGENT_NICE = 10
 ENROLLING_AT_ONCE = 4
 COMPARED_SNAPSHOTS = 10
 TOKEN_SECONDS = 3600
-SAMPLE_SECONDS = 0.5
+# Looking at hundreds of processes takes a while, too.
+SAMPLE_SECONDS = 3.0
 _AGENT = """
 Client {{ Name = {name}; Identity Directory = "{folder}/identity"
   Working Directory = "{folder}/working"; Scripts Directory = "{folder}/scripts" }}
@@ -62,12 +63,12 @@ def measure_fleet(
             make_source(sources[name], number)
     try:
         with Appliance(folder, sources, at_once) as appliance, ExitStack() as stack:
-            figures = {"agents": agents, "jobs": at_once}
+            figures: dict[str, Any] = {"agents": agents, "jobs": at_once}
             figures |= _enrol(appliance, names)
             say(f"fleet: {agents} agents enrolled in {figures['enrolling_seconds']:.1f} s")
             begin = time.monotonic()
             processes = [stack.enter_context(_agent(appliance, name)) for name in names]
-            stack.callback(lambda: [process.ask_to_stop() for process in processes])
+            stack.callback(_ask_to_stop, processes)
             appliance.await_connected(agents, processes)
             figures["connecting_seconds"] = time.monotonic() - begin
             figures["director_idle_rss_bytes"] = appliance.director.usage().rss_bytes
@@ -119,6 +120,12 @@ def _agent(appliance: Appliance, name: str) -> Daemon:
     return Daemon(command, environment, folder / "agent.log", nice=AGENT_NICE)
 
 
+def _ask_to_stop(processes: Sequence[Daemon]) -> None:
+    """All of them, before the first is waited for."""
+    for process in processes:
+        process.ask_to_stop()
+
+
 def _pss_of(processes: Sequence[Daemon]) -> float:
     """Median PSS of some agents, in bytes."""
     found = []
@@ -134,7 +141,6 @@ class _Watch:
     def __init__(self, appliance: Appliance) -> None:
         self._daemons = {"director": appliance.director, "storage": appliance.vault.daemon}
         self._before = {name: one.usage() for name, one in self._daemons.items()}
-        self._peak = dict.fromkeys(self._daemons, 0)
         self._tree_peak = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -142,18 +148,16 @@ class _Watch:
 
     def _run(self) -> None:
         while not self._ended.wait(SAMPLE_SECONDS):
-            for name, daemon in self._daemons.items():
-                self._peak[name] = max(self._peak[name], daemon.usage().rss_bytes)
+            self._tree_peak = max(self._tree_peak, tree_pss_bytes(os.getpid()))
 
     def figures(self) -> dict[str, Any]:
-        """Stop, and give what was seen."""
+        """Stop, and give what was seen; peaks of RSS are the kernel's own."""
         self._ended.set()
         self._thread.join()
-        self._tree_peak = tree_pss_bytes(os.getpid())
         found: dict[str, Any] = {"all_processes_pss_bytes": self._tree_peak}
         for name, daemon in self._daemons.items():
             usage = daemon.usage()
-            found[f"{name}_peak_rss_bytes"] = max(self._peak[name], usage.rss_bytes)
+            found[f"{name}_peak_rss_bytes"] = usage.peak_rss_bytes
             found[f"{name}_cpu_seconds"] = usage.cpu_seconds - self._before[name].cpu_seconds
             found[f"{name}_threads"] = usage.threads
         return found

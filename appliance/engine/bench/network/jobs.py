@@ -7,20 +7,23 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.datasets import tree_totals
 from bench.measurement import measure
 from bench.network.bacula import Bacula, BaculaJob
+from bench.network.processes import plain_environment
 from bench.network.samples import Sample
 from bench.network.vault import Vault, local_backup, make_local
 from bench.runner import remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from bench.measurement import Measurement
+
+ENGINE = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def local_way(name: str, *words: str) -> Way:
     def run(place: Place, way: str, number: int) -> Sample:
         make_local(place.folder)
         command = local_backup(place.folder, place.data, *words)
-        environment = {"HOME": str(place.folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+        environment = plain_environment(place.folder)
         taken = measure(command, environment, place.folder, place.log)
         stored = tree_totals(place.folder / "repository").file_bytes
         return _sample(place, way, number, taken, 0.0, 0, stored)
@@ -101,7 +104,7 @@ def delayed_link(port: int, milliseconds: float | None) -> Iterator[int]:
         yield port
         return
     command = [sys.executable, "-m", "bench.network.delayed_link", str(port), str(milliseconds)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as relay:
+    with subprocess.Popen(command, cwd=ENGINE, stdout=subprocess.PIPE, text=True) as relay:
         assert relay.stdout is not None
         try:
             yield int(relay.stdout.readline())

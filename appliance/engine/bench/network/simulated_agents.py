@@ -1,4 +1,6 @@
-"""Agents that connect and do nothing: `python -m bench.network.simulated_agents PORT FOLDER NAME...`
+"""Agents that connect and do nothing: `python -m bench.network.simulated_agents`.
+
+Arguments: PORT FOLDER NAME...
 
 Each is welcomed by the director at PORT with the identity in FOLDER/NAME and then only pings, as
 often as a real agent does. Prints `connected` once all are; ends when standard input does.
