@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bench.contenders import STEPS, Command, Contender, Place
 from bench.datasets import Dataset, change_one_percent, known_totals, prepare, tree_totals
 from bench.figures import Run
-from bench.floors import floor_commands, read
+from bench.floors import floor_commands, read, scan
 from bench.machine import describe_machine
 from bench.measurement import Measurement, measure
 from bench.results import RowResult
@@ -58,8 +58,8 @@ class RowRunner:
     def run(self, repeats: int) -> RowResult:
         """Measure `repeats` rounds.
 
-        One reading beforehand fills the page cache, and spares the first plain reader the access
-        times that a fresh tree has still to be given.
+        One reading beforehand spares the first plain reader the access times that a fresh tree has
+        still to be given.
         """
         read(str(self.data))
         # What an interrupted run left behind would stand in the way, or fill the disk.
@@ -149,7 +149,15 @@ class RowRunner:
             if self.with_floors:
                 self._floors(number, step)
 
+    def _warm(self, step: str) -> None:
+        """Bring the data back to memory: the run before may have pushed it out of there."""
+        if step == "first":
+            read(str(self.data))
+        elif step in ("unchanged", "changed"):
+            scan(str(self.data))
+
     def _step(self, number: int, contender: Contender, step: str, place: Place) -> None:
+        self._warm(step)
         if step == "restore":
             place.restored.mkdir()
         measurement = self._measured(contender, contender.commands(step, place), step)
@@ -172,6 +180,7 @@ class RowRunner:
         for name, command in floor_commands(self.data, restored).items():
             if FLOOR_STEPS[name] != step:
                 continue
+            self._warm(step)
             log = self.logs / f"{self.dataset.name}-floor-{name}.log"
             measurement = measure(command, environment, self.work_folder, log)
             self._note(Run(f"floor: {name}", step, number, measurement))
