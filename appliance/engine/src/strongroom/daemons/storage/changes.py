@@ -164,8 +164,11 @@ class Changes:
         if not self._book.record(kind, name, size, owner, now_ns, vouched=appliance):
             upload.release()
         if kind == "snapshots":
-            self._undo[name] = clock.elapsed_seconds() + _UNDO_SECONDS
-            self._confirm_lease(name)
+            # One that was there before is nobody's to take back: it is not what was just stored.
+            is_new = was_free and mode != "replace"
+            if is_new:
+                self._undo[name] = clock.elapsed_seconds() + _UNDO_SECONDS
+            self._confirm_lease(name, is_new=is_new)
         if mode in ("durable", "replace"):
             self._book.sync()
         return was_free
@@ -187,11 +190,13 @@ class Changes:
         if kind == "snapshots" and not self._holds_lease():
             raise LeaseError("no snapshot is taken without a lease; run the same command again")
 
-    def _confirm_lease(self, name: str) -> None:
+    def _confirm_lease(self, name: str, *, is_new: bool) -> None:
         if self._rights.owner and not self._holds_lease():
-            self._store.delete("snapshots", name)
-            for owner, size in self._book.forget("snapshots", name):
-                self._served.quotas.release(owner, size)
+            if is_new:
+                self._undo.pop(name, None)
+                self._store.delete("snapshots", name)
+                for owner, size in self._book.forget("snapshots", name):
+                    self._served.quotas.release(owner, size)
             raise LeaseError(
                 "the lease of this job ended while it committed; the commit was taken back: run "
                 "the same command again"
@@ -211,8 +216,13 @@ class Changes:
         return True
 
     def _require_old(self, name: str) -> None:
-        minimum = self._limits.minimum_retention_seconds
-        stored_ns = self._book.stored_ns("snapshots", name)
+        # That of the daemon now: connections may be older than its configuration.
+        minimum = self._served.limits.minimum_retention_seconds
+        stored_ns = self._book.stored_ns("snapshots", name) if minimum else None
+        if minimum and stored_ns is None:
+            # It came beside the daemon, so the file alone tells since when it is there.
+            infos = self._store.list("snapshots")
+            stored_ns = next((info.modified_ns for info in infos if info.name == name), None)
         if not minimum or stored_ns is None:
             return
         age_seconds = (clock.now_ns() - stored_ns) / 1e9

@@ -29,7 +29,7 @@ class ServedRepository:
     def __init__(self, name: str, folder: bytes, limits: Limits) -> None:
         self.name = name
         self.folder = folder
-        self._limits = limits
+        self.limits = limits
         store = LocalStore(folder)
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -45,7 +45,7 @@ class ServedRepository:
 
     def set_limits(self, limits: Limits) -> None:
         """Follow a changed configuration."""
-        self._limits = limits
+        self.limits = limits
         self.quotas.limits = limits
 
     def open_store(self) -> LocalStore:
@@ -71,7 +71,7 @@ class ServedRepository:
             labels = (mine, ("owner", owner or "appliance"))
             yield "objects", labels, count
             yield "stored_bytes", labels, size
-            if quota := self._limits.quota_of(owner):
+            if quota := self.limits.quota_of(owner):
                 yield "quota_bytes", labels, quota
         for kind in ("packs", "index"):
             labels = (mine, ("kind", kind))

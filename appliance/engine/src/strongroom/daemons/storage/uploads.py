@@ -90,14 +90,19 @@ class Upload:
         if mode == "replace":
             writer.publish_over(name)
             return True
-        if mode == "publish":
-            # Durable only with the next sync, as packs of a local store are.
-            writer.commit(name)
-            return True
-        writer.sync()
+        if mode != "publish":
+            # Otherwise durable only with the next sync, as packs of a local store are.
+            writer.sync()
         if writer.publish(name, durable=mode == "durable"):
             return True
-        if mode != "new" and object_name(store.get(self.kind, name)) != self._hasher.hexdigest():
+        if mode == "publish":
+            there = store.size(self.kind, name)
+            if there != self.size_bytes:
+                raise DamageError(
+                    f"{self.kind} {name} has {there} bytes where {self.size_bytes} belong; "
+                    "run repair"
+                )
+        elif mode != "new" and object_name(store.get(self.kind, name)) != self._hasher.hexdigest():
             raise StoreError(f"{self.kind} {name} exists with other content; run check")
         return False
 

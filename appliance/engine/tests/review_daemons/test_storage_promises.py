@@ -1,0 +1,112 @@
+"""Promises of the storage daemon that a peer could once get around."""
+
+import os
+
+import pytest
+
+from kit.tiny_backup import back_up, new_repository, read_back
+from strongroom import clock
+from strongroom.daemons.storage.settings import Limits
+from strongroom.errors import LeaseError, RightError
+from strongroom.stores.local import LocalStore
+
+FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
+DAY = 86400
+
+
+def names(store, kind):
+    return {info.name for info in store.list(kind)}
+
+
+def publish(store, kind, name, data):
+    writer = store.writer(kind)
+    writer.write(data)
+    writer.commit(name)
+
+
+def store_again(store, way, snapshot_id, data):
+    if way == "publish":
+        publish(store, "snapshots", snapshot_id, data)
+    else:
+        getattr(store, way)("snapshots", snapshot_id, data)
+
+
+@pytest.mark.parametrize("way", ["put", "put_durable", "put_new", "publish"])
+def test_an_agent_that_stores_a_snapshot_again_may_still_not_delete_it(
+    daemon, appliance, open_as, way
+):
+    snapshot = back_up(open_as(daemon.agent("web1")), FILES)
+    agent = daemon.agent("web1")
+    data = agent.get("snapshots", snapshot.id)
+    agent.put_new("leases", "1" * 32, b"mine")
+    store_again(agent, way, snapshot.id, data)
+    with pytest.raises(RightError):
+        agent.delete("snapshots", snapshot.id)
+    assert read_back(appliance, snapshot.id) == FILES
+
+
+def test_a_lease_that_went_takes_no_snapshot_back_that_was_there_before(
+    daemon, appliance, open_as, monkeypatch
+):
+    snapshot = back_up(open_as(daemon.agent("web1")), FILES)
+    agent = daemon.agent("web1")
+    data = agent.get("snapshots", snapshot.id)
+    agent.put_new("leases", "1" * 32, b"mine")
+    from strongroom.daemons.storage.uploads import Upload
+
+    commit = Upload.commit
+
+    def commit_while_the_lease_goes(self, store, name, mode, *, is_digest):
+        if self.kind == "snapshots":
+            daemon.agent("web1").delete("leases", "1" * 32)
+        return commit(self, store, name, mode, is_digest=is_digest)
+
+    monkeypatch.setattr(Upload, "commit", commit_while_the_lease_goes)
+    with pytest.raises(LeaseError):
+        agent.put("snapshots", snapshot.id, data)
+    assert names(daemon.local(), "snapshots") == {snapshot.id}
+    assert read_back(appliance, snapshot.id) == FILES
+
+
+@pytest.mark.parametrize("way", ["put_durable", "replace", "publish"])
+def test_maintenance_cannot_get_around_minimum_retention_by_storing_again(make_daemon, way):
+    daemon = make_daemon(limits=Limits(minimum_retention_seconds=DAY))
+    repository = new_repository(daemon.local())
+    snapshot = back_up(repository, FILES)
+    repository.close()
+    local = daemon.local()
+    data = local.get("snapshots", snapshot.id)
+    store_again(local, way, snapshot.id, data)
+    with pytest.raises(RightError, match="Minimum Retention"):
+        local.delete("snapshots", snapshot.id)
+    assert names(local, "snapshots") == {snapshot.id}
+
+
+def test_minimum_retention_holds_for_a_snapshot_that_came_beside_the_daemon(make_daemon):
+    daemon = make_daemon(limits=Limits(minimum_retention_seconds=DAY))
+    new_repository(daemon.local()).close()
+    from kit.tiny_backup import PASSPHRASE
+    from strongroom.repo.repository import Repository
+
+    beside = Repository.open(LocalStore(str(daemon.repository)), PASSPHRASE)
+    snapshot = back_up(beside, FILES)
+    beside.close()
+    local = daemon.local()
+    with pytest.raises(RightError, match="Minimum Retention"):
+        local.delete("snapshots", snapshot.id)
+    old = (clock.now_ns() - 2 * DAY * 10**9,) * 2
+    os.utime(daemon.repository / "snapshots" / snapshot.id, ns=old)
+    local.delete("snapshots", snapshot.id)
+    assert names(local, "snapshots") == set()
+
+
+def test_a_raised_minimum_retention_holds_for_connections_that_are_open(make_daemon):
+    daemon = make_daemon()
+    repository = new_repository(daemon.local())
+    snapshot = back_up(repository, FILES)
+    local = daemon.local()
+    assert names(local, "snapshots") == {snapshot.id}
+    daemon.server.set_limits(Limits(minimum_retention_seconds=DAY))
+    with pytest.raises(RightError, match="Minimum Retention"):
+        local.delete("snapshots", snapshot.id)
+    repository.close()
