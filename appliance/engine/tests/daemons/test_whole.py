@@ -49,6 +49,23 @@ def test_a_run_that_somebody_starts_and_restores_to_the_same_and_another_agent(f
     assert 'strongroom_job_last_status{' in figures or "strongroom_" in figures
 
 
+def test_runs_that_end_well_leave_nothing_alarming_in_the_storage_daemons_log(first_house):
+    house = first_house
+    house.write_files("web1", some_files(7))
+    before = len(house.storage.log)
+    for run in (house.run("nightly-web1", level="full"), house.run("nightly-web1")):
+        assert run["state"] == "done"
+    assert_restores(house, run["snapshot"], "web1", "web1")
+    time.sleep(0.5)
+    assert "connection lost" not in house.storage.log[before:]
+
+
+def test_the_directors_log_holds_its_own_lines_and_not_those_of_its_libraries(first_house):
+    first_house.director.await_said("agent web1 is connected")
+    said = first_house.director.log
+    assert [line for line in said.splitlines() if " strongroom." not in line] == []
+
+
 def test_nobody_restores_what_is_another_clients(first_house):
     house = first_house
     house.write_files("web2", {"secret": b"of web2 alone"})

@@ -54,5 +54,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         format="%(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    # Their lines say nothing that ours do not; what goes wrong there is shown.
+    for noisy in ("alembic", "uvicorn"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
     asyncio.run(DirectorDaemon(arguments.config).run())
     return EXIT_DONE

@@ -22,6 +22,7 @@ import os
 import resource
 import signal
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from strongroom.clock import elapsed_seconds
@@ -178,9 +179,10 @@ class _Restore:
     def _pool(self, index: Index, root_fd: int) -> WorkerPool:
         def work(channel: ShardChannel) -> None:
             signal.signal(signal.SIGTERM, _stop)
-            repository = self._repository.reopen()
-            source = StoredContent(repository.block_reader(index, WORKER_CACHE_BYTES))
-            serve(channel, RowRestorer(root_fd, source, self._options), source)
+            # Closed, so that a storage daemon hears of an end and not of a connection that breaks.
+            with closing(self._repository.reopen()) as repository:
+                source = StoredContent(repository.block_reader(index, WORKER_CACHE_BYTES))
+                serve(channel, RowRestorer(root_fd, source, self._options), source)
 
         gc.freeze()  # so that workers go on sharing what is loaded
         return WorkerPool(self._options.worker_count(), work)

@@ -123,6 +123,8 @@ class ShardGroup:
         except BaseException:
             lane.abort()
             raise
+        # So that a storage daemon hears of an end and not of a connection that breaks.
+        repository.close()
 
 
 def decode_footer(data: bytes) -> PackFooter:

@@ -19,6 +19,7 @@ import os
 import stat
 from bisect import bisect_right
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -149,8 +150,10 @@ class _Verification:
 
     def _new_pool(self, index: Index, root_fd: int) -> WorkerPool:
         def work(channel: ShardChannel) -> None:
-            source = StoredContent(self._repository.reopen().block_reader(index, _CACHE_BYTES))
-            serve(channel, RowComparer(root_fd, source, self._options, self._backed_up))
+            # Closed, so that a storage daemon hears of an end and not of a connection that breaks.
+            with closing(self._repository.reopen()) as repository:
+                source = StoredContent(repository.block_reader(index, _CACHE_BYTES))
+                serve(channel, RowComparer(root_fd, source, self._options, self._backed_up))
 
         gc.freeze()  # so that workers go on sharing what is loaded
         return WorkerPool(self._options.worker_count(), work)
