@@ -134,6 +134,10 @@ def assert_nothing_is_lost(house: HouseOfDaemons, load: Load, restores: int) -> 
         assert not run["snapshot"] or run["snapshot"] in listed
     house.maintain("vouch")
     house.maintain("check", "--read-data")
+    house.client_further = ""
+    house.configure()
+    house.director.signal(signal.SIGHUP)
+    house.director.await_said("the new configuration is in force")
     whole = [run for run in runs if run["snapshot"] and run["id"] in load.expected]
     for run in whole[-restores:]:
         assert_restores(house, run, load.expected[run["id"]])
@@ -184,4 +188,4 @@ def test_daemons_killed_at_random_for_minutes(new_house, seed):
         load.go_on()
         time.sleep(2 * PAUSE_SECONDS * chance.random())
         kill_something(house, chance.choice(victims(house)), chance)
-    assert_nothing_is_lost(house, load, restores=20)
+    assert_nothing_is_lost(house, load, restores=6)
