@@ -2,9 +2,10 @@
 
 Memory is the sum of the proportional set sizes (PSS: a shared page counts once, in shares) of all
 processes below the runner, sampled about every 20 ms, because neither the parent's ru_maxrss nor
-the children's says what a tool with several processes takes. Beside it stands ru_maxrss of the
-largest process, which misses no short peak but counts shared pages whole. The sampler gives way
-when reading smaps_rollup gets slow, so that it takes at most a tenth of one core.
+the children's says what a tool with several processes takes. Beside it stands the peak RSS of the
+largest process (VmHWM; ru_maxrss would count what the runner itself held when it forked), which
+misses no short peak but counts shared pages whole. The sampler gives way when reading smaps_rollup
+gets slow, so that it takes at most a tenth of one core.
 """
 
 from __future__ import annotations
@@ -77,27 +78,48 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def tree_pss_bytes(root: int, left_out: AbstractSet[int] = frozenset()) -> int:
-    """Sum of the PSS of all descendants of the process `root`, itself and `left_out` not."""
-    total = 0
+def _field_bytes(path: str, name: bytes) -> int:
+    """A field in kB of a file of /proc; 0 when the process has ended or is a zombie."""
+    try:
+        with open(path, "rb") as file:
+            for line in file:
+                if line.startswith(name):
+                    return int(line.split()[1]) * KIB
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return 0
+    return 0
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def tree_memory_bytes(root: int, left_out: AbstractSet[int] = frozenset()) -> tuple[int, int]:
+    """Of all descendants of the process `root`, itself and `left_out` not.
+
+    The sum of their PSS, and the largest peak RSS that one of them has had so far.
+    """
+    total = largest = 0
+    own = _command_line(os.getpid())
     pending = [pid for pid in _children(root) if pid not in left_out]
     while pending:
         pid = pending.pop()
         pending += _children(pid)
-        try:
-            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-                for line in file:
-                    if line.startswith(b"Pss:"):
-                        total += int(line.split()[1]) * KIB
-                        break
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            # It ended between the two looks, or is a zombie; it holds no memory then.
-            continue
-    return total
+        if _command_line(pid) == own:
+            continue  # forked a moment ago: it still has the runner's memory
+        total += _field_bytes(f"/proc/{pid}/smaps_rollup", b"Pss:")
+        largest = max(largest, _field_bytes(f"/proc/{pid}/status", b"VmHWM:"))
+    return total, largest
 
 
 class MemorySampler:
-    """Watches the process tree from a thread until stopped; `peak_bytes` is the largest sum.
+    """Watches the process tree from a thread until stopped.
+
+    `peak_bytes` is the largest sum of PSS, `largest_process_bytes` the largest RSS of a process.
 
     Children that were there before are none of the command's; `strangers` holds them.
     """
@@ -105,6 +127,7 @@ class MemorySampler:
     def __init__(self) -> None:
         self.strangers = frozenset(_children(os.getpid()))
         self.peak_bytes = 0
+        self.largest_process_bytes = 0
         self.samples = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -122,21 +145,22 @@ class MemorySampler:
         pause_seconds = 0.001
         while not self._ended.wait(pause_seconds):
             begin = time.perf_counter()
-            self.peak_bytes = max(self.peak_bytes, tree_pss_bytes(own_pid, self.strangers))
+            total, largest = tree_memory_bytes(own_pid, self.strangers)
+            self.peak_bytes = max(self.peak_bytes, total)
+            self.largest_process_bytes = max(self.largest_process_bytes, largest)
             self.samples += 1
             took_seconds = time.perf_counter() - begin
             pause_seconds = max(SAMPLE_SECONDS, took_seconds / SAMPLER_SHARE) - took_seconds
 
 
-def _reap_orphans(strangers: AbstractSet[int]) -> tuple[float, int]:
-    """Processor time and largest RSS of descendants that outlived the command; waits for them."""
-    cpu_seconds, rss_bytes = 0.0, 0
+def _reap_orphans(strangers: AbstractSet[int]) -> float:
+    """Processor time of descendants that outlived the command; waits for them."""
+    cpu_seconds = 0.0
     while orphans := [pid for pid in _children(os.getpid()) if pid not in strangers]:
         for pid in orphans:
             _, _, usage = os.wait4(pid, 0)
             cpu_seconds += usage.ru_utime + usage.ru_stime
-            rss_bytes = max(rss_bytes, usage.ru_maxrss * KIB)
-    return cpu_seconds, rss_bytes
+    return cpu_seconds
 
 
 def measure(
@@ -161,7 +185,7 @@ def measure(
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         wall_seconds = time.perf_counter() - begin
-        orphans_cpu_seconds, orphans_rss_bytes = _reap_orphans(sampler.strangers)
+        orphans_cpu_seconds = _reap_orphans(sampler.strangers)
     if process.returncode:
         tail = log.read_bytes()[-MESSAGE_TAIL_BYTES:].decode(errors="replace")
         raise CommandError(f"{' '.join(command)} exited with {process.returncode}:\n{tail}")
@@ -169,6 +193,6 @@ def measure(
         wall_seconds,
         usage.ru_utime + usage.ru_stime + orphans_cpu_seconds,
         sampler.peak_bytes,
-        max(usage.ru_maxrss * KIB, orphans_rss_bytes),
+        sampler.largest_process_bytes,
         sampler.samples,
     )

@@ -35,7 +35,7 @@ and data on one disk. Absolute times do not carry over to another machine; ratio
 
 - *wall*: median of the rounds, with the fastest and slowest in brackets where there were several;
 - *CPU*: user and system time of the whole process tree;
-- *memory*: peak of the sum of PSS over the process tree (sampled), and ru_maxrss of the largest
+- *memory*: peak of the sum of PSS over the process tree (sampled), and peak RSS of the largest
   process; targets are judged by the larger;
 - *stored*: bytes of all files of the repository after the step;
 - *floor*: what the bare kernel work takes: `scan` a loop of scandir and lstat in Python, `read`

@@ -13,7 +13,7 @@ from datetime import datetime
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from bench.measurement import tree_pss_bytes
+from bench.measurement import tree_memory_bytes
 from bench.network.appliance import PATIENCE_SECONDS, Appliance
 from bench.network.processes import Daemon
 from bench.network.vault import STRONGROOM
@@ -148,7 +148,7 @@ class _Watch:
 
     def _run(self) -> None:
         while not self._ended.wait(SAMPLE_SECONDS):
-            self._tree_peak = max(self._tree_peak, tree_pss_bytes(os.getpid()))
+            self._tree_peak = max(self._tree_peak, tree_memory_bytes(os.getpid())[0])
 
     def figures(self) -> dict[str, Any]:
         """Stop, and give what was seen; peaks of RSS are the kernel's own."""
