@@ -125,7 +125,7 @@ def test_cancel_and_bandwidth(command, director):
 
 def test_an_estimate_counts(command, working_agent):
     working_agent("web1", estimate)
-    assert command("estimate", "nightly-web1").output == "12 entries, 4.0 KiB\n"
+    assert command("estimate", "nightly-web1").output == "12 files, 4.0 KiB\n"
 
 
 def test_an_estimate_may_list(command, working_agent):

@@ -154,10 +154,14 @@ def test_the_list_shows_what_is_good_and_all_on_request(operator, tmp_path):
     (revoked,) = operator.objects("revoke", "web1")
     assert (revoked["name"], revoked["revoked"]) == ("web1", True)
     assert "nothing to do" in operator.run("revoke", "web1").stdout
-    listed = operator.objects("list")
+    authority, *listed = operator.objects("list")
+    assert authority["fingerprint"] == operator.authority.fingerprint
     assert [one["name"] for one in listed] == ["web2", "web3"]
-    assert [one["name"] for one in operator.objects("list", "--all")] == ["web1", "web2", "web3"]
-    assert "revoked" in operator.run("list", "--all").stdout
+    _, *listed = operator.objects("list", "--all")
+    assert [one["name"] for one in listed] == ["web1", "web2", "web3"]
+    printed = operator.run("list", "--all").stdout
+    assert "revoked" in printed
+    assert operator.authority.fingerprint in printed
     operator.run("token", "--withdraw", token.id)
     with pytest.raises(PeerRefusedError):
         operator.authority.tokens.look(token.text, "web3")

@@ -266,7 +266,7 @@ def test_nobody_there_and_somebody_silent_are_lost_connections(shared_house):
         with pytest.raises(ConnectionLostError):
             connect("127.0.0.1", port, "vault", shared_house.agent, timeout_seconds=0.2)
         listener.close()
-        with pytest.raises(ConnectionLostError, match=f"cannot reach 127.0.0.1 port {port}"):
+        with pytest.raises(ConnectionLostError, match=f"daemon at 127.0.0.1 port {port}"):
             connect("127.0.0.1", port, "vault", shared_house.agent)
     with pytest.raises(ConnectionLostError, match="cannot reach"):
         connect("no such host.invalid", 1, "vault", shared_house.agent)

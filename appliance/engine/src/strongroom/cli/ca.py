@@ -207,6 +207,15 @@ def _revoke(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     authority = _open(arguments, terminal)
+    terminal.emit(
+        {
+            "type": "authority",
+            "folder": authority.folder,
+            "fingerprint": authority.fingerprint,
+        }
+    )
+    terminal.line(f"fingerprint of the authority: {authority.fingerprint}")
+    terminal.line()
     revoked = authority.revoked_serials()
     now_ns = clock.now_ns()
     rows = []

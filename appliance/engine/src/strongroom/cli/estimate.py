@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         found = watch_run(director, queued["id"], terminal, tells_log=arguments.listing)
     terminal.emit({"type": "run", **found})
     if found["state"] in ("done", "incomplete"):
-        terminal.line(f"{found['files']:,} entries, {size_text(found['bytes'])}")
+        terminal.line(f"{found['files']:,} files, {size_text(found['bytes'])}")
     else:
         terminal.line(run_line(found))
     return run_exit_code(found)

@@ -95,7 +95,8 @@ def connect_local(path: bytes | str, timeout_seconds: float = 30.0) -> LocalChan
             connection.connect(os.fsencode(path))
         except OSError as error:
             raise ConnectionLostError(
-                f"cannot reach {os.fsdecode(path)} ({error.strerror or error}); does it run?"
+                f"cannot reach the storage daemon at {os.fsdecode(path)} "
+                f"({error.strerror or error}); does it run?"
             ) from error
         channel = local_channel(connection)
         channel.set_timeout(timeout_seconds)

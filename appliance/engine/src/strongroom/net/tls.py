@@ -209,7 +209,9 @@ def _dial(address: str, port: int, timeout_seconds: float) -> socket.socket:
         connection = socket.create_connection((address, port), timeout_seconds)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ConnectionLostError(f"cannot reach {address} port {port}: {reason}") from error
+        raise ConnectionLostError(
+            f"cannot reach the storage daemon at {address} port {port}: {reason}"
+        ) from error
     tune_socket(connection)
     return connection
 
