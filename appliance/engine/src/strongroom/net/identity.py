@@ -73,7 +73,7 @@ class Identity:
     def load(folder: bytes | str) -> Identity:
         """Read an identity folder. Raises UsageError when something is absent or does not fit."""
         place = os.path.abspath(os.fsencode(folder))
-        faults = (PeerRefusedError, *malformed())
+        faults: tuple[type[Exception], ...] = (PeerRefusedError, *malformed())
         for _ in range(_READ_ATTEMPTS):
             certificate_pem = _read(place, _CERTIFICATE)
             authority_pem = _read(place, _AUTHORITY)

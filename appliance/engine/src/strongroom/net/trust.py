@@ -80,7 +80,7 @@ class Trust:
             )
 
     def _check_issuer(self, certificate: x509.Certificate) -> None:
-        refusals = (TypeError, InvalidSignature, *malformed())
+        refusals: tuple[type[Exception], ...] = (TypeError, InvalidSignature, *malformed())
         for root in self.roots:
             try:
                 certificate.verify_directly_issued_by(root)
