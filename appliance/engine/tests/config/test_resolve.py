@@ -266,3 +266,8 @@ def test_one_file_of_a_tree_is_not_judged_as_a_whole(tmp_path):
     loaded = load_trees(path, LoadOptions())
     resolve(loaded, whole=is_whole(path, None))
     assert loaded.diagnostics.entries == []
+
+
+def test_who_loads_a_configuration_hears_its_warnings(tree, caplog):
+    assert load(tree(DIRECTOR + "\nBogus { }\n")).director is not None
+    assert "the director has no resource Bogus" in caplog.text

@@ -7,10 +7,11 @@ a Director. `load` is the way a program gets its configuration.
 
 from __future__ import annotations
 
+import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from strongroom.config.diagnostics import ERROR, Diagnostics
+from strongroom.config.diagnostics import ERROR, WARNING, Diagnostics
 from strongroom.config.loader import Loaded, LoadOptions, is_whole, load_trees
 from strongroom.config.model import (
     MAXIMUM_INHERITANCE,
@@ -26,6 +27,8 @@ from strongroom.errors import ConfigurationError
 if TYPE_CHECKING:
     from strongroom.config.tree import Block, Directive
 
+_log = logging.getLogger(__name__)
+
 # Component -> types of which at least one must be there, beside the daemon itself.
 _NEEDED = {"director": ("Job",), "storage": ("Director", "Device"), "agent": ("Director",)}
 _JOB_NEEDS = ("type", "messages", "pool")
@@ -38,7 +41,7 @@ _COMPARED_NAMES = 1000
 def load(
     path: str, options: LoadOptions | None = None, component: str | None = None
 ) -> Configuration:
-    """The configuration at `path`.
+    """The configuration at `path`; warnings, which nobody would see otherwise, are logged.
 
     Raises ConfigurationError with every error found, UsageError where nothing is there.
     """
@@ -49,7 +52,10 @@ def load(
         shown = "\n".join(error.head() for error in errors[:_SHOWN_ERRORS])
         more = len(errors) - _SHOWN_ERRORS
         rest = f"\n... and {more} more; see `strongroom config check {path}`" if more > 0 else ""
-        raise ConfigurationError(f"{len(errors)} errors in {path}:\n{shown}{rest}")
+        count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+        raise ConfigurationError(f"{count} in {path}:\n{shown}{rest}")
+    for warning in loaded.diagnostics.sorted(WARNING):
+        _log.warning("%s", warning.head())
     return configuration
 
 
