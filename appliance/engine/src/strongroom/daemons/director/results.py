@@ -180,7 +180,7 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFilter:
-    """Which snapshots; what is empty does not count."""
+    """Which snapshots; what is empty does not count, but with `exactly` of names."""
 
     client: str = ""
     job: str = ""
@@ -189,6 +189,7 @@ class SnapshotFilter:
     after_ns: int = 0
     before_ns: int = 0
     with_removed: bool = False
+    exactly: bool = False
     limit: int = 100
     offset: int = 0
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from strongroom import clock
 from strongroom.daemons.director.api.answers import AuditEntry, NewToken, Page, Reload, Token
 from strongroom.daemons.director.api.callers import console_rights
 from strongroom.daemons.director.api.door import Asked, Asking
@@ -14,6 +15,8 @@ from strongroom.daemons.director.api.questions import TokenWanted
 from strongroom.errors import ConfigurationError, NotPermittedError, UnknownNameError
 
 router = APIRouter(tags=["administration"])
+
+_SECOND_NS = 1_000_000_000
 
 
 @router.post("/reload", responses={409: {"model": Reload}})
@@ -38,10 +41,12 @@ async def tokens(asked: Asked) -> Page[Token]:
 async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
     """A new token; its text is shown this once.
 
-    Who has not every right may make tokens for itself only: none makes more of itself.
+    Who has not every right may make tokens for itself only, and with a token only such of the same
+    Profile that end no later: none makes more of itself.
     """
     asked.rights.require_command("token")
     _require_own(asked, wanted.name)
+    _require_no_more(asked, wanted)
     configuration = asked.service.configuration
     profile = configuration.find("Profile", wanted.profile) if wanted.profile else None
     if wanted.profile and profile is None:
@@ -82,6 +87,19 @@ async def audit(
     entries = await asked.service.audit_entries(limit, int(after or 0), who)
     following = str(entries[-1].id) if len(entries) == limit else None
     return Page(items=[AuditEntry.of(entry) for entry in entries], next=following)
+
+
+def _require_no_more(asked: Asking, wanted: TokenWanted) -> None:
+    shown = asked.caller.token
+    if shown is None or asked.rights.is_unlimited:
+        return
+    if shown.profile and wanted.profile != shown.profile:
+        raise NotPermittedError(
+            f"with a token of the Profile {shown.profile!r} only tokens of it can be made"
+        )
+    ends_ns = clock.now_ns() + wanted.lifetime_seconds * _SECOND_NS
+    if shown.expires_ns and (not wanted.lifetime_seconds or ends_ns > shown.expires_ns):
+        raise NotPermittedError("a token cannot make one that ends later than itself")
 
 
 def _is_own(asked: Asking, name: str) -> bool:

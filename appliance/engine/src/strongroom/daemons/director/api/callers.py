@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from strongroom.config.model import ComponentConfiguration
     from strongroom.daemons.director.api.attempts import Attempts
     from strongroom.daemons.director.api.connections import CertifiedPeer
+    from strongroom.daemons.director.results import TokenInfo
     from strongroom.daemons.director.service import DirectorService
     from strongroom.net.revocations import Revocations
 
@@ -34,10 +35,11 @@ LONGEST_TOKEN = 512
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and what that one may do."""
+    """Who asks, and what that one may do; `token`: what was shown, None for a certificate."""
 
     actor: Actor
     rights: Rights
+    token: TokenInfo | None = None
 
     @property
     def name(self) -> str:
@@ -98,7 +100,7 @@ class Callers:
                 "this token is good for nothing"
             )
         assert rights is not None
-        return Caller(Actor(token.name, "token", address), rights)
+        return Caller(Actor(token.name, "token", address), rights, token)
 
     def _of_certificate(self, certified: CertifiedPeer, address: str) -> Caller:
         self._check_revoked(certified)

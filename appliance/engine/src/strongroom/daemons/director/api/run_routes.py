@@ -12,8 +12,8 @@ from strongroom.daemons.director.api.door import Asked, Asking
 from strongroom.daemons.director.api.event_stream import event_stream
 from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_page
 from strongroom.daemons.director.api.questions import Bandwidth, NewEstimate, NewRun
+from strongroom.daemons.director.job_plan import Overrides, plan
 from strongroom.daemons.director.results import RunFilter, RunKind, RunState
-from strongroom.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from strongroom.daemons.director.results import RunInfo
@@ -67,10 +67,13 @@ async def start_run(wanted: NewRun, asked: Asked) -> Run:
     await _require_parts(
         asked,
         wanted.job,
-        client=wanted.client,
-        fileset=wanted.fileset,
-        storage=wanted.storage,
-        pool=wanted.pool,
+        Overrides(
+            level=wanted.level,
+            client=wanted.client,
+            fileset=wanted.fileset,
+            storage=wanted.storage,
+            pool=wanted.pool,
+        ),
     )
     return Run.of(
         await asked.service.start_run(
@@ -149,21 +152,15 @@ async def bandwidth(run_id: str, wanted: Bandwidth, asked: Asked) -> Run:
     return Run.of(await asked.service.set_bandwidth(found.id, limit, asked.actor))
 
 
-async def _require_parts(
-    asked: Asking,
-    name: str,
-    *,
-    client: str = "",
-    fileset: str = "",
-    storage: str = "",
-    pool: str = "",
-) -> None:
+async def _require_parts(asked: Asking, name: str, said: Overrides | None = None) -> None:
     """Raise NotPermittedError unless the job and all that it would use are allowed."""
     asked.rights.require("job", name)
-    job = next((one for one in await asked.service.jobs() if one.name == name), None)
-    if job is None:
-        raise UnknownNameError(f"there is no job {name!r}; see `strongroom jobs`")
-    asked.rights.require("client", client or job.client)
-    asked.rights.require("fileset", fileset or job.fileset)
-    asked.rights.require("storage", storage or job.storage)
-    asked.rights.require("pool", pool or job.pool)
+    overrides = said or Overrides()
+    # Before anything is looked up: names are not told to whom they are not allowed.
+    for kind in ("client", "fileset", "storage", "pool"):
+        asked.rights.require(kind, getattr(overrides, kind))
+    planned = plan(asked.service.configuration, name, overrides)
+    asked.rights.require("client", planned.client)
+    asked.rights.require("fileset", planned.fileset)
+    asked.rights.require("storage", planned.storage)
+    asked.rights.require("pool", planned.pool(planned.level))

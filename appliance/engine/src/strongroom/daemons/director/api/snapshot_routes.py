@@ -171,7 +171,15 @@ async def _visible_parts(asked: Asking, wanted: SnapshotFilter) -> list[Snapshot
         (one.client, one.job, one.fileset, one.pool) for one in seen if asked.may_see(one)
     )
     return [
-        SnapshotFilter(client=client, job=job, fileset=fileset, pool=pool, limit=wanted.limit)
+        # Exactly: a snapshot without a job must not open those of every job.
+        SnapshotFilter(
+            client=client,
+            job=job,
+            fileset=fileset,
+            pool=pool,
+            exactly=True,
+            limit=wanted.limit,
+        )
         for client, job, fileset, pool in groups
     ]
 

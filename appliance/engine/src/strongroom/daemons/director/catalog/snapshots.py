@@ -87,7 +87,7 @@ def find_snapshots(catalog: Catalog, wanted: SnapshotFilter) -> list[SnapshotRec
     conditions: list[ColumnElement[bool]] = [
         SNAPSHOTS.c[column] == value
         for column in ("client", "job", "fileset", "pool")
-        if (value := getattr(wanted, column))
+        if (value := getattr(wanted, column)) or wanted.exactly
     ]
     if wanted.after_ns:
         conditions.append(SNAPSHOTS.c.start_ns >= wanted.after_ns)
