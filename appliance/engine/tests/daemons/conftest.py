@@ -43,9 +43,7 @@ def first_house() -> Iterator[HouseOfDaemons]:
 
 
 @pytest.fixture
-def new_house(
-    first_house: HouseOfDaemons, folder: Path
-) -> Iterator[Callable[..., HouseOfDaemons]]:
+def new_house(first_house: HouseOfDaemons, folder: Path) -> Iterator[Callable[..., HouseOfDaemons]]:
     """Starts a house of one's own."""
     made: list[HouseOfDaemons] = []
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import random
 import signal
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.house_of_daemons import DaemonProcess, HouseOfDaemons
 from kit.shifted_clock import DAY_SECONDS, can_shift_clocks
 from kit.tree_compare import compare_trees
+
+if TYPE_CHECKING:
+    from kit.house_of_daemons import DaemonProcess, HouseOfDaemons
 
 pytestmark = pytest.mark.skipif(
     not can_shift_clocks(), reason="no compiler for the clock that is moved"

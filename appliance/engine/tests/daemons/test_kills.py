@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
-from contextlib import suppress
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from kit.house_of_daemons import FINAL, HouseOfDaemons, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROUND_BYTES = 1_500_000
 # Between two kills, about; a run takes longer than that.
@@ -28,11 +33,10 @@ class Load:
         self.house = house
         self.chance = chance
         self.content_bytes = 0
-        self._active: dict[str, str] = {}
         self._round = 0
         # Run -> the files that were there before it was asked for.
         self.expected: dict[str, list[str]] = {}
-        self._files: dict[str, list[str]] = {name: [] for name in house.names}
+        self.files: dict[str, list[str]] = {name: [] for name in house.names}
 
     def go_on(self) -> None:
         """Begin a run of each agent whose last one has ended, with new files."""
@@ -47,13 +51,12 @@ class Load:
                 for number in range(8)
             }
             self.house.write_files(name, files)
-            self._files[name] += files
+            self.files[name] += files
             self.content_bytes += sum(map(len, files.values()))
             # A director that was just killed may or may not have taken it.
             with suppress(httpx.HTTPError):
                 run_id = self.house.begin_run(f"nightly-{name}")
-                self._active[name] = run_id
-                self.expected[run_id] = list(self._files[name])
+                self.expected[run_id] = list(self.files[name])
 
     def _is_free(self, name: str) -> bool:
         try:
@@ -120,7 +123,7 @@ def assert_nothing_is_lost(house: HouseOfDaemons, load: Load, restores: int) -> 
     for name in house.names:
         last = house.run(f"nightly-{name}")
         assert last["state"] == "done", house.log(last["id"])
-        load.expected[last["id"]] = load._files[name]
+        load.expected[last["id"]] = load.files[name]
         again = house.run(f"nightly-{name}", level="full")
         assert again["summary"]["new_bytes"] == 0
         runs += [last, again]
@@ -179,6 +182,25 @@ def test_each_daemon_killed_once_while_runs_go_on(new_house):
     assert_nothing_is_lost(house, load, restores=2)
 
 
+def test_a_restore_whose_agent_is_killed_is_finished_by_the_next(new_house):
+    house = new_house()
+    chance = random.Random(9)
+    files = {f"{n}": chance.randbytes(300_000) for n in range(10)}
+    house.write_files("web1", files)
+    run = house.run("nightly-web1")
+    target = house.folder / "restored"
+    body = {"snapshot": run["snapshot"], "target": str(target)}
+    run_id = house.post("/restores", {**body, "maximum_bytes_per_second": 1_000_000})["id"]
+    wait_for(lambda: any(path.is_file() for path in target.rglob("*")))
+    kill_something(house, "machine web1", chance)
+    house.await_connected("web1")
+    done = house.ended(run_id)
+    assert done["state"] == "done", house.log(run_id)
+    assert "begun again" in house.log(run_id)
+    found = house.restored(target, "web1")
+    assert {path.name: path.read_bytes() for path in found.iterdir()} == files
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3])
 def test_daemons_killed_at_random_for_minutes(new_house, seed):
@@ -186,6 +208,27 @@ def test_daemons_killed_at_random_for_minutes(new_house, seed):
     end = time.monotonic() + 150
     while time.monotonic() < end:
         load.go_on()
-        time.sleep(2 * PAUSE_SECONDS * chance.random())
-        kill_something(house, chance.choice(victims(house)), chance)
+        with maintenance(house, chance):
+            time.sleep(2 * PAUSE_SECONDS * chance.random())
+            kill_something(house, chance.choice(victims(house)), chance)
     assert_nothing_is_lost(house, load, restores=6)
+
+
+@contextmanager
+def maintenance(house: HouseOfDaemons, chance: random.Random) -> Iterator[None]:
+    """Now and then the appliance tidies up meanwhile; it may lose its storage daemon."""
+    words = {1: ["prune", "--max-unused", "0"], 2: ["vouch"]}.get(chance.randrange(6))
+    if words is None:
+        yield
+        return
+    place = ["--repo", f"unix:{house.folder}/storage.sock", "--key-file", str(house.restore_key)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "strongroom", *words, *place],
+        env=house.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    yield
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode in (0, 30, 32), said

@@ -111,7 +111,7 @@ def test_no_restore_writes_what_a_store_made_up(lying_house, lie):
 
 
 def test_a_store_that_shows_old_data_is_found_out_and_backups_go_on(lying_house):
-    house, runs, truth = lying_house
+    house, _, _ = lying_house
     chance = random.Random(99)
     kept = house.folder / "kept"
     shutil.copytree(house.repository, kept)

@@ -28,9 +28,9 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
+
 from kit.faulty_link import FaultyLink
 from kit.shifted_clock import ShiftedClock
-
 from strongroom.net.identity import Identity
 from strongroom.net.tls_contexts import client_context
 
@@ -274,9 +274,7 @@ class HouseOfDaemons:
         ]
         for name, agent in self.agents.items():
             parts.append(
-                _OF_CLIENT.format(
-                    name=name, source=self.source(name), further=self.client_further
-                )
+                _OF_CLIENT.format(name=name, source=self.source(name), further=self.client_further)
             )
             agent.configuration.write_text(
                 _AGENT.format(
