@@ -12,6 +12,7 @@ An agent speaks for its own runs only: whatever it says of others is ignored and
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,7 +23,7 @@ from strongroom.daemons.director.catalog.runs import NewLine, load_run
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.confirmation import confirm_snapshot
 from strongroom.daemons.director.runs import LOST_ID
-from strongroom.errors import StrongroomError, UnknownNameError
+from strongroom.errors import ConflictError, StrongroomError, UnknownNameError
 from strongroom.net.control import (
     PROTOCOL_VERSION,
     Acknowledge,
@@ -125,7 +126,9 @@ class Agents:
         async with active.lock:
             if message.sequence > active.record.sequence and not active.record.is_final:
                 active.is_ordered = True
-                await self._keep(active, message)
+                # It may end meanwhile; whoever ended it wrote all that counts.
+                with suppress(ConflictError):
+                    await self._keep(active, message)
             sequence = max(message.sequence, active.record.sequence)
         await self._context.link.send(client, Acknowledge(run_id=message.run_id, sequence=sequence))
 

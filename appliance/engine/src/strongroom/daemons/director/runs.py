@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -155,10 +156,11 @@ class Runs:
             ]
             waiting = [active.candidate(self._job(active.record)) for active in ready]
             decision = choose(waiting, running, limits_of(self._context.configuration))
+            known = {active.record.id: active for active in ready}
             for run_id in decision.start:
-                await self._begin(self._active[run_id])
+                await self._begin(known[run_id])
             for run_id, reason in decision.reasons.items():
-                await self._wait(self._active[run_id], "queued", reason)
+                await self._wait(known[run_id], "queued", reason)
 
     def _obstacle(self, active: ActiveRun, now: float) -> str:
         record = active.record
@@ -174,12 +176,16 @@ class Runs:
 
     async def _wait(self, active: ActiveRun, state: str, reason: str) -> None:
         record = active.record
-        if (record.state, record.reason) != (state, reason):
-            await self.change(active, {"state": state, "reason": reason})
+        if active.ending is None and (record.state, record.reason) != (state, reason):
+            with suppress(ConflictError):  # it may have ended meanwhile
+                await self.change(active, {"state": state, "reason": reason})
 
     async def _begin(self, active: ActiveRun) -> None:
         changes = {"state": "running", "started_ns": clock.now_ns(), "reason": ""}
-        await self.change(active, changes)
+        with suppress(ConflictError):
+            await self.change(active, changes)
+        if active.ending is not None or not active.is_running:
+            return  # whoever stopped it meanwhile writes its end
         active.begun_at = clock.elapsed_seconds()
         self._limit(active)
         self.set_to_work(active)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.runs import Runs
 
 LONGEST_SLEEP_SECONDS: Final = 30.0
+# What could not be done is still due, and is not tried again without a pause.
+RETRY_SECONDS: Final = 5.0
 BACKWARD_NS: Final = 3600 * 1_000_000_000
 _SAVE_CLOCK_SECONDS: Final = 60.0
 _SECOND_NS: Final = 1_000_000_000
@@ -105,13 +107,19 @@ class Scheduler:
     async def run(self) -> None:
         """Go on until cancelled."""
         while True:
+            seconds = 0.0
             try:
                 await self.tick()
             except StrongroomError as error:
                 _log.error("the scheduler could not do its work, and tries again: %s", error)
+                seconds = RETRY_SECONDS
+            except Exception:  # noqa: BLE001 - without it no job would start any more
+                _log.exception("the scheduler has a fault, and goes on")
+                seconds = RETRY_SECONDS
             self._woken.clear()
             try:
-                await asyncio.wait_for(self._woken.wait(), self._sleep_seconds())
+                seconds = max(seconds, self._sleep_seconds())
+                await asyncio.wait_for(self._woken.wait(), seconds)
             except TimeoutError:
                 continue
 
