@@ -109,7 +109,8 @@ def open_network(
         )
 
     hello = Hello(PROTOCOL_VERSION, place.repository, job, grant, view_as)
-    return RemoteStore(place.text, connect, hello, _own_cache(cache_folder, place))
+    cache = _own_cache(cache_folder, place)
+    return RemoteStore(place.text, connect, hello, cache, is_far=True)
 
 
 def _own_cache(folder: bytes | None, place: RemotePlace) -> bytes | None:

@@ -16,7 +16,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from strongroom.errors import ConnectionLostError
+from strongroom.errors import ConnectionLostError, StrongroomError
+from strongroom.net.foreseen import AFTER_LEASE, AFTER_RENEWAL, Foreseen, Question
 from strongroom.net.object_cache import ObjectCache
 from strongroom.net.read_ahead import ReadAhead
 from strongroom.net.storage_client import StorageClient
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from strongroom.net.channel import Channel, Security
+    from strongroom.net.storage_client import Answer
     from strongroom.stores.store import Kind, ObjectInfo
 
 # Pieces that are smaller are gathered: a frame costs two system calls at either end.
@@ -60,13 +62,21 @@ class RemoteStore:
         connect: Callable[[], Channel],
         hello: Hello,
         cache_folder: bytes | None = None,
+        *,
+        is_far: bool = False,
     ) -> None:
-        """`connect` makes a new connection; `cache_folder` keeps index objects and snapshots."""
+        """`connect` makes a new connection; `cache_folder` keeps index objects and snapshots.
+
+        `is_far`: it takes time to reach the daemon, so what a job usually asks is asked ahead.
+        """
         self._location = location
         self._connect = connect
         self._hello = hello
         self._cache_folder = cache_folder
         self._cache = None if cache_folder is None else ObjectCache(cache_folder)
+        self._is_far = is_far
+        self._foreseen = Foreseen()
+        self._lease = ""
         self._connecting = threading.Lock()
         self._client: StorageClient | None = None
         self._reading = threading.Lock()
@@ -106,7 +116,7 @@ class RemoteStore:
 
     def writer(self, kind: Kind) -> RemoteWriter:
         """Begin an object that is sent while it is written."""
-        return RemoteWriter(self.client(), kind)
+        return RemoteWriter(self.client(), kind, self._foreseen)
 
     def put(self, kind: Kind, name: str, data: Buffer) -> None:
         """Store a small object."""
@@ -132,12 +142,12 @@ class RemoteStore:
 
     def size(self, kind: Kind, name: str) -> int:
         """Size of an object in bytes."""
-        answer = self.client().ask(FrameType.SIZE, ObjectName(kind, name))
+        answer = self._foreseen.ask(self.client(), FrameType.SIZE, ObjectName(kind, name))
         return decode(answer.header, int)
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """Every object of a kind that we may see, complete before the first is given."""
-        answer = self.client().ask(FrameType.LIST, kind)
+        answer = self._foreseen.ask(self.client(), FrameType.LIST, kind)
         infos = [info for part in answer.parts for info in decode_infos(part)]
         if kind in _READ_AHEAD:
             names = {info.name for info in infos}
@@ -149,17 +159,19 @@ class RemoteStore:
 
     def delete(self, kind: Kind, name: str) -> None:
         """Remove an object; RightError for whoever may not."""
-        self.client().ask(FrameType.DELETE, ObjectName(kind, name))
+        if name == self._lease:
+            self._lease = ""
+        self._change(FrameType.DELETE, ObjectName(kind, name))
 
     def remove_abandoned(self) -> int:
         """Remove what dead writers left; the daemon sees to those of its clients."""
         if self.role == "agent":
             return 0
-        return decode(self.client().ask(FrameType.REMOVE_ABANDONED, None).header, int)
+        return decode(self._change(FrameType.REMOVE_ABANDONED, None).header, int)
 
     def sync(self) -> None:
         """Everything put so far is on the daemon's stable storage when this returns."""
-        self.client().ask(FrameType.SYNC, None)
+        self._change(FrameType.SYNC, None, following=self._lease_questions())
 
     def doubted(self, kind: Kind) -> frozenset[str]:
         """Objects of a kind that the appliance has not vouched for, where that is our business."""
@@ -173,7 +185,7 @@ class RemoteStore:
         """Say of objects that they are sound, or false and to be hidden; an appliance's right."""
         for start in range(0, len(names), 512):
             chosen = tuple(names[start : start + 512])
-            self.client().ask(FrameType.VOUCH, Vouching(kind, chosen, sound))
+            self._change(FrameType.VOUCH, Vouching(kind, chosen, sound))
 
     def limit_bandwidth(self, bytes_per_second: int) -> None:
         """Limit all connections of this job together; 0: to what the daemon allows."""
@@ -184,8 +196,13 @@ class RemoteStore:
         return self.client().ask(FrameType.METRICS, None).payload().decode()
 
     def reopen(self) -> RemoteStore:
-        """The same store with a connection of its own."""
-        return RemoteStore(self._location, self._connect, self._hello, self._cache_folder)
+        """The same store with a connection of its own, on its way at once if that takes time."""
+        again = RemoteStore(
+            self._location, self._connect, self._hello, self._cache_folder, is_far=self._is_far
+        )
+        if self._is_far:
+            threading.Thread(target=again._connect_early, name="connecting", daemon=True).start()
+        return again
 
     def close(self) -> None:
         """End the connection."""
@@ -195,7 +212,8 @@ class RemoteStore:
 
     def _put(self, kind: Kind, name: str, data: Buffer, mode: PutMode) -> bool:
         if memoryview(data).nbytes <= UPLOAD_PART_BYTES:
-            answer = self.client().ask(FrameType.PUT, PutObject(kind, name, mode), data)
+            following = self._questions_after(kind, name, mode)
+            answer = self._change(FrameType.PUT, PutObject(kind, name, mode), data, following)
             return decode(answer.header, bool)
         writer = self.writer(kind)
         try:
@@ -203,6 +221,38 @@ class RemoteStore:
             return writer.finish(name, mode)
         finally:
             writer.abort()
+
+    def _change(
+        self,
+        frame_type: FrameType,
+        header: object,
+        data: Buffer = b"",
+        following: Sequence[Question] = (),
+    ) -> Answer:
+        client = self.client()
+        return client.wait(self._foreseen.request(client, frame_type, header, data, following))
+
+    def _questions_after(self, kind: Kind, name: str, mode: PutMode) -> Sequence[Question]:
+        """What a job asks once it has put this object."""
+        if not self._is_far:
+            return ()
+        if kind == "leases" and mode == "new":
+            self._lease = name
+            return AFTER_LEASE
+        if kind == "leases":
+            return AFTER_RENEWAL
+        return self._lease_questions() if kind == "snapshots" else ()
+
+    def _lease_questions(self) -> Sequence[Question]:
+        """Before and after a commit a job looks whether its lease is there."""
+        if not self._lease:
+            return ()
+        return (Question(FrameType.SIZE, ObjectName("leases", self._lease)),)
+
+    def _connect_early(self) -> None:
+        # Whoever uses the store tries again, and is told.
+        with suppress(StrongroomError, OSError):
+            self.client()
 
     def _get(self, kind: Kind, name: str, offset: int, length: int | None) -> bytes:
         client = self.client()
@@ -255,8 +305,9 @@ class RemoteStore:
 class RemoteWriter:
     """A `strongroom.stores.store.Writer` whose bytes are at the daemon before it has a name."""
 
-    def __init__(self, client: StorageClient, kind: Kind) -> None:
+    def __init__(self, client: StorageClient, kind: Kind, foreseen: Foreseen) -> None:
         self._client = client
+        self._foreseen = foreseen
         self._header = UploadData(client.new_upload(), kind)
         self._gathered = bytearray()
         self._begun = False
@@ -283,7 +334,8 @@ class RemoteWriter:
             self._flush()
         self._ended = True
         header = CommitUpload(self._header.number, name, mode)
-        return decode(self._client.ask(FrameType.COMMIT, header).header, bool)
+        answer = self._foreseen.request(self._client, FrameType.COMMIT, header)
+        return decode(self._client.wait(answer).header, bool)
 
     def abort(self) -> None:
         """Forget what was sent; harmless after `commit` or `abort`."""

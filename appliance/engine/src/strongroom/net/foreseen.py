@@ -1,0 +1,93 @@
+"""Questions that usually follow a request are sent right behind it, so that they cost no waiting.
+
+A job takes a lease and then lists what there is, kind after kind; each would cost the way to the
+daemon and back. The daemon does the requests of a connection one after the other, so what is asked
+ahead is answered as it would be for somebody who asks at once. Answers are handed out in the order
+in which the daemon gave them: a question that was not foreseen, a change, or LONGEST_SECONDS make
+those that came before it worthless.
+
+Any thread may use it; the lock is held while requests are sent, never while answers are awaited.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strongroom import clock
+from strongroom.net.storage_protocol import FrameType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+    from strongroom.net.storage_client import Answer, StorageClient
+
+LONGEST_SECONDS: Final = 30.0
+
+
+class Question(NamedTuple):
+    """A request without a payload."""
+
+    type: FrameType
+    header: object
+
+
+# What a job that adds asks after it took a lease: other leases' time, what must not be used, what
+# there is, and what others added that no index names yet.
+AFTER_LEASE: Final = tuple(
+    Question(FrameType.LIST, kind)
+    for kind in (
+        *("tombstones", "leases"),
+        *("tombstones", "index"),
+        *("tombstones", "packs"),
+        *("tombstones", "index"),
+    )
+)
+AFTER_RENEWAL: Final = (Question(FrameType.LIST, "leases"),)
+
+
+class Foreseen:
+    """What was asked ahead on one connection."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: deque[tuple[Question, float, Answer]] = deque()
+
+    def request(
+        self,
+        client: StorageClient,
+        frame_type: FrameType,
+        header: object,
+        payload: Buffer = b"",
+        following: Sequence[Question] = (),
+    ) -> Answer:
+        """Send a request that changes something, and what will be asked after it."""
+        with self._lock:
+            self._asked.clear()
+            answer = client.request(frame_type, header, payload)
+            for question in following:
+                foreseen = client.request(question.type, question.header)
+                self._asked.append((question, clock.elapsed_seconds(), foreseen))
+        return answer
+
+    def ask(self, client: StorageClient, frame_type: FrameType, header: object) -> Answer:
+        """The answer to a question, asked now if it was not foreseen. Raises what it says."""
+        question = Question(frame_type, header)
+        with self._lock:
+            answer = self._take(question) or client.request(frame_type, header)
+        return client.wait(answer)
+
+    def forget(self) -> None:
+        """Something is going to change."""
+        with self._lock:
+            self._asked.clear()
+
+    def _take(self, question: Question) -> Answer | None:
+        while self._asked:
+            asked, at_seconds, answer = self._asked.popleft()
+            if asked == question and clock.elapsed_seconds() - at_seconds < LONGEST_SECONDS:
+                return answer
+        return None

@@ -1,0 +1,118 @@
+"""What is asked ahead is answered as if it were asked at once, and never hides a later change."""
+
+import pytest
+
+from kit.storage_daemon import Daemon
+from strongroom.content.digests import object_name
+from strongroom.errors import ObjectMissingError
+from strongroom.net import foreseen
+from strongroom.net.peer import Peer
+from strongroom.net.remote_store import RemoteStore
+from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+
+LEASE = "ab" * 16
+
+
+@pytest.fixture
+def daemon(make_daemon):
+    return make_daemon()
+
+
+def _requests(store: RemoteStore) -> dict[str, int]:
+    text = store.metrics()
+    lines = [line for line in text.splitlines() if line.startswith("strongroom_storage_requests")]
+    return {line.split('"')[1]: int(line.split()[-1]) for line in lines}
+
+
+@pytest.fixture
+def far(daemon: Daemon):
+    """The store of an agent that thinks the daemon is far away."""
+    store = RemoteStore(
+        "strongroom://somewhere",
+        lambda: daemon.connect(Peer("web1", "agent", "ab")),
+        Hello(PROTOCOL_VERSION),
+        is_far=True,
+    )
+    yield store
+    store.close()
+
+
+def _names(store: RemoteStore, kind: str) -> list[str]:
+    return [info.name for info in store.list(kind)]
+
+
+def test_the_listings_of_a_job_are_asked_with_its_lease(daemon, far):
+    far.put_new("leases", LEASE, b"mine")
+    asked = ["tombstones", "leases", "tombstones", "index", "tombstones", "packs"]
+    found = {kind: _names(far, kind) for kind in asked}
+    assert found == {"tombstones": [], "leases": [LEASE], "index": [], "packs": []}
+    # Waits for everything before it on this connection.
+    far.size("leases", LEASE)
+    watcher = daemon.local()
+    assert _requests(watcher)["list"] == len(foreseen.AFTER_LEASE)
+    watcher.close()
+
+
+def test_a_change_of_our_own_is_seen_by_the_next_listing(far):
+    far.put_new("leases", LEASE, b"mine")
+    name = object_name(b"an index")
+    far.put("index", name, b"an index")
+    assert _names(far, "index") == [name]
+
+
+def test_a_streamed_object_is_seen_by_the_next_listing(far):
+    far.put_new("leases", LEASE, b"mine")
+    writer = far.writer("packs")
+    writer.write(b"a pack")
+    writer.commit(object_name(b"a pack"))
+    assert _names(far, "packs") == [object_name(b"a pack")]
+
+
+def test_answers_asked_ahead_do_not_overtake_a_later_question(daemon, far):
+    """After a question that was not foreseen nothing older is believed."""
+    far.put_new("leases", LEASE, b"mine")
+    local = daemon.local()
+    with pytest.raises(ObjectMissingError):
+        far.size("index", "00" * 32)
+    name = object_name(b"of the appliance")
+    local.put("index", name, b"of the appliance")
+    assert _names(far, "index") == [name]
+    local.close()
+
+
+def test_old_answers_are_asked_for_again(daemon, far, monkeypatch):
+    monkeypatch.setattr(foreseen, "LONGEST_SECONDS", 0.0)
+    far.put_new("leases", LEASE, b"mine")
+    local = daemon.local()
+    name = object_name(b"of the appliance")
+    local.put("index", name, b"of the appliance")
+    assert _names(far, "index") == [name]
+    local.close()
+
+
+def test_a_lease_removed_before_a_commit_is_missed(daemon, far):
+    far.put_new("leases", LEASE, b"mine")
+    local = daemon.local()
+    local.delete("leases", LEASE)
+    far.sync()
+    with pytest.raises(ObjectMissingError):
+        far.size("leases", LEASE)
+    local.close()
+
+
+def test_a_lease_removed_after_a_look_is_missed_by_the_next(daemon, far):
+    far.put_new("leases", LEASE, b"mine")
+    far.sync()
+    assert far.size("leases", LEASE) == 4
+    local = daemon.local()
+    local.delete("leases", LEASE)
+    with pytest.raises(ObjectMissingError):
+        far.size("leases", LEASE)
+    local.close()
+
+
+def test_a_reopened_store_connects_by_itself(far):
+    far.put_new("leases", LEASE, b"mine")
+    again = far.reopen()
+    assert _names(again, "leases") == [LEASE]
+    again.close()
