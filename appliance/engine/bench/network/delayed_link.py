@@ -1,9 +1,10 @@
 """A link with latency: `python -m bench.network.delayed_link TARGET_PORT MILLISECONDS`.
 
-Relays TCP connections of loopback to TARGET_PORT; every byte arrives MILLISECONDS after it was
-sent, in each direction. What a sender may have under way is bounded as TCP would bound it: WINDOW
-bytes are unacknowledged at most, and an acknowledgement takes as long to come back. The first line
-on standard output is the port that it listens on.
+Relays TCP connections of loopback to TARGET_PORT; the way there and back takes MILLISECONDS, half
+of it in each direction. Setting a connection up takes as much before the first byte. What a sender
+may have under way is bounded as TCP would bound it: WINDOW_BYTES are unacknowledged at most, and an
+acknowledgement takes as long to come back as data. The first line on standard output is the port
+that it listens on.
 
 This stands in for tc's netem, which many kernels (those of containers and small guests) lack.
 """
@@ -25,10 +26,17 @@ PIECE_BYTES = 256 << 10
 class Direction:
     """One direction of one connection: a thread takes in, another gives out, later."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket, delay_seconds: float) -> None:
+    def __init__(
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        delay_seconds: float,
+        setup_seconds: float = 0.0,
+    ) -> None:
         self._source = source
         self._sink = sink
         self._delay_seconds = delay_seconds
+        self._set_up_at = time.monotonic() + setup_seconds
         self._changed = threading.Condition()
         self._under_way: deque[tuple[float, bytes]] = deque()
         self._unacknowledged: deque[tuple[float, int]] = deque()
@@ -44,7 +52,7 @@ class Direction:
                 data = self._source.recv(PIECE_BYTES)
             except OSError:
                 data = b""
-            due = time.monotonic() + self._delay_seconds
+            due = max(time.monotonic(), self._set_up_at) + self._delay_seconds
             with self._changed:
                 self._under_way.append((due, data))
                 self._unacknowledged_bytes += len(data)
@@ -92,8 +100,9 @@ def main() -> int:
             theirs = socket.create_connection(("127.0.0.1", target_port))
             for connection in (ours, theirs):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            Direction(ours, theirs, milliseconds / 1000)
-            Direction(theirs, ours, milliseconds / 1000)
+            one_way_seconds = milliseconds / 2000
+            Direction(ours, theirs, one_way_seconds, setup_seconds=milliseconds / 1000)
+            Direction(theirs, ours, one_way_seconds)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from bench.network.parts import (
     COMPRESSIONS,
-    LATENCIES_MILLISECONDS,
     MODES,
     QUEUE_LATENCIES_MILLISECONDS,
     QUEUE_SIZES,
     QUEUE_WORKERS,
+    TARGET_LATENCIES_MILLISECONDS,
 )
 from bench.network.samples import median_of, wall_median
 from bench.report import megabytes_text, put_between_markers, seconds_text, table
@@ -28,10 +28,10 @@ GREATEST_IDLE_DIRECTOR_BYTES = 300 * MB
 INTRODUCTION = """# Performance over the network
 
 Measured by `make bench-network` on one machine, everything on loopback: each job with fresh
-daemons, a fresh repository and a fresh cache, one after the other, the order reversed in every second
-round, the data in the page cache. Client and daemon share the machine's cores, so what the daemon takes is
-taken from the client; two machines would do better. Absolute times do not carry over to another
-machine; ratios do, roughly.
+daemons, a fresh repository and a fresh cache, one after the other, the order reversed in every
+second round, the data in the page cache. Client and daemon share the machine's cores, so what the
+daemon takes is taken from the client; two machines would do better. Absolute times do not carry
+over to another machine; ratios do, roughly.
 
 - *wall*: median of the rounds, from the start of the command to its end;
 - *CPU*: user and system time, of the client and of the daemons;
@@ -98,7 +98,7 @@ def _targets(parts: Mapping[str, Part]) -> str:
                     line(aim, f"{share:.0%}", met=share >= LEAST_SHARE_OF_LOCAL_SPEED)
     if part := parts.get("latency"):
         for row in _rows_of(part):
-            for delay in LATENCIES_MILLISECONDS[1:]:
+            for delay in TARGET_LATENCIES_MILLISECONDS:
                 cost = _cost(part.samples, row, "0 ms", f"{delay} ms")
                 if cost is not None:
                     aim = f"{row}, {delay} ms: costs less than {GREATEST_COST_OF_LATENCY:.0%}"
@@ -169,9 +169,10 @@ def _latency(part: Part) -> str:
             shown = "" if way == "0 ms" or cost is None else f"**{cost:+.0%}**"
             lines.append([row, way, *_cells(part, row, way), shown])
     return (
-        "## Latency of the link\n\nAdded in each direction by a relay that lets a connection have "
-        "4 MiB under way, as TCP does untuned; all through the relay, TLS mode off, everything "
-        "else as usual.\n\n" + table(["data", "latency", *_HEADER, "cost"], lines)
+        "## Latency of the link\n\nAdded to the way there and back (half of it in each direction, and "
+        "once more for setting up a connection) by a relay that lets a connection have 4 MiB under "
+        "way, as TCP does untuned; all through the relay, TLS mode off, everything else as "
+        "usual.\n\n" + table(["data", "latency", *_HEADER, "cost"], lines)
     )
 
 
