@@ -16,8 +16,6 @@ from strongroom.repo.block_columns import BlockColumns, chunk_starts, dead_flags
 from strongroom.repo.id_table import IdTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from strongroom.repo.index import Index
@@ -41,7 +39,9 @@ class ChunkTable:
     def load(cls, index: Index) -> ChunkTable:
         """All chunks of data packs of an index loaded with chunks, but for marked packs."""
         table = cls()
-        table.add_columns(list(index.deduplicated_columns()))
+        parts = list(index.deduplicated_columns())
+        index.release_chunks()
+        table.add_columns(parts)
         return table
 
     def __len__(self) -> int:
@@ -67,13 +67,32 @@ class ChunkTable:
             self._block_ids += block_id
             self._table.add(ids, range(base, base + len(ids) // CHUNK_ID_SIZE))
 
-    def add_columns(self, parts: Sequence[BlockColumns]) -> None:
-        """All live chunks of many packs at once."""
+    def add_columns(self, parts: list[BlockColumns]) -> None:
+        """All live chunks of many packs at once; `parts` is emptied."""
+        if not parts:
+            return
         with self._lock:
-            values = [self._take_blocks(columns) for columns in parts]
-            ids = [_live_ids(columns) for columns in parts]
-            if parts:
-                self._table.add_many(b"".join(ids), np.concatenate(values))
+            self._table.add_columns(*self._gather(parts))
+
+    def _gather(
+        self, parts: list[BlockColumns]
+    ) -> tuple[list[NDArray[np.uint64]], NDArray[np.int64]]:
+        """The words of all live ids as columns, and what the ids stand for; `parts` is emptied."""
+        room = sum(columns.chunk_count for columns in parts)
+        words = np.empty((CHUNK_ID_SIZE // 8, room), np.uint64)
+        values = np.empty(room, np.int64)
+        count = 0
+        parts.reverse()
+        while parts:
+            # Each part goes when it is taken in: there may be millions of chunks.
+            columns = parts.pop()
+            taken = self._take_blocks(columns)
+            end = count + len(taken)
+            values[count:end] = taken
+            ids = np.frombuffer(_live_ids(columns), np.uint64)
+            words[:, count:end] = ids.reshape(len(taken), -1).T
+            count = end
+        return [words[number, :count].copy() for number in range(len(words))], values[:count]
 
     def _take_blocks(self, columns: BlockColumns) -> NDArray[np.int64]:
         first = len(self._block_ids) // BLOCK_ID_SIZE

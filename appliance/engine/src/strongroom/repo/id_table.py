@@ -29,12 +29,20 @@ class _Run:
 
     __slots__ = ("_directory", "_first", "_rest", "_shift", "values")
 
-    def __init__(self, words: NDArray[np.uint64], values: NDArray[np.int64]) -> None:
-        """`words`: one row of 8-byte words for each id; equal ids stay in their order."""
-        order = np.argsort(words[:, 0], kind="stable")
-        self._first = words[order, 0]
-        self._rest = [words[order, column] for column in range(1, words.shape[1])]
-        self.values = values[order]
+    def __init__(self, columns: list[NDArray[np.uint64]], values: NDArray[np.int64]) -> None:
+        """`columns`: the 8-byte words of the ids, one column after the other; taken over.
+
+        Equal ids stay in their order.
+        """
+        order = np.argsort(columns[0], kind="stable")
+        values = values[order]
+        # One column at a time: with millions of ids all of them twice would be felt.
+        for number, column in enumerate(columns):
+            columns[number] = column[order]
+            del column
+        del order
+        self._first, *self._rest = columns
+        self.values = values
         bits = max(1, len(values).bit_length() - 2)
         self._shift = np.uint64(64 - bits)
         counts = np.bincount((self._first >> self._shift).astype(np.intp), minlength=1 << bits)
@@ -44,9 +52,11 @@ class _Run:
     def __len__(self) -> int:
         return len(self.values)
 
-    def words(self) -> NDArray[np.uint64]:
-        """The ids as rows of words, sorted."""
-        return np.stack([self._first, *self._rest], axis=1)
+    def columns(self) -> list[NDArray[np.uint64]]:
+        """The words of the ids, sorted; the run is good for nothing afterwards."""
+        columns = [self._first, *self._rest]
+        del self._first, self._rest, self._directory
+        return columns
 
     def find(self, words: NDArray[np.uint64], found: NDArray[np.int64]) -> None:
         """Fill in what is here, over what `found` says so far."""
@@ -124,11 +134,16 @@ class IdTable:
         if not len(values):
             return
         words = self._words(ids)
+        self.add_columns([words[:, number].copy() for number in range(words.shape[1])], values)
+
+    def add_columns(self, columns: list[NDArray[np.uint64]], values: NDArray[np.int64]) -> None:
+        """`add_many` of ids given as columns of their 8-byte words, which are taken over."""
         while self._runs and len(self._runs[-1]) < _MERGE_FACTOR * len(values):
             older = self._runs.pop()
-            words = np.concatenate((older.words(), words))
             values = np.concatenate((older.values, values))
-        self._runs.append(_Run(words, values))
+            for number, column in enumerate(older.columns()):
+                columns[number] = np.concatenate((column, columns[number]))
+        self._runs.append(_Run(columns, values))
 
     def find(self, ids: bytes) -> NDArray[np.int64]:
         """The value of each id, -1 where it isn't in the table."""
