@@ -21,7 +21,8 @@ SUITES ?= trixie bookworm
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-.PHONY: help setup demo test test-slow test-vm test-systemd lint format bench fuzz man lock clean
+.PHONY: help setup demo test test-slow test-vm test-systemd lint format
+.PHONY: bench bench-network fuzz man lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +61,10 @@ format: setup  ## lay the code out as lint wants it
 bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPEATS=3]
 	cd $(ENGINE) && PATH="$(BIN):$$PATH" $(BIN)/python -m bench \
 	    $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS)) $(ARGUMENTS)
+
+bench-network: setup  ## measure daemons, and Bacula: make bench-network [PARTS=loopback,fleet]
+	cd $(ENGINE) && PATH="$(BIN):$$PATH" $(BIN)/python -m bench.network \
+	    $(if $(PARTS),--parts $(PARTS)) $(ARGUMENTS)
 
 fuzz: setup  ## fuzz the decoders: make fuzz [SECONDS_EACH=60] [TARGETS=listing]
 	$(BIN)/pip install --quiet --require-hashes --only-binary :all: \

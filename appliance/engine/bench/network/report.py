@@ -169,8 +169,8 @@ def _latency(part: Part) -> str:
             shown = "" if way == "0 ms" or cost is None else f"**{cost:+.0%}**"
             lines.append([row, way, *_cells(part, row, way), shown])
     return (
-        "## Latency of the link\n\nAdded to the way there and back (half of it in each direction, and "
-        "once more for setting up a connection) by a relay that lets a connection have 4 MiB under "
+        "## Latency of the link\n\nAdded to the way there and back, half of it in each "
+        "direction, and once more for setting up a connection) by a relay that lets a connection have 4 MiB under "
         "way, as TCP does untuned; all through the relay, TLS mode off, everything else as "
         "usual.\n\n" + table(["data", "latency", *_HEADER, "cost"], lines)
     )
