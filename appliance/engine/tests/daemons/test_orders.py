@@ -102,6 +102,7 @@ def test_a_revoked_agent_is_cut_off_within_seconds(folder):
         assert time.monotonic() - began < 6 + SLACK_SECONDS
         stored = house.pack_bytes()
         # It tries, and is let in nowhere.
+        house.agents["web1"].await_said("it ended the connection: its certificate was revoked")
         house.agents["web1"].await_said("revoked", times=2)
         assert "revoked" in house.storage.log
         assert not house.get("/clients/web1")["connected"]

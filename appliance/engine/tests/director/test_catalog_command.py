@@ -61,7 +61,7 @@ def test_a_catalog_goes_to_a_file_and_into_another_catalog(place):
     file = str(place / "copy.jsonl")
     assert strongroom("catalog", "--config", str(place / "one"), "export", file)[-1]["rows"] == 1
     # It does not write over what is there, nor into what is not empty.
-    strongroom("catalog", "--config", str(place / "one"), "export", file, code=71)
+    strongroom("catalog", "export", file, "--config", str(place / "one"), code=71)
     strongroom("catalog", "--config", str(place / "one"), "import", file, code=61)
     assert strongroom("catalog", "--config", str(place / "two"), "import", file)[-1]["rows"] == 1
     moved = open_catalog(f"sqlite:///{place}/work-two/catalog.sqlite")

@@ -208,6 +208,12 @@ async def test_a_restore_that_makes_no_sense_is_refused(director):
     run = await director.service.start_restore(missing, OPERATOR)
     await director.settle()
     assert (await director.run(run.id)).error_id == "snapshot-not-found"
+    # So is that somebody removed it without the director.
+    (director.folder / "main" / "snapshots" / snapshot).unlink()
+    run = await director.service.start_restore(RestoreRequest(snapshot, target=b"/t"), OPERATOR)
+    await director.settle()
+    run = await director.run(run.id)
+    assert (run.error_id, "somebody removed it" in run.error) == ("snapshot-not-found", True)
 
 
 @in_loop
@@ -308,6 +314,11 @@ def test_a_verify_job_reads_what_a_restore_would(director, level):
             assert (good.files, good.bytes > 0) == (9, True)
         else:
             assert good.bytes > 40_000
+        metrics = {one.name: one.samples for one in await director.service.metrics()}
+        labels = {"job": "check", "client": "web1"}
+        assert metrics["strongroom_backup_last_verify_success"] == ((labels, 1.0),)
+        tested = metrics["strongroom_backup_last_restore_test_success"]
+        assert tested == (((labels, 1.0),) if level == "Data" else ())
         for pack in (director.folder / "main" / "packs").rglob("*"):
             if pack.is_file():
                 data = bytearray(pack.read_bytes())

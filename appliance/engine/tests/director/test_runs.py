@@ -699,6 +699,7 @@ async def test_metrics_tell_success_and_age(director):
         (labels, START_NS / SECOND_NS),
     )
     assert metrics["strongroom_backup_last_run_status"].samples == ((labels, 2.0),)
+    assert metrics["strongroom_backup_ktls_send"].samples == ((labels, 0.0),)
     assert metrics["strongroom_agent_connected"].samples == (({"client": "web1"}, 1.0),)
     assert all(one.help.endswith(".") for one in metrics.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from contextlib import contextmanager
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 from strongroom.errors import EXIT_DONE, OperatingSystemError, UsageError
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
     from typing import BinaryIO
 
@@ -44,6 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rebuilding = actions.add_parser("rebuild", help="enter the snapshots of repositories")
     rebuilding.add_argument("--storage", metavar="NAME", help="only of this Storage resource")
     rebuilding.set_defaults(act=_rebuild)
+    for action in (exporting, importing, rebuilding):
+        # Said after the action as well; what was said before it stays if nothing is.
+        action.add_argument("--config", metavar="FOLDER", default=argparse.SUPPRESS,
+                            help="the director's tree or file")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:

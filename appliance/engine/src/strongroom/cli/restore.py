@@ -40,9 +40,11 @@ examples:
   strongroom restore latest:/etc --host web1 --client web2 --target /tmp/etc
 
 With --client or --director the director has an agent restore: SNAPSHOT is looked up in its catalog,
---host is the client that the files came from, and `strongroom browse` lets you choose by looking.
+--host is the client that the files came from, everything keeps its whole path below the target, and
+`strongroom browse` lets you choose several files by looking.
 
-The content of SUBPATH goes right into the target; with --in-place everything goes where it was.
+Without a director the content of SUBPATH goes right into the target. With --in-place everything
+goes where it was.
 --overwrite decides about entries that are there already:
   always      compare content, write what differs
   if-changed  the same, but take files of equal size and mtime as equal (the default)

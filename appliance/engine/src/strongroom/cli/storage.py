@@ -49,7 +49,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             _print_metrics(settings.socket_path.decode(), terminal)
         else:
             devices = ", ".join(name for name, _ in settings.repositories)
-            terminal.line(f"storage daemon {settings.name}: {devices}")
+            terminal.emit({"type": "storage", "name": settings.name, "repositories": devices})
+            terminal.line(f"storage daemon {settings.name} would serve {devices}")
         return EXIT_DONE
     import logging
     import sys

@@ -148,7 +148,12 @@ class Acceptor:
             channel.set_timeout(max(0.001, deadline - clock.elapsed_seconds()))
             mode = channel.security.mode
             if mode != "local" and not self._allow(channel.peer, mode):
-                raise _refusal(channel, f"{channel.peer} may not connect with TLS mode {mode!r}")
+                raise _refusal(
+                    channel,
+                    f"{channel.peer} may not connect with TLS mode {mode!r}; its Storage resource "
+                    "(TLS Enable, Plain Clients, Enable kTLS) and, of directors, its Director "
+                    "resources say who may",
+                )
             send_welcome(channel)
             channel.set_timeout(None)
             self.open_channels.add(channel)

@@ -222,6 +222,8 @@ def _certificate(connection: Connection) -> bytes:
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, ConnectionClosed) and error.rcvd is not None and error.rcvd.reason:
+        return f"it ended the connection: {error.rcvd.reason}"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 

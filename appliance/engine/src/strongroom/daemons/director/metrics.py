@@ -67,16 +67,26 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
         ("errors", "backup_errors", "Files that the last backup could not read."),
     ):
         add(name, text, of_runs(good, lambda one, column=column: getattr(one, column)))  # type: ignore[misc]
-    for kind, stem in (("verify", "backup_last_verify"), ("restore", "last_restore")):
-        newest = _newest(last_ends(context.catalog, kind))
+    for direction in ("send", "receive"):
+        add(
+            f"backup_ktls_{direction}",
+            f"Whether the kernel encrypted what the agent was to {direction} in the last backup.",
+            of_runs(good, lambda one, of=direction: float(one.security.get(f"ktls_{of}", False))),  # type: ignore[misc]
+        )
+    for stem, what, kind, level in (
+        ("backup_last_verify", "verify", "verify", ""),
+        ("backup_last_restore_test", "restore test", "verify", _RESTORE_TEST_LEVEL),
+        ("last_restore", "restore", "restore", ""),
+    ):
+        newest = _newest(last_ends(context.catalog, kind, level))
         add(
             f"{stem}_timestamp_seconds",
-            f"When the last {kind} ended.",
+            f"When the last {what} ended.",
             of_runs(newest, lambda one: one.ended_ns / _SECOND_NS),
         )
         add(
             f"{stem}_success",
-            f"Whether the last {kind} went well.",
+            f"Whether the last {what} went well.",
             of_runs(newest, lambda one: float(one.state == "done")),
         )
     add("backup_expected_interval_seconds", *_intervals(context))
@@ -159,6 +169,8 @@ def live_metrics(
     ]
 
 
+# A Verify job of this level restores a sample and compares it.
+_RESTORE_TEST_LEVEL: Final = "data"
 _STATUS: Final = {"done": 0.0, "incomplete": 1.0, "failed": 2.0, "cancelled": 3.0}
 
 

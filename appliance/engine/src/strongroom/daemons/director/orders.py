@@ -25,7 +25,13 @@ from strongroom.daemons.director.job_plan import (
     tls_mode_of,
 )
 from strongroom.daemons.director.levels import decide_level, fileset_digest
-from strongroom.errors import ConflictError, QuotaError, SnapshotNotFoundError, UsageError
+from strongroom.errors import (
+    ConflictError,
+    ObjectMissingError,
+    QuotaError,
+    SnapshotNotFoundError,
+    UsageError,
+)
 from strongroom.net.control import (
     Script,
     StartBackup,
@@ -239,7 +245,14 @@ def _opened(
         raise ConflictError("the director has no identity, so storage daemons would not believe it")
     repository = context.repositories.open(snapshot.storage)
     try:
-        ticket = make_ticket(repository, repository.snapshot(snapshot.id), paths)
+        try:
+            found = repository.snapshot(snapshot.id)
+        except ObjectMissingError as error:
+            raise SnapshotNotFoundError(
+                f"snapshot {snapshot.id[:8]} is not in the repository of {snapshot.storage} any "
+                "more: somebody removed it there, or it is lost (see `strongroom check`)"
+            ) from error
+        ticket = make_ticket(repository, found, paths)
     finally:
         repository.close()
     payload = {"agent": agent, "owner": snapshot.client, "snapshot": snapshot.id}

@@ -66,7 +66,10 @@ def read_portable(catalog: Catalog, file: BinaryIO) -> int:
         with catalog.writing() as connection:
             for table in METADATA.sorted_tables:
                 if connection.execute(select(func.count()).select_from(table)).scalar_one():
-                    raise ConflictError(f"the catalog {catalog.place} is not empty")
+                    raise ConflictError(
+                        f"the catalog {catalog.place} is not empty; stop the director and move it "
+                        "away first, or name another database"
+                    )
             batch: list[dict[str, Any]] = []
             name = ""
             for text in file:

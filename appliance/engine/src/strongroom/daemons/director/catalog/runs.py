@@ -206,14 +206,18 @@ def last_runs(catalog: Catalog) -> dict[str, RunRecord]:
         return {row.job: _record(row) for row in connection.execute(query)}
 
 
-def last_ends(catalog: Catalog, kind: str = "backup") -> list[RunRecord]:
-    """Of each job and client the newest run of a kind that ended, and that ended well."""
+def last_ends(catalog: Catalog, kind: str = "backup", level: str = "") -> list[RunRecord]:
+    """Of each job and client the newest run of a kind that ended, and that ended well.
+
+    level: only runs of it, "" for those of any.
+    """
     found: dict[str, RunRecord] = {}
+    fitting = [RUNS.c.kind == kind, *([RUNS.c.level == level] if level else [])]
     with catalog.reading() as connection:
         for states in (("done", "incomplete"), tuple(sorted(FINAL_STATES))):
             newest = (
                 select(RUNS.c.job, RUNS.c.client, func.max(RUNS.c.ended_ns).label("newest_ns"))
-                .where(RUNS.c.kind == kind, RUNS.c.state.in_(states))
+                .where(*fitting, RUNS.c.state.in_(states))
                 .group_by(RUNS.c.job, RUNS.c.client)
                 .subquery()
             )
@@ -223,7 +227,7 @@ def last_ends(catalog: Catalog, kind: str = "backup") -> list[RunRecord]:
                 RUNS.c.ended_ns == newest.c.newest_ns,
             )
             rows = connection.execute(
-                select(RUNS).join(newest, same).where(RUNS.c.state.in_(states))
+                select(RUNS).join(newest, same).where(*fitting, RUNS.c.state.in_(states))
             )
             found.update((row.id, _record(row)) for row in rows)
     return sorted(found.values(), key=lambda record: record.ended_ns)
