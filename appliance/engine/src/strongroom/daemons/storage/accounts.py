@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 # A job may be this far ahead of its bandwidth: short pauses are made up for.
 _BURST_SECONDS = 0.25
+# A client sets no lower limit: the next few MiB would hold the connection's thread for days.
+_LEAST_BYTES_PER_SECOND = 4096
+# How soon a changed limit is noticed by who waits.
+_LOOK_SECONDS = 0.5
 
 
 class Quotas:
@@ -64,22 +68,35 @@ class Bandwidth:
     def limit(self, bytes_per_second: int) -> None:
         """Change the limit, within that of the daemon; 0: to that of the daemon."""
         with self._lock:
-            wanted = max(0, bytes_per_second)
+            wanted = bytes_per_second
+            wanted = max(wanted, _LEAST_BYTES_PER_SECOND) if wanted > 0 else 0
             if wanted and self._greatest:
                 wanted = min(wanted, self._greatest)
+            now = clock.elapsed_seconds()
+            # What is owed stays owed: else one could free oneself of the daemon's limit.
+            owed_bytes = max(0.0, self._free_at - now) * self._rate
             self._rate = wanted or self._greatest
-            self._free_at = clock.elapsed_seconds()
+            self._free_at = now + (owed_bytes / self._rate if self._rate else 0.0)
 
     def take(self, size_bytes: int) -> None:
-        """Return when `size_bytes` may have passed, or when the daemon stops."""
+        """Return when `size_bytes` may have passed, by the limit of each moment, or at the end."""
         with self._lock:
             if not self._rate:
                 return
             now = clock.elapsed_seconds()
-            self._free_at = max(self._free_at, now - _BURST_SECONDS) + size_bytes / self._rate
-            wait_seconds = self._free_at - now
-        if wait_seconds > 0:
-            self._stopped.wait(wait_seconds)
+            rate = self._rate
+            self._free_at = max(self._free_at, now - _BURST_SECONDS) + size_bytes / rate
+            until = self._free_at
+        while (wait_seconds := until - clock.elapsed_seconds()) > 0:
+            if self._stopped.wait(min(wait_seconds, _LOOK_SECONDS)):
+                return
+            with self._lock:
+                if not self._rate:
+                    return
+                if self._rate != rate:
+                    now = clock.elapsed_seconds()
+                    until = now + (until - now) * rate / self._rate
+                    rate = self._rate
 
 
 class Bandwidths:

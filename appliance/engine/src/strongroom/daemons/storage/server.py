@@ -212,7 +212,14 @@ class StorageServer:
                 connection.close()
                 self._refuse(shown, f"there are {self.limits.connections} connections already")
                 continue
-            self._thread(partial(self._enter, connection, shown, admit), f"for {shown}")
+            try:
+                self._thread(partial(self._enter, connection, shown, admit), f"for {shown}")
+            except RuntimeError as error:
+                # The machine has no room for more threads now; we must go on to listen.
+                with self._lock:
+                    self._entering -= 1
+                connection.close()
+                self._refuse(shown, str(error))
 
     def _enter(
         self,
@@ -270,6 +277,6 @@ class StorageServer:
 
     def _thread(self, work: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
         with self._lock:
             self._threads.append(thread)
-        thread.start()
