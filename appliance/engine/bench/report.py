@@ -64,7 +64,9 @@ def seconds_text(seconds: float) -> str:
 
 
 def megabytes_text(size_bytes: float) -> str:
-    """Whole megabytes, with two decimals below ten."""
+    """Whole megabytes, with two decimals below ten; nothing for what was not measured."""
+    if not size_bytes:
+        return ""
     return f"{size_bytes / MB:,.2f}" if size_bytes < 10 * MB else f"{size_bytes / MB:,.0f}"
 
 
