@@ -167,6 +167,21 @@ def test_the_length_of_a_file_is_protected_and_its_content_is_not(tmp_path):
         read(longer, 24)
 
 
+def test_what_comes_before_content_is_protected_and_the_content_is_bounded():
+    with wire() as (channel, other):
+        channel.send_content(b"start", b"content")
+        channel.send(b"next")
+        sent = b""
+        while len(sent) < 3 * (HEAD.size + TAG_SIZE) + 16:
+            sent += other.recv(1 << 20)
+    assert read(sent, 16) == b"startcontentnext"
+    assert read(sent.replace(b"content", b"CONTENT"), 16) == b"startCONTENTnext"
+    with pytest.raises(PeerRefusedError, match="forged"):
+        read(sent.replace(b"start", b"START"), 16)
+    with pytest.raises(PeerRefusedError, match="forged"):
+        read(sent.replace(b"next", b"NEXT"), 16)
+
+
 def test_an_ordinary_record_cannot_pass_for_a_part_of_a_file():
     (record,) = written(b"command")
     head, payload, tag = record[:5], record[5:-TAG_SIZE], record[-TAG_SIZE:]

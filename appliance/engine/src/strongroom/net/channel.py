@@ -6,8 +6,8 @@ both with ConnectionLostError; `close` gives the descriptor back, so only the ow
 no thread is inside the channel any more.
 
 Every byte was written by the peer and arrives once and in order, with one exception: in mode "off"
-the bytes of `send_file` are protected in number and place, not in content. Only content that the
-engine verifies by itself (stored objects) is sent that way.
+the bytes of `send_file` and the content of `send_content` are protected in number and place, not in
+content. Only what is verified by whoever gets it (stored objects) is sent that way.
 
 An end that comes in the middle, a stall beyond the timeout and a broken connection raise
 ConnectionLostError; bytes that were forged raise PeerRefusedError. After either the channel is
@@ -75,6 +75,10 @@ class Channel(Protocol):
 
     def send(self, *parts: Buffer) -> None:
         """Send the parts one after the other; they may be changed once this returns."""
+        ...
+
+    def send_content(self, start: Buffer, content: Buffer) -> None:
+        """Send `start`, then `content` of which the peer verifies by a digest what it is."""
         ...
 
     def send_file(self, descriptor: int, offset: int, length: int) -> None:

@@ -37,6 +37,10 @@ class LocalChannel:
         """Send the parts."""
         self._stream.send([byte_view(part) for part in parts])
 
+    def send_content(self, start: Buffer, content: Buffer) -> None:
+        """Send both."""
+        self.send(start, content)
+
     def send_file(self, descriptor: int, offset: int, length: int) -> None:
         """Send a part of a file by the kernel alone."""
         self._stream.send_file(descriptor, offset, length)

@@ -1,7 +1,7 @@
 """Records of the mode "off": readable by anyone on the way, but nobody can forge, drop or repeat.
 
     length u32 | flags u8 | payload | tag (16)             an ordinary record, at most 256 KiB
-    length u32 | flags u8 | tag (16) | payload             RAW: a part of a file
+    length u32 | flags u8 | tag (16) | payload             RAW: a part of a stored object
     0 u32      | flags u8 | tag (16)                       END: nothing follows, on purpose
 
 The tag is BLAKE3 keyed for the direction, over the record's number (u64), its head and (unless RAW)
@@ -93,6 +93,19 @@ class OffChannel:
             gathered.append(view)
             room -= len(view)
         self._send_record(gathered)
+
+    def send_content(self, start: Buffer, content: Buffer) -> None:
+        """Send `start` as an ordinary record and `content` as a RAW one, by one call."""
+        view, first = byte_view(content), byte_view(start)
+        if not 0 < len(view) <= GREATEST_RAW_BYTES or not 0 < len(first) <= GREATEST_PAYLOAD_BYTES:
+            raise ValueError(f"{len(first)} and {len(view)} bytes do not fit into two records")
+        head = HEAD.pack(len(first), 0)
+        tag = self._send_seal.tag(head, [first])
+        raw = HEAD.pack(len(view), RAW)
+        between = memoryview(tag + raw + self._send_seal.tag(raw, []))
+        self._is_sending = True
+        self._stream.send([memoryview(head), first, between, view])
+        self._is_sending = False
 
     def send_file(self, descriptor: int, offset: int, length: int) -> None:
         """Send a part of a file as RAW records, by the kernel alone."""

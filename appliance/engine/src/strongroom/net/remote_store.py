@@ -22,6 +22,7 @@ from strongroom.net.object_cache import ObjectCache
 from strongroom.net.read_ahead import ReadAhead
 from strongroom.net.storage_client import StorageClient
 from strongroom.net.storage_protocol import (
+    DIGESTED_KINDS,
     LARGEST_PART_BYTES,
     UPLOAD_PART_BYTES,
     CommitUpload,
@@ -309,6 +310,8 @@ class RemoteWriter:
         self._client = client
         self._foreseen = foreseen
         self._header = UploadData(client.new_upload(), kind)
+        # The daemon takes it under no name but the digest of its bytes.
+        self._is_verified = kind in DIGESTED_KINDS
         self._gathered = bytearray()
         self._begun = False
         self._ended = False
@@ -352,4 +355,4 @@ class RemoteWriter:
 
     def _send(self, data: Buffer) -> None:
         self._begun = True
-        self._client.post(FrameType.DATA, self._header, data)
+        self._client.post(FrameType.DATA, self._header, data, is_verified=self._is_verified)

@@ -129,9 +129,19 @@ class StorageClient:
         self._send(frame_type, header, payload, answer)
         return answer
 
-    def post(self, frame_type: FrameType, header: object, payload: Buffer = b"") -> None:
-        """Send a request that is not answered. Raises ConnectionLostError."""
-        self._send(frame_type, header, payload, None)
+    def post(
+        self,
+        frame_type: FrameType,
+        header: object,
+        payload: Buffer = b"",
+        *,
+        is_verified: bool = False,
+    ) -> None:
+        """Send a request that is not answered; `is_verified`: the daemon digests the payload.
+
+        Raises ConnectionLostError.
+        """
+        self._send(frame_type, header, payload, None, is_verified=is_verified)
 
     def wait(self, answer: Answer) -> Answer:
         """Return once the answer is there; raises the error it is."""
@@ -148,7 +158,13 @@ class StorageClient:
         self._channel.close()
 
     def _send(
-        self, frame_type: FrameType, header: object, payload: Buffer, answer: Answer | None
+        self,
+        frame_type: FrameType,
+        header: object,
+        payload: Buffer,
+        answer: Answer | None,
+        *,
+        is_verified: bool = False,
     ) -> None:
         encoded = encode(header)
         with self._sending:
@@ -162,7 +178,9 @@ class StorageClient:
             size = memoryview(payload).nbytes
             start = encode_start(frame_type, 0, request_id, encoded, size)
             try:
-                if size:
+                if size and is_verified:
+                    self._channel.send_content(start, payload)
+                elif size:
                     self._channel.send(start, payload)
                 else:
                     self._channel.send(start)

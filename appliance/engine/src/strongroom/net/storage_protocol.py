@@ -33,6 +33,8 @@ PROTOCOL_VERSION = 1
 # How many bytes of an object go into one frame.
 LARGEST_PART_BYTES = 8 << 20
 UPLOAD_PART_BYTES = 1 << 20
+# Objects whose name is the digest of their bytes, which the daemon computes anew.
+DIGESTED_KINDS: frozenset[Kind] = frozenset(("packs", "index", "snapshots", "keys", "tombstones"))
 LISTED_AT_ONCE = 16384
 
 # put: the same object already there is fine. new: a name that is taken is left alone.

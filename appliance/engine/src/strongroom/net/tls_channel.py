@@ -57,6 +57,10 @@ class TlsChannel:
             for start in range(0, len(view), _TURN_BYTES):
                 self._send_piece(view[start : start + _TURN_BYTES])
 
+    def send_content(self, start: Buffer, content: Buffer) -> None:
+        """Send both."""
+        self.send(start, content)
+
     def send_file(self, descriptor: int, offset: int, length: int) -> None:
         """Send a part of a file: by the kernel alone if it was proven to encrypt what we send."""
         if self.security.ktls_send:

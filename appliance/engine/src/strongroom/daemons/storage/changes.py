@@ -23,6 +23,7 @@ from strongroom.errors import (
     RightError,
 )
 from strongroom.net.storage_protocol import (
+    DIGESTED_KINDS,
     CommitUpload,
     ObjectName,
     PutObject,
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strongroom.storage")
 
-# Objects whose name is the digest of their bytes.
-_DIGESTED: Final = frozenset(("packs", "index", "snapshots", "keys", "tombstones"))
 _SMALL_KINDS: Final = frozenset(("config", "leases", "keys", "tombstones"))
 # How long an agent may take back a snapshot that it has just stored.
 _UNDO_SECONDS: Final = 600.0
@@ -153,7 +152,7 @@ class Changes:
             self._rights.require_adding(kind, name, mode, self._book)
             self._require_fit(kind, name)
             size = upload.size_bytes
-            was_free = upload.commit(self._store, name, mode, is_digest=kind in _DIGESTED)
+            was_free = upload.commit(self._store, name, mode, is_digest=kind in DIGESTED_KINDS)
         finally:
             upload.abort()
         if mode == "new" and not was_free:
@@ -174,7 +173,7 @@ class Changes:
         return was_free
 
     def _require_fit(self, kind: Kind, name: str) -> None:
-        if kind in _DIGESTED and not is_object_name(name):
+        if kind in DIGESTED_KINDS and not is_object_name(name):
             raise DamageError(f"{name!r} is no name of an object of {kind}")
         if self._book.standing(kind, name) == FALSE:
             raise DamageError(f"{kind} {name} was found false and is not taken again")

@@ -1,0 +1,76 @@
+"""In mode off somebody on the way can change an upload; it is found out and nothing is stored."""
+
+import os
+
+import pytest
+
+from kit.connections import House, Relay
+from strongroom.content.digests import object_name
+from strongroom.daemons.storage.server import StorageServer
+from strongroom.daemons.storage.settings import StorageSettings
+from strongroom.errors import ConnectionLostError, DamageError
+from strongroom.net.remote_store import RemoteStore
+from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.tls import Acceptor, connect
+
+CONTENT = b"content" * 100_000
+
+
+@pytest.fixture
+def attacked(folder):
+    """Makes a store whose way to the daemon goes through a relay that changes some bytes."""
+    house = House(folder)
+    settings = StorageSettings(
+        "vault",
+        (("disk", os.fsencode(folder / "repository")),),
+        addresses=(("127.0.0.1", 0),),
+        socket_path=os.fsencode(folder / "storage.sock"),
+    )
+    acceptor = Acceptor(house.storage, lambda *_: True)
+    server = StorageServer(settings, acceptor.accept)
+    server.start()
+    stores = []
+
+    def make(old: bytes, new: bytes) -> RemoteStore:
+        relay = Relay(lambda from_client, data: data.replace(old, new) if from_client else data)
+        port = server.ports[0]
+        store = RemoteStore(
+            "strongroom://vault",
+            lambda: connect("127.0.0.1", relay(port), "vault", house.agent, "off"),
+            Hello(PROTOCOL_VERSION),
+        )
+        stores.append(store)
+        return store
+
+    yield make
+    for store in stores:
+        store.close()
+    server.stop()
+    acceptor.close()
+
+
+def _put(store: RemoteStore, name: str) -> None:
+    writer = store.writer("packs")
+    writer.write(CONTENT)
+    writer.commit(name)
+
+
+def test_a_changed_pack_is_refused(attacked):
+    store = attacked(b"tentcon", b"TENTCON")
+    with pytest.raises(DamageError, match="not what its name says"):
+        _put(store, object_name(CONTENT))
+    assert list(store.list("packs")) == []
+
+
+def test_a_changed_name_breaks_the_connection(attacked):
+    name = object_name(CONTENT)
+    store = attacked(name.encode(), b"0" * len(name))
+    with pytest.raises(ConnectionLostError):
+        _put(store, name)
+    assert list(attacked(b"nothing", b"nothing").list("packs")) == []
+
+
+def test_an_unchanged_pack_is_stored(attacked):
+    store = attacked(b"nowhere to be found", b"")
+    _put(store, object_name(CONTENT))
+    assert store.get("packs", object_name(CONTENT)) == CONTENT
