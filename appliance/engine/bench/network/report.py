@@ -141,10 +141,14 @@ def _cells(part: Part, row: str, way: str) -> list[str]:
         wall,
         seconds_text(median(lambda sample: sample.client_cpu_seconds)),
         seconds_text(median(lambda sample: sample.server_cpu_seconds)),
-        megabytes_text(median(lambda sample: sample.client_peak_bytes)),
-        megabytes_text(median(lambda sample: sample.server_peak_bytes)),
+        _if_known(median(lambda sample: sample.client_peak_bytes)),
+        _if_known(median(lambda sample: sample.server_peak_bytes)),
         megabytes_text(median(lambda sample: sample.stored_bytes)),
     ]
+
+
+def _if_known(size_bytes: float) -> str:
+    return megabytes_text(size_bytes) if size_bytes else ""
 
 
 _HEADER = ["wall s", "client CPU s", "daemon CPU s", "client MB", "daemon MB", "stored MB"]
@@ -170,8 +174,8 @@ def _latency(part: Part) -> str:
             lines.append([row, way, *_cells(part, row, way), shown])
     return (
         "## Latency of the link\n\nAdded to the way there and back, half of it in each "
-        "direction, and once more for setting up a connection) by a relay that lets a connection have 4 MiB under "
-        "way, as TCP does untuned; all through the relay, TLS mode off, everything else as "
+        "direction, and once more for setting up a connection, by a relay that lets a connection "
+        "have 4 MiB under way, as TCP does untuned; all through the relay, TLS mode off, everything else as "
         "usual.\n\n" + table(["data", "latency", *_HEADER, "cost"], lines)
     )
 
