@@ -175,8 +175,8 @@ def _latency(part: Part) -> str:
     return (
         "## Latency of the link\n\nAdded to the way there and back, half of it in each "
         "direction, and once more for setting up a connection, by a relay that lets a connection "
-        "have 4 MiB under way, as TCP does untuned; all through the relay, TLS mode off, everything else as "
-        "usual.\n\n" + table(["data", "latency", *_HEADER, "cost"], lines)
+        "have 4 MiB under way, as TCP does untuned; all through the relay, TLS mode off, everything "
+        "else as usual.\n\n" + table(["data", "latency", *_HEADER, "cost"], lines)
     )
 
 
