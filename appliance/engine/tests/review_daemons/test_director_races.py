@@ -1,6 +1,9 @@
 """Runs that end while others are being started, and faults that must not stop the director."""
 
 import asyncio
+import socket
+import threading
+from contextlib import suppress
 
 import pytest
 
@@ -13,6 +16,8 @@ from director.director_fixture import (
     job,
 )
 from director.virtual_time import VirtualTime
+from strongroom.daemons.director.catalog.snapshots import SnapshotRecord, add_snapshots
+from strongroom.daemons.director.context import THREADS
 from strongroom.errors import CatalogError
 
 TWO_JOBS = client("web1") + client("web2") + job("first", "web1") + job("second", "web2")
@@ -127,3 +132,55 @@ async def test_what_the_catalog_does_not_take_is_not_tried_without_a_pause(direc
     task.cancel()
     await asyncio.wait((task,))
     assert tries == 1
+
+
+async def until(settled):
+    while not settled():  # noqa: ASYNC110 - a thread settles it
+        await asyncio.sleep(0.01)
+
+
+class SilentStorage:
+    """A storage daemon's socket where nobody ever answers."""
+
+    def __init__(self, path):
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(path))
+        self._listening.listen(256)
+        self.connections = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                self.connections.append(self._listening.accept()[0])
+
+    def close(self):
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for one in self.connections:
+            one.close()
+
+
+@in_loop
+async def test_a_storage_daemon_that_hangs_does_not_stop_the_director(director, tmp_path):
+    place = tmp_path / "storage.sock"
+    storage = SilentStorage(place)
+    director.configure(TWO_JOBS, storage=f'Repository = "unix:{place}"')
+    await director.open()
+    agent = await director.agent("web1")
+    service = director.service
+    records = [
+        SnapshotRecord(id=f"{number:064x}", client="web1", job="first", storage="main")
+        for number in range(1, 2 * THREADS + 1)
+    ]
+    add_snapshots(service._context.catalog, records)
+    looking = [asyncio.create_task(service.list_files(record.id)) for record in records]
+    try:
+        await until(lambda: len(storage.connections) >= THREADS)
+        run = await asyncio.wait_for(service.start_run("first", OPERATOR), 10)
+        await until(lambda: agent.given)
+        assert agent.given == [run.id]
+    finally:
+        storage.close()
+        await asyncio.gather(*looking, return_exceptions=True)

@@ -130,7 +130,7 @@ class DirectorAftermath:
                 await self._say(record, runs, "warning", f"nothing was forgotten: {obstacle}")
                 return
             try:
-                lines = await context.in_thread(apply_retention, context, *group)
+                lines = await context.with_repository(apply_retention, context, *group)
             except UnknownNameError:
                 # The director has no way to this repository; its retention is somebody else's.
                 return

@@ -161,7 +161,7 @@ class Agents:
         said = [(line.level, line.text) for line in lines]
         if record.kind == "backup" and message.snapshot:
             try:
-                confirmed = await self._context.in_thread(
+                confirmed = await self._context.with_repository(
                     confirm_snapshot, self._context, record, message
                 )
             except StrongroomError as error:
@@ -234,7 +234,7 @@ class Agents:
         if record.kind != "backup" or not message.snapshot or record.snapshot == message.snapshot:
             return
         try:
-            confirmed = await self._context.in_thread(
+            confirmed = await self._context.with_repository(
                 confirm_snapshot, self._context, record, message
             )
         except StrongroomError as error:

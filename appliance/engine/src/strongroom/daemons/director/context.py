@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-# Of the catalog and of repositories; most of it is waiting for a disk or a network.
+# Of the catalog, and as many of repositories; most of it is waiting for a disk or a network.
 THREADS = 16
 
 
@@ -67,6 +67,10 @@ class DirectorContext:
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="director")
     )
+    # A storage daemon that hangs may take all of these, and the catalog still answers.
+    repository_threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="repositories")
+    )
 
     @property
     def name(self) -> str:
@@ -80,11 +84,19 @@ class DirectorContext:
         return () if hello is None else hello.features
 
     async def in_thread(self, function: Callable[..., _Result], *arguments: object) -> _Result:
-        """Call something that blocks; its exceptions are ours."""
+        """Call something that blocks, and opens no repository; its exceptions are ours."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.threads, function, *arguments)
 
+    async def with_repository(
+        self, function: Callable[..., _Result], *arguments: object
+    ) -> _Result:
+        """The same for what opens a repository, and may wait for it for long."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.repository_threads, function, *arguments)
+
     def close(self) -> None:
         """Let go of the catalog and the threads. Blocks."""
+        self.repository_threads.shutdown(cancel_futures=True)
         self.threads.shutdown()
         self.catalog.close()

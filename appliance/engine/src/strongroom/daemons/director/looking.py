@@ -181,7 +181,9 @@ class Looking:
         """
         record = await self._snapshot(snapshot_id)
         limit = max(1, min(limit, MOST_LISTED))
-        return await self._context.in_thread(self._browser.list_files, record, path, after, limit)
+        return await self._context.with_repository(
+            self._browser.list_files, record, path, after, limit
+        )
 
     async def find_files(
         self,
@@ -203,7 +205,7 @@ class Looking:
                 records, pattern, below, limit, ignoring_case=ignoring_case
             )
 
-        return await self._context.in_thread(find)
+        return await self._context.with_repository(find)
 
     async def audit_entries(
         self, limit: int = 100, before_id: int = 0, who: str = ""

@@ -175,8 +175,7 @@ class Runs:
         return ""
 
     async def _wait(self, active: ActiveRun, state: str, reason: str) -> None:
-        record = active.record
-        if active.ending is None and (record.state, record.reason) != (state, reason):
+        if active.ending is None and (active.record.state, active.record.reason) != (state, reason):
             with suppress(ConflictError):  # it may have ended meanwhile
                 await self.change(active, {"state": state, "reason": reason})
 
@@ -227,7 +226,9 @@ class Runs:
             )
 
     async def _send_order(self, active: ActiveRun) -> None:
-        order = await self._context.in_thread(make_order, self._context, active.record)
+        opens = active.record.kind in ("restore", "verify")
+        call = self._context.with_repository if opens else self._context.in_thread
+        order = await call(make_order, self._context, active.record)
         await self.change(active, order.changes, told(order.lines, clock.now_ns()))
         self._limit(active)
         if active.ending is not None:
@@ -276,8 +277,7 @@ class Runs:
         if ending is not None:
             error_id, reason = ending.error_id, ending.reason
         columns: dict[str, Any] = {"state": state, "ended_ns": now_ns, **(changes or {})}
-        progress = active.progress
-        if progress is not None:
+        if (progress := active.progress) is not None:
             for name in ("files", "bytes", "stored_bytes", "errors"):
                 columns.setdefault(name, getattr(progress, name))
         if reason:

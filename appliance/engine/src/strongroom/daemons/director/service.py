@@ -234,7 +234,7 @@ class DirectorService(Looking):
             if obstacle := self._scheduler.guard.obstacle:
                 raise ConflictError(obstacle)
             pool = self._context.configuration.find("Pool", record.pool)
-            removed, _ = await self._context.in_thread(
+            removed, _ = await self._context.with_repository(
                 remove_snapshots, self._context, [record], pool, f"by {_shown(who)}"
             )
             if not removed:

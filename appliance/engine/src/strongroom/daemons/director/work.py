@@ -144,7 +144,7 @@ class DirectorWork:
         )
         await runs.say(active, "info", f"copies {len(chosen)} snapshots to {target}")
         ended = await self._run(active, runs, task)
-        copies = await context.in_thread(
+        copies = await context.with_repository(
             self._enter_copies, record, chosen, ended.summary, target, target_pool.name
         )
         # Where they are: retention looks there afterwards.
@@ -236,7 +236,7 @@ class DirectorWork:
             )
             return _outcome(await self._run(active, runs, task), {})
         if verb == "rebuild catalog":
-            count = await context.in_thread(rebuild_catalog, context, storage)
+            count = await context.with_repository(rebuild_catalog, context, storage)
             return Outcome("done", {}, (("info", f"{count} snapshots were entered"),))
         return await self._back_up_catalog(storage, active, runs)
 
@@ -261,7 +261,9 @@ class DirectorWork:
         finally:
             await context.in_thread(shutil.rmtree, folder, True)
         if ended.snapshot:
-            entry = await context.in_thread(self._catalog_snapshot, storage, ended.snapshot, record)
+            entry = await context.with_repository(
+                self._catalog_snapshot, storage, ended.snapshot, record
+            )
             await context.in_thread(add_snapshots, context.catalog, [entry])
         return _outcome(ended, {"snapshot": ended.snapshot})
 
