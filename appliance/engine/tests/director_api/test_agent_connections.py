@@ -260,10 +260,13 @@ def test_a_newer_connection_replaces_an_older_one_without_a_gap(house):
     asyncio.run(scene())
 
 
-def test_a_revoked_certificate_ends_an_open_connection_and_lets_nobody_in(tmp_path):
+def test_a_revoked_certificate_ends_an_open_connection_and_lets_nobody_in(tmp_path, monkeypatch):
     house = House(tmp_path)
+    monkeypatch.setattr(agent_connections, "CLOSE_TIMEOUT_SECONDS", 0.5)
+    failures = []
 
     async def scene():
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
         async with meeting(house) as at, await at.meet(house.agent) as agent:
             await at.events.next()
             house.authority.revoke(house.agent.serial)
@@ -273,8 +276,11 @@ def test_a_revoked_certificate_ends_an_open_connection_and_lets_nobody_in(tmp_pa
             assert (await at.events.next())[0] == "disconnected"
             async with await at.dial(house.agent) as again:
                 assert await closing(again) == (CLOSE_NOT_WELCOME, "its certificate was revoked")
+            # By now it would be cut off, had it not gone.
+            await asyncio.sleep(1)
 
     asyncio.run(scene())
+    assert failures == []
 
 
 def test_the_service_can_disconnect_an_agent(house):
