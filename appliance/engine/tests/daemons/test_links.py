@@ -138,7 +138,7 @@ def test_a_director_link_that_stalls_is_given_up_by_both_sides(new_house):
     assert house.run("nightly-web1")["state"] == "done"
 
 
-def test_a_restore_whose_link_breaks_says_so_and_works_the_next_time(new_house):
+def test_a_restore_whose_link_breaks_says_so_and_goes_on(new_house):
     house = new_house()
     chance = random.Random(5)
     house.write_files("web1", {f"{n}": chance.randbytes(500_000) for n in range(20)})
@@ -151,11 +151,10 @@ def test_a_restore_whose_link_breaks_says_so_and_works_the_next_time(new_house):
     run_id = house.post("/restores", body)["id"]
     wait_for(lambda: any((house.folder / "restored").rglob("*")))
     house.storage_link.go_down()
-    run = house.ended(run_id, 120)
-    assert (run["state"], run["error_id"]) == ("failed", "connection-lost"), house.log(run_id)
+    wait_for(lambda: "trying again" in house.log(run_id))
     house.storage_link.come_up()
-    again = house.restore(snapshot, house.folder / "restored", "web1")
-    assert again["state"] == "done", house.log(again["id"])
+    run = house.ended(run_id)
+    assert run["state"] == "done", house.log(run_id)
     found = house.restored(house.folder / "restored", "web1")
     assert compare_trees(bytes(house.source("web1")), bytes(found)) == []
 

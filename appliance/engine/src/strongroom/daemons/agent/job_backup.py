@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom import clock
 from strongroom.content.codecs import parse_compression
 from strongroom.content.digests import signature_size
 from strongroom.daemons.agent.job_messages import JobEnded
 from strongroom.daemons.agent.job_output import shown
 from strongroom.daemons.agent.job_repository import open_store, options_of
+from strongroom.daemons.agent.persistence import persist
 from strongroom.daemons.agent.put_keys import read_put_keys
 from strongroom.errors import (
     EXIT_DONE,
     EXIT_INCOMPLETE,
-    ConnectionLostError,
     SnapshotNotFoundError,
     UsageError,
 )
@@ -35,10 +33,6 @@ if TYPE_CHECKING:
 
 # So many problems are named in the log; the rest is counted.
 MOST_TOLD_PROBLEMS: Final = 2000
-# How long a storage daemon may be out of reach, without a break, before the job gives up.
-PATIENCE_SECONDS: Final = 15 * 60.0
-_SHORTEST_PAUSE_SECONDS: Final = 1.0
-_LONGEST_PAUSE_SECONDS: Final = 60.0
 _GREATEST_NUMBER: Final = 1 << 20
 _KNOBS: Final[dict[str, type]] = {
     "compression": str,
@@ -83,7 +77,9 @@ def run_backup(
         output.log("info", note)
     if options.level == "full" and options.parent is not None:
         raise UsageError("a full backup compares with nothing, but a parent was named")
-    attempt = _persist(description, request, fileset.source, options, output, limiter)
+    attempt = persist(
+        lambda: _attempt(description, request, fileset.source, options, output, limiter), output
+    )
     report = attempt.report
     for warning in report.warnings:
         output.log("warning", warning)
@@ -115,33 +111,6 @@ def tuning_of(given: dict[str, Any], processes: int) -> Tuning:
             del found[name]
     wanted = Tuning(**found).shard_count()
     return Tuning(**{**found, "shards": min(wanted, processes)})
-
-
-def _persist(
-    description: JobDescription,
-    request: StartBackup,
-    source: Source,
-    options: BackupOptions,
-    output: JobOutput,
-    limiter: Limiter,
-) -> _Attempt:
-    """Try until the backup is made or fails for good; a lost connection only makes it wait."""
-    pause_seconds = _SHORTEST_PAUSE_SECONDS
-    lost_since: float | None = None
-    while True:
-        started = clock.elapsed_seconds()
-        try:
-            return _attempt(description, request, source, options, output, limiter)
-        except ConnectionLostError as error:
-            now = clock.elapsed_seconds()
-            if lost_since is None or now - started > _LONGEST_PAUSE_SECONDS:
-                # It worked for a while in between.
-                lost_since, pause_seconds = now, _SHORTEST_PAUSE_SECONDS
-            if now - lost_since > PATIENCE_SECONDS:
-                raise
-            output.log("warning", f"{error}; trying again in {pause_seconds:.0f} s")
-            time.sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
 
 
 def _attempt(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strongroom.daemons.agent.job_messages import JobEnded
 from strongroom.daemons.agent.job_output import shown
 from strongroom.daemons.agent.job_repository import open_store, open_ticket, options_of
+from strongroom.daemons.agent.persistence import persist
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, CheckFailedError, UsageError
 from strongroom.jobs.restore_options import Overwrite, RestoreOptions
 from strongroom.net.control import decode_name
@@ -43,9 +44,19 @@ def run_restore(
     description: JobDescription, request: StartRestore, output: JobOutput, limiter: Limiter
 ) -> JobEnded:
     """Write the files. Raises StrongroomError."""
+    options = restore_options(request, description.processes)
+    return persist(lambda: _restore(description, request, options, output, limiter), output)
+
+
+def _restore(
+    description: JobDescription,
+    request: StartRestore,
+    options: RestoreOptions,
+    output: JobOutput,
+    limiter: Limiter,
+) -> JobEnded:
     from strongroom.jobs.restore import restore
 
-    options = restore_options(request, description.processes)
     store = open_store(description, request, limiter, request.grant)
     try:
         repository = open_ticket(store, description.identity_folder, request.ticket)
@@ -73,9 +84,19 @@ def run_verify(
     description: JobDescription, request: StartVerify, output: JobOutput, limiter: Limiter
 ) -> JobEnded:
     """Compare. Raises StrongroomError."""
+    options = verify_options(request, description.processes)
+    return persist(lambda: _verify(description, request, options, output, limiter), output)
+
+
+def _verify(
+    description: JobDescription,
+    request: StartVerify,
+    options: VerifyOptions,
+    output: JobOutput,
+    limiter: Limiter,
+) -> JobEnded:
     from strongroom.jobs.verify import verify
 
-    options = verify_options(request, description.processes)
     store = open_store(description, request, limiter, request.grant)
     try:
         repository = open_ticket(store, description.identity_folder, request.ticket)
