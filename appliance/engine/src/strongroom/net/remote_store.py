@@ -182,6 +182,14 @@ class RemoteStore:
         answer = self.client().ask(FrameType.DOUBTED, kind)
         return frozenset(name for part in answer.parts for name in decode(part, list[str]))
 
+    def owners(self, kind: Kind) -> dict[str, set[str]]:
+        """Who has stored each object of a kind, "" for the appliance; an appliance's right."""
+        found: dict[str, set[str]] = {}
+        for part in self.client().ask(FrameType.OWNERS, kind).parts:
+            for name, owner in decode(part, list[tuple[str, str]]):
+                found.setdefault(name, set()).add(owner)
+        return found
+
     def vouch(self, kind: Kind, names: Sequence[str], *, sound: bool) -> None:
         """Say of objects that they are sound, or false and to be hidden; an appliance's right."""
         for start in range(0, len(names), 512):

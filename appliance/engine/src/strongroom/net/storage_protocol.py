@@ -17,6 +17,7 @@ any number of requests before it reads, as long as somebody reads.
     DOUBTED kind            -> PARTs: msgpack of names that nobody has vouched for
     VOUCH   Vouching        the appliance's judgement of objects
     METRICS                 -> PART: text for Prometheus
+    OWNERS  kind            -> PARTs: msgpack of [[name, who stored it], ...], "" for the appliance
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class FrameType(enum.IntEnum):
     DOUBTED = 14
     VOUCH = 15
     METRICS = 16
+    OWNERS = 17
     OK = 128
     PART = 129
     FAILED = 130

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _CLOCK_TOLERANCE_NS: Final = 600 * 1_000_000_000
 _ID_DIGITS: Final = 64
+_MOST_COUNTED: Final = 1 << 62
 
 
 class Confirmed(NamedTuple):
@@ -78,13 +79,28 @@ def record_of(snapshot: Snapshot, run: RunRecord, start_ns: int) -> SnapshotReco
         run=run.id,
         original=snapshot.original,
         start_ns=start_ns,
-        server_ns=snapshot.server_ns or clock.now_ns(),
-        files=totals.files,
-        bytes=totals.content_bytes,
-        stored_bytes=totals.stored_bytes,
-        errors=snapshot.error_count,
+        server_ns=_received_ns(snapshot.server_ns, run),
+        files=count_of(totals.files),
+        bytes=count_of(totals.content_bytes),
+        stored_bytes=count_of(totals.stored_bytes),
+        errors=count_of(snapshot.error_count),
         tags=snapshot.tags,
     )
+
+
+def count_of(value: int) -> int:
+    """A number that a snapshot says, 0 where no database takes it."""
+    return value if 0 <= value < _MOST_COUNTED else 0
+
+
+def _received_ns(said_ns: int, run: RunRecord) -> int:
+    """When the store received a snapshot: as it says itself, if that can be.
+
+    An agent that says otherwise would lift Minimum Retention, or keep its snapshot for ever.
+    """
+    now_ns = clock.now_ns()
+    begun_ns = run.started_ns or now_ns
+    return said_ns if begun_ns <= said_ns <= now_ns else now_ns
 
 
 def _read(context: DirectorContext, storage: str, snapshot_id: str) -> Snapshot:
@@ -98,7 +114,7 @@ def _read(context: DirectorContext, storage: str, snapshot_id: str) -> Snapshot:
 def _from_summary(run: RunRecord, summary: dict[str, Any], snapshot_id: str) -> SnapshotRecord:
     def count(name: str) -> int:
         value = summary.get(name)
-        return value if isinstance(value, int) and 0 <= value < 1 << 62 else 0
+        return count_of(value) if isinstance(value, int) else 0
 
     return SnapshotRecord(
         id=snapshot_id,

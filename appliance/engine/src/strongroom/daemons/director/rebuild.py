@@ -4,13 +4,15 @@ Everything that a restore needs is in the repository. Snapshots tell their clien
 FileSet, level and times, and by their tags the run and the pool. What only the catalog had (failed
 runs, logs, tokens, the audit log) comes back from a backup of the catalog, if at all.
 
-Tags and names in a snapshot are its writer's word, so a snapshot is entered only for a client that
-the storage daemon would believe: on rebuilding that is everyone, since an agent can write under
-its own name only (the daemon knows who stored what, and a restore's grant names that owner).
+Names in a snapshot are its writer's word, and an agent that could write under another's name would
+push the other's snapshots out. The storage daemon knows who stored what, so a snapshot that an
+agent stored is entered only if it is the client that the snapshot names. What the appliance stored,
+and what nobody is known to have stored, is believed, as is all in a plain folder.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, load_run
@@ -19,13 +21,19 @@ from strongroom.daemons.director.catalog.snapshots import (
     add_snapshots,
     present_snapshots,
 )
+from strongroom.daemons.director.confirmation import count_of
 from strongroom.daemons.director.orders import POOL_TAG, RUN_TAG
 from strongroom.errors import ConflictError, UnknownNameError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
+    from strongroom.stores.store import Store
+
+_log = logging.getLogger(__name__)
 
 
 def rebuild_catalog(context: DirectorContext, storage: str) -> int:
@@ -36,13 +44,34 @@ def rebuild_catalog(context: DirectorContext, storage: str) -> int:
     known = {one.id for one in present_snapshots(context.catalog, storage=storage)}
     repository = context.repositories.open(storage)
     try:
-        found = [one for one in repository.snapshots() if one.id not in known]
+        believed = _believed(repository.store)
+        found = [one for one in repository.snapshots() if one.id not in known and believed(one)]
         records = [_record(context, repository, storage, snapshot) for snapshot in found]
     finally:
         repository.close()
     for record in records:
         _enter_run(context, record)
     return add_snapshots(context.catalog, records)
+
+
+def _believed(store: Store) -> Callable[[Snapshot], bool]:
+    """Whether a snapshot is of the client that it names."""
+    ask = getattr(store, "owners", None)
+    owners: dict[str, set[str]] = ask("snapshots") if callable(ask) else {}
+
+    def believed(snapshot: Snapshot) -> bool:
+        stored_by = owners.get(snapshot.id, {""})
+        if "" in stored_by or snapshot.host in stored_by:
+            return True
+        _log.warning(
+            "snapshot %s says that it is of %r, but %s stored it: it is not entered",
+            snapshot.short_id,
+            snapshot.host,
+            ", ".join(sorted(stored_by)),
+        )
+        return False
+
+    return believed
 
 
 def _record(
@@ -66,12 +95,12 @@ def _record(
         level=snapshot.level,
         run=run_id if _is_id(run_id) else "",
         original=original if origin != repository.config.id else "",
-        start_ns=snapshot.start_ns,
-        server_ns=snapshot.server_ns or snapshot.end_ns,
-        files=totals.files,
-        bytes=totals.content_bytes,
-        stored_bytes=totals.stored_bytes,
-        errors=snapshot.error_count,
+        start_ns=count_of(snapshot.start_ns),
+        server_ns=count_of(snapshot.server_ns or snapshot.end_ns),
+        files=count_of(totals.files),
+        bytes=count_of(totals.content_bytes),
+        stored_bytes=count_of(totals.stored_bytes),
+        errors=count_of(snapshot.error_count),
         tags=snapshot.tags,
     )
 

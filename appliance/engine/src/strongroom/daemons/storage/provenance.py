@@ -124,6 +124,10 @@ class Provenance:
         rows = self._rows("select name from holders where owner = ? and kind = ?", (owner, kind))
         return {row[0] for row in rows}
 
+    def owners(self, kind: Kind) -> list[tuple[str, str]]:
+        """Who has stored each object of a kind: name and owner, as often as there are owners."""
+        return self._rows("select name, owner from holders where kind = ?", (kind,))
+
     def standing(self, kind: Kind, name: str) -> int | None:
         """What is thought of an object; None when it has no entry."""
         rows = self._rows("select standing from objects where kind = ? and name = ?", (kind, name))

@@ -44,7 +44,7 @@ _ADDING: Final = _READING | {
 _REQUESTS: Final = {
     "agent": _ADDING,
     "operator": _READING,
-    "director": _ADDING | {FrameType.VOUCH, FrameType.METRICS},
+    "director": _ADDING | {FrameType.VOUCH, FrameType.METRICS, FrameType.OWNERS},
     "local": frozenset(FrameType),
 }
 _ADDED_KINDS: Final = frozenset(("packs", "index", "snapshots", "leases"))

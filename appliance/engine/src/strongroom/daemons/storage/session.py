@@ -92,6 +92,7 @@ class Session:
             FrameType.DOUBTED: self._doubted,
             FrameType.VOUCH: self._vouch,
             FrameType.METRICS: self._metrics,
+            FrameType.OWNERS: self._owners,
         }
 
     def run(self) -> None:
@@ -254,6 +255,12 @@ class Session:
         doubted = [] if self._rights.view else sorted(self._book.of_standing(kind, DOUBTED))
         for start in range(0, len(doubted), LISTED_AT_ONCE):
             self.answers.send_part(msgspec.msgpack.encode(doubted[start : start + LISTED_AT_ONCE]))
+        self.answers.send(None)
+
+    def _owners(self, frame: Frame) -> None:
+        pairs = self._book.owners(decode(frame.header, Kind))  # type: ignore[arg-type]
+        for start in range(0, len(pairs), LISTED_AT_ONCE):
+            self.answers.send_part(msgspec.msgpack.encode(pairs[start : start + LISTED_AT_ONCE]))
         self.answers.send(None)
 
     def _vouch(self, frame: Frame) -> None:
