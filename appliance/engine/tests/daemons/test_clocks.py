@@ -47,7 +47,14 @@ def assert_restores(house: HouseOfDaemons, snapshot: str, name: str) -> None:
     assert compare_trees(bytes(house.source("web1")), bytes(found)) == []
 
 
-@pytest.mark.parametrize("side", ["storage", "director", "agent"])
+@pytest.mark.parametrize(
+    "side",
+    [
+        "agent",
+        pytest.param("storage", marks=pytest.mark.slow),
+        pytest.param("director", marks=pytest.mark.slow),
+    ],
+)
 def test_a_clock_that_jumps_by_a_week_loses_nothing(new_house, side):
     house = new_house(clocks=True, client_further="Maximum Bandwidth Per Job = 1 MB/s")
     daemon = daemon_of(house, side)

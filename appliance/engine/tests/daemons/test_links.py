@@ -113,6 +113,7 @@ def test_a_run_goes_on_without_its_director_and_reports_when_it_is_back(new_hous
     assert "missing" not in house.log(run_id)
 
 
+@pytest.mark.slow
 def test_a_director_link_that_half_closes_is_replaced(new_house):
     house = new_house(client_further=f"Maximum Bandwidth Per Job = {RATE}")
     run_id = begin_run(house, 4)
@@ -159,6 +160,7 @@ def test_a_restore_whose_link_breaks_says_so_and_goes_on(new_house):
     assert compare_trees(bytes(house.source("web1")), bytes(found)) == []
 
 
+@pytest.mark.slow
 def test_a_stopped_daemon_is_a_stalled_one(new_house):
     house = new_house(client_further=f"Maximum Bandwidth Per Job = {RATE}")
     run_id = begin_run(house, 6)

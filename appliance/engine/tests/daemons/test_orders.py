@@ -6,6 +6,8 @@ import random
 import signal
 import time
 
+import pytest
+
 from kit.house_of_daemons import HouseOfDaemons, wait_for
 
 SLOW = 200_000
@@ -47,6 +49,7 @@ def test_cancel_ends_a_run_within_a_second_and_the_next_one_goes_on(new_house):
     assert done["summary"]["new_bytes"] <= 6_100_000 - stored
 
 
+@pytest.mark.slow
 def test_a_lower_bandwidth_holds_from_then_on(new_house):
     house = new_house(client_further="Maximum Bandwidth Per Job = 2 MB/s")
     run_id = begin_slow_run(house, "web1", 20)

@@ -38,6 +38,7 @@ def test_a_run_that_somebody_starts_and_restores_to_the_same_and_another_agent(f
     said = house.console("run", "nightly-web1", "--level", "full", "--watch", "--json")
     run = json.loads(said.splitlines()[-1])
     assert (run["state"], run["level"], run["client"]) == ("done", "full", "web1")
+    assert run["security"]["cipher"].startswith("TLS_")
     house.write_files("web1", some_files(2, 3))
     later = house.run("nightly-web1")
     assert (later["level"], later["summary"]["files_read"]) == ("incremental", 3)
@@ -89,7 +90,7 @@ def test_nobody_restores_what_is_another_clients(first_house):
     assert not (house.folder / "stolen").exists()
 
 
-@pytest.mark.parametrize("mode", ["off", "tls"])
+@pytest.mark.parametrize("mode", ["off", pytest.param("tls", marks=pytest.mark.slow)])
 def test_a_run_says_what_protected_its_connection(new_house, mode):
     further = {"off": "Tls Enable = no", "tls": "Enable Ktls = no"}[mode]
     plain = "Plain Clients = web1" if mode == "off" else ""
