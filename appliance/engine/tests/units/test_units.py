@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from strongroom.config.schema import DAEMON_RESOURCES, key_of, schema
+
 UNITS = Path(__file__).parents[3] / "systemd"
 
 pytestmark = pytest.mark.skipif(
@@ -57,3 +59,13 @@ def test_the_agent_may_only_read():
     text = (UNITS / "strongroom-agent.service").read_text()
     assert "CapabilityBoundingSet=CAP_DAC_READ_SEARCH\n" in text
     assert "ProtectSystem=strict\n" in text
+
+
+@pytest.mark.parametrize("component", ["director", "storage", "agent"])
+def test_what_a_daemon_keeps_by_default_lies_where_its_unit_lets_it_write(component):
+    text = (UNITS / f"strongroom-{component}.service").read_text()
+    resource = schema().components[component].resources[key_of(DAEMON_RESOURCES[component])]
+    for directive in ("WorkingDirectory", "IdentityDirectory"):
+        folder = str(resource.by_key[key_of(directive)].default)
+        folders = re.findall(r"^StateDirectory=(.*)$", text, re.MULTILINE)[0].split()
+        assert any(Path(folder).is_relative_to(f"/var/lib/{state}") for state in folders)
