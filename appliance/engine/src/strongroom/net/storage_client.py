@@ -45,6 +45,8 @@ MOST_IN_FLIGHT: Final = 64
 LARGEST_ANSWER_BYTES: Final = 1 << 30
 # An answer may take as long as a busy disk takes to sync.
 SILENCE_SECONDS: Final = 900.0
+# What is smaller fits into the buffers of a connection, as long as there are few of them.
+_LARGE_BYTES: Final = 16 << 10
 # A daemon that takes nothing for so long has stalled, or the network has.
 STALL_SECONDS: Final = 300.0
 # Numbers of requests begin with it, and leave it out when they begin again.
@@ -61,6 +63,7 @@ class Answer:
     parts: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
     error: StrongroomError | None = None
+    is_awaited: bool = False
     is_done: bool = False
 
     def payload(self) -> bytes:
@@ -145,6 +148,7 @@ class StorageClient:
 
     def wait(self, answer: Answer) -> Answer:
         """Return once the answer is there; raises the error it is."""
+        answer.is_awaited = True
         self._receive_until(lambda: answer.is_done)
         if answer.error is not None:
             raise answer.error
@@ -167,6 +171,10 @@ class StorageClient:
         is_verified: bool = False,
     ) -> None:
         encoded = encode(header)
+        if memoryview(payload).nbytes >= _LARGE_BYTES:
+            # The daemon reads nothing while it cannot send: answers that were asked for ahead, and
+            # that nobody waits for, would have both sides wait for each other.
+            self._receive_until(self._is_read)
         with self._sending:
             with self._condition:
                 self._require_whole()
@@ -190,6 +198,12 @@ class StorageClient:
                 if broken is error:
                     raise
                 raise broken from error
+
+    def _is_read(self) -> bool:
+        """Whether somebody receives, or will, or nothing is to come."""
+        if self._receiving or not self._expected:
+            return True
+        return any(answer.is_awaited for answer in self._expected)
 
     def _receive_until(self, satisfied: Callable[[], bool]) -> None:
         with self._condition:
