@@ -1,0 +1,104 @@
+"""The benchmark of the network measures what it says: its link, its targets, its document."""
+
+import os
+import socket
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from bench.network.fleet import make_source
+from bench.network.jobs import delayed_link
+from bench.network.report import network_figures, write_network_document
+from bench.network.samples import Part, Sample, load_parts, save_parts
+
+SAMPLE = Sample("kernel", "local", 0, 4.0, 7.0, 0.0, 100_000_000, 0, 237_000_000)
+MACHINE = {"processor": "quick"}
+
+
+@pytest.fixture
+def echo():
+    """The port of a server that sends back what it gets, until the end."""
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            while data := connection.recv(1 << 16):
+                connection.sendall(data)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield listening.getsockname()[1]
+
+
+def _back_from(port: int, data: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), 30) as connection:
+        threading.Thread(target=connection.sendall, args=(data,), daemon=True).start()
+        back = b""
+        while len(back) < len(data):
+            back += connection.recv(1 << 20)
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+    return back
+
+
+def test_the_link_passes_everything_on_unchanged(echo):
+    data = os.urandom(9 << 20)
+    with delayed_link(echo, 1) as port:
+        assert _back_from(port, data) == data
+
+
+def test_the_link_takes_its_time(echo):
+    """Once for setting up the connection and once for the way there and back."""
+    begin = time.monotonic()
+    with delayed_link(echo, 200) as port:
+        _back_from(port, b"x")
+    assert time.monotonic() - begin >= 0.4
+
+
+def _part(*samples: Sample) -> Part:
+    return Part("loopback", "2026-01-01", MACHINE, {"strongroom": "0"}, list(samples))
+
+
+def test_a_target_is_met_or_not_by_the_medians():
+    ways = [
+        SAMPLE,
+        replace(SAMPLE, way="network, off", wall_seconds=5.0),
+        replace(SAMPLE, way="network, tls", wall_seconds=5.1),
+        replace(SAMPLE, way="network, tls", wall_seconds=9.0, round_number=1),
+        replace(SAMPLE, way="network, tls", wall_seconds=4.9, round_number=2),
+    ]
+    text = network_figures({"loopback": _part(*ways)})
+    assert "| kernel, off: at least 80% of local speed | 80% | met |" in text
+    assert "| kernel, tls: at least 80% of local speed | 78% | **not met** |" in text
+
+
+def test_parts_come_back_from_their_file(tmp_path):
+    part = _part(SAMPLE)
+    part.figures["agents"] = 200
+    save_parts(tmp_path / "parts.json", [part])
+    assert load_parts(tmp_path / "parts.json") == {"loopback": part}
+    assert load_parts(tmp_path / "nothing.json") == {}
+
+
+def test_the_text_around_the_figures_stays(tmp_path):
+    document = tmp_path / "document.md"
+    write_network_document(document, {"loopback": _part(SAMPLE)})
+    document.write_text(document.read_text().replace("# Performance", "# Ours"))
+    write_network_document(document, {"loopback": _part(replace(SAMPLE, wall_seconds=1.5))})
+    assert document.read_text().startswith("# Ours over the network")
+    assert "1.50" in document.read_text()
+
+
+def test_agents_share_few_of_their_files(tmp_path):
+    for number in (0, 1):
+        (tmp_path / str(number)).mkdir()
+        make_source(tmp_path / str(number), number)
+    names = sorted(os.listdir(tmp_path / "0"))
+    same = [
+        name
+        for name in names
+        if (tmp_path / "0" / name).read_bytes() == (tmp_path / "1" / name).read_bytes()
+    ]
+    assert len(names) == 60
+    assert len(same) == 12
