@@ -180,7 +180,10 @@ async def test_a_restore_opens_one_snapshot_for_one_agent(director):
     )
     assert [one.id for one in opened.snapshots()] == [snapshot]
     assert opened.snapshot(snapshot).totals.files == 2
-    await director.end(other, run.id, summary={"actions": {"created": 2}, "written_bytes": 2001})
+    actions = {"created": 2, "updated": 1}
+    await director.end(other, run.id, summary={"actions": actions, "written_bytes": 2001})
+    ended = await director.run(run.id)
+    assert (ended.files, ended.bytes) == (3, 2001)
     ended = await director.run(run.id)
     assert (ended.state, ended.kind, ended.bytes) == ("done", "restore", 2001)
 

@@ -284,7 +284,7 @@ def _ended_without_agent(record: RunRecord) -> bool:
 def _counts(kind: str, summary: dict[str, Any]) -> dict[str, int]:
     """Columns of the catalog from what a summary says; figures that make no sense are left out."""
     names = {
-        "files": ("files", "entries"),
+        "files": ("files", "entries", "actions"),
         "bytes": ("size_bytes", "written_bytes", "read_bytes"),
         "stored_bytes": ("stored_bytes",),
         "errors": ("problems", "errors"),
