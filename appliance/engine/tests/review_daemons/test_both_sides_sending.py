@@ -1,4 +1,4 @@
-"""Answers that nobody has read yet do not keep a client from sending, nor the daemon from reading."""
+"""Answers that nobody has read yet keep neither client nor daemon from going on."""
 
 import os
 import threading

@@ -118,6 +118,8 @@ class Links:
                 _log.warning("Director %s: %s", director.name, _reason(error))
             except StrongroomError as error:
                 _log.error("Director %s: %s", director.name, error)
+            except Exception:  # noqa: BLE001 - else nothing would be backed up any more
+                _log.exception("Director %s: a fault of the agent", director.name)
             if clock.elapsed_seconds() - started > _GOOD_SECONDS:
                 pause_seconds = SHORTEST_PAUSE_SECONDS
             # From half to one and a half of it.

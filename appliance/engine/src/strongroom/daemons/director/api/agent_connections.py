@@ -308,7 +308,8 @@ def _cut(connection: _Connection) -> None:
 
 def _closing(code: int, reason: str) -> dict[str, Any]:
     # The protocol leaves 123 bytes for the reason.
-    return {"type": "websocket.close", "code": code, "reason": reason.encode()[:120].decode()}
+    short = reason.encode()[:120].decode("utf-8", "ignore")
+    return {"type": "websocket.close", "code": code, "reason": short}
 
 
 def _greeting_fault(hello: Hello | None, name: str) -> str:

@@ -86,6 +86,8 @@ class AgentDialling:
             except (OSError, TimeoutError, WebSocketException, PeerRefusedError) as error:
                 reason = str(error) or type(error).__name__
                 _log.warning("client %s at %s port %d: %s", name, address, port, reason)
+            except Exception:  # noqa: BLE001 - else this client would never be dialled again
+                _log.exception("client %s at %s port %d: a fault of ours", name, address, port)
             if clock.elapsed_seconds() - begun > _GOOD_SECONDS:
                 pause_seconds = SHORTEST_PAUSE_SECONDS
             # From half to one and a half of it.
