@@ -99,6 +99,7 @@ def test_a_run_says_what_protected_its_connection(new_house, mode):
     run = house.run("nightly-web1")
     assert run["state"] == "done", house.log(run["id"])
     assert run["security"]["mode"] == mode
+    assert f"connection to the storage daemon: {mode}, " in house.log(run["id"])
     if mode == "tls":
         assert run["security"]["cipher"].startswith("TLS_")
     assert_restores(house, run["snapshot"], "web1", "web1")

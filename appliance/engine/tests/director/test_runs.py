@@ -643,7 +643,7 @@ async def test_a_report_goes_where_messages_say(director):
     assert text.startswith("dir: nightly of web1: done\n")
     assert run.id in text
     assert "something odd" in text
-    assert "mode tls" in text
+    assert "Connection:    tls, ?, no kTLS\n" in text
 
 
 @in_loop

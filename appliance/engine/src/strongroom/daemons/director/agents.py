@@ -22,6 +22,7 @@ from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import NewLine, load_run
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.confirmation import confirm_snapshot
+from strongroom.daemons.director.reports import connection_text
 from strongroom.daemons.director.runs import LOST_ID
 from strongroom.errors import ConflictError, StrongroomError, UnknownNameError
 from strongroom.net.control import (
@@ -173,6 +174,8 @@ class Agents:
                 await self._context.in_thread(
                     add_snapshots, self._context.catalog, [confirmed.record]
                 )
+        if connection := connection_text(changes["security"]):
+            said.append(("info", f"connection to the storage daemon: {connection}"))
         ending = active.ending
         if state == "cancelled" and ending is not None:
             state, error_id, reason = ending.state, ending.error_id, ending.reason

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import subprocess
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.daemons.director.catalog.runs import log_lines
 from strongroom.daemons.director.scripts import filled
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _MOST_LINES: Final = 500
 _COMMAND_SECONDS: Final = 60
+_LONGEST_TEXT: Final = 300
+_KTLS_WAYS: Final = (("ktls_send", "sending"), ("ktls_receive", "receiving"))
 _SENDMAIL: Final = "/usr/sbin/sendmail"
 _SECOND_NS: Final = 1_000_000_000
 
@@ -49,7 +51,7 @@ def report_text(context: DirectorContext, record: RunRecord) -> str:
         ("Stored bytes", f"{record.stored_bytes:,}"),
         ("Errors", f"{record.errors:,}"),
         ("Snapshot", record.snapshot),
-        ("Connection", _connection(record)),
+        ("Connection", connection_text(record.security)),
         ("Attempt", str(record.attempt) if record.attempt > 1 else ""),
         ("Reason", record.reason),
         ("Error", f"[{record.error_id}] {record.error}" if record.error else ""),
@@ -61,6 +63,18 @@ def report_text(context: DirectorContext, record: RunRecord) -> str:
     if record.log_lines > len(said):
         lines.append(f"... and {record.log_lines - len(said)} more lines")
     return "\n".join(lines) + "\n"
+
+
+def connection_text(security: dict[str, Any]) -> str:
+    """What protected a run's connection to the storage daemon; "" where nothing was told.
+
+    It is the agent's word, so it is bounded.
+    """
+    if not security:
+        return ""
+    ways = [word for way, word in _KTLS_WAYS if security.get(way) is True]
+    used = f"kTLS for {' and '.join(ways)}" if ways else "no kTLS"
+    return f"{security.get('mode', '?')}, {security.get('cipher', '?')}, {used}"[:_LONGEST_TEXT]
 
 
 def send_reports(context: DirectorContext, record: RunRecord) -> None:
@@ -141,9 +155,3 @@ def _shown(time_ns: int) -> str:
         return ""
     moment = datetime.fromtimestamp(time_ns // _SECOND_NS, UTC)
     return moment.strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def _connection(record: RunRecord) -> str:
-    if not record.security:
-        return ""
-    return ", ".join(f"{name} {value}" for name, value in sorted(record.security.items()))
