@@ -1,4 +1,4 @@
-"""Whatever goes wrong on one connection, the next is made: a link that ends for good is no backup."""
+"""Whatever goes wrong on one connection, the next is made: without it there is no backup."""
 
 import asyncio
 

@@ -11,6 +11,7 @@ from strongroom.content.digests import object_name
 from strongroom.daemons.storage.accounts import Bandwidth
 from strongroom.daemons.storage.settings import Limits
 from strongroom.errors import ConnectionLostError, LeaseError, RightError
+from strongroom.net.storage_client import LARGEST_ANSWER_BYTES
 from strongroom.stores.local import LocalStore
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
@@ -170,3 +171,7 @@ def test_the_daemon_lives_on_when_no_thread_can_be_started(daemon, appliance, mo
     assert not failures
     assert names(daemon.agent("web1"), "config") == {"config"}
     assert daemon.server._entering == 0
+
+
+def test_no_object_is_taken_that_nobody_could_read_whole():
+    assert Limits().object_bytes <= LARGEST_ANSWER_BYTES

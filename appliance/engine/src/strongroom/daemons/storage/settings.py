@@ -14,7 +14,8 @@ class Limits:
     """What clients may cost. 0 is no limit where not said otherwise.
 
     connections, connections_each: at once, of all peers and of one name. requests_per_second: of
-    one connection. uploads: under way at once on one connection. object_bytes: of one object.
+    one connection. uploads: under way at once on one connection. object_bytes: of one object, which
+    readers take whole: no more than LARGEST_ANSWER_BYTES of net.storage_client.
     small_object_bytes: of a lease or a tombstone. leases_each: of one agent at once.
     greeting_seconds: from connecting to the first request. idle_seconds: between requests.
     slowest_bytes_per_second: a frame that comes or goes more slowly ends the connection, after
@@ -27,7 +28,7 @@ class Limits:
     connections_each: int = 64
     requests_per_second: float = 0.0
     uploads: int = 64
-    object_bytes: int = 4 << 30
+    object_bytes: int = 1 << 30
     small_object_bytes: int = 1 << 20
     leases_each: int = 256
     greeting_seconds: float = 30.0
