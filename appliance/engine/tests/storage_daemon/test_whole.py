@@ -13,7 +13,14 @@ import pytest
 from kit.snapshot_contents import contents
 from kit.storage_daemon import Relay
 from kit.storage_site import PATIENCE_SECONDS, StorageSite
-from strongroom.errors import ConnectionLostError, PeerRefusedError, RightError
+from strongroom.daemons.storage.server import StorageServer
+from strongroom.daemons.storage.settings import StorageSettings
+from strongroom.errors import (
+    ConnectionLostError,
+    OperatingSystemError,
+    PeerRefusedError,
+    RightError,
+)
 from strongroom.net.remote_place import open_network, parse_place
 from strongroom.net.statements import sign_statement
 from strongroom.repo.keys import import_key
@@ -80,6 +87,17 @@ def test_backup_vouch_prune_check_and_restore(folder, tree, mode):
         )
     finally:
         assert site.stop() == 0, site.log()
+
+
+def test_an_address_that_somebody_has_already_is_told(daemon, tmp_path):
+    port = daemon.server.ports[0]
+    settings = StorageSettings(
+        "other", (("disk", bytes(tmp_path / "other")),), addresses=(("127.0.0.1", port),)
+    )
+    server = StorageServer(settings, lambda _: pytest.fail("nobody comes"))
+    with pytest.raises(OperatingSystemError, match=f"127.0.0.1 port {port}: Address already in"):
+        server.start()
+    server.stop()
 
 
 def test_who_may_not_connect_is_told_why(site, tree):

@@ -48,9 +48,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if arguments.metrics:
             _print_metrics(settings.socket_path.decode(), terminal)
         else:
-            devices = ", ".join(name for name, _ in settings.repositories)
+            devices = [name for name, _ in settings.repositories]
             terminal.emit({"type": "storage", "name": settings.name, "repositories": devices})
-            terminal.line(f"storage daemon {settings.name} would serve {devices}")
+            terminal.line(f"storage daemon {settings.name} would serve {', '.join(devices)}")
         return EXIT_DONE
     import logging
     import sys

@@ -21,6 +21,7 @@ from strongroom.daemons.storage.metrics import Metrics
 from strongroom.daemons.storage.served import ServedRepository
 from strongroom.daemons.storage.session import Session
 from strongroom.errors import (
+    OperatingSystemError,
     PeerRefusedError,
     RepositoryNotFoundError,
     RightError,
@@ -82,12 +83,18 @@ class StorageServer:
         return [one.getsockname()[1] for one in self._listening if one.family != socket.AF_UNIX]
 
     def start(self) -> None:
-        """Listen. Raises OSError."""
+        """Listen. Raises OperatingSystemError for an address that cannot be had, and OSError."""
         for host, port in self.settings.addresses:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listening = socket.create_server(
-                (host, port), family=family, backlog=_WAITING_CONNECTIONS
-            )
+            try:
+                listening = socket.create_server(
+                    (host, port), family=family, backlog=_WAITING_CONNECTIONS
+                )
+            except OSError as error:
+                raise OperatingSystemError(
+                    f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}; see "
+                    "the Storage's Address, Port and Addresses"
+                ) from error
             self._listen(listening, f"{host}:{port}", self._admit_remote)
         if self.settings.socket_path:
             self._listen(
