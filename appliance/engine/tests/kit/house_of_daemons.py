@@ -24,151 +24,26 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
+from kit.daemon_process import PATIENCE_SECONDS, DaemonProcess, wait_for
 from kit.faulty_link import FaultyLink
+from kit.house_configurations import AGENT_TEXT, DIRECTOR_TEXT, OF_CLIENT_TEXT, STORAGE_TEXT
 from kit.shifted_clock import ShiftedClock
 from strongroom.net.identity import Identity
 from strongroom.net.tls_contexts import client_context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
 DIRECTOR = "boss"
 STORAGE = "vault"
 PASSPHRASE = "a passphrase nobody may read 5d1f"
-PATIENCE_SECONDS = 60.0
 FINAL = ("done", "incomplete", "failed", "cancelled")
-
-_STORAGE = """
-Storage {{ Name = {storage}; Address = 127.0.0.1; Port = {port}
-  Maintenance Socket = "{folder}/storage.sock"
-  Identity Directory = "{folder}/vault"
-  {further} }}
-Director {{ Name = boss; Password = unused }}
-Device {{ Name = disk; Media Type = File; Archive Device = "{folder}/repository" }}
-"""
-_DIRECTOR = """
-Director {{ Name = {director}; Password = x; Messages = standard; Address = 127.0.0.1; Port = {port}
-  Working Directory = "{folder}/work"
-  Identity Directory = "{folder}/boss"
-  Authority Directory = "{folder}/ca"
-  Put Key File = "{folder}/put.key"
-  Maximum Concurrent Jobs = 20
-  {further} }}
-Messages {{ Name = standard; Console = all }}
-Catalog {{ Name = main; Db Name = main; Db User = x; Db Password = x }}
-Storage {{ Name = vault; Address = 127.0.0.1; Port = {link}; Password = x; Device = disk
-  Media Type = File; Repository = "unix:{folder}/storage.sock"
-  Passphrase File = "{folder}/passphrase"; Maximum Concurrent Jobs = 20 }}
-Pool {{ Name = short; Pool Type = Backup; Keep Within = 30 days }}
-Profile {{ Name = everything; Command ACL = *all*; Job ACL = *all*; Client ACL = *all*
-  Storage ACL = *all*; Schedule ACL = *all*; Pool ACL = *all*; FileSet ACL = *all*
-  Where ACL = *all* }}
-Console {{ Name = admin; Password = x; Profile = everything }}
-Console {{ Name = ann; Password = x; Command ACL = *all*; Job ACL = "nightly-web1", Restore
-  Client ACL = web1; FileSet ACL = "all-web1"; Pool ACL = short; Storage ACL = vault
-  Where ACL = "*all*" }}
-JobDefs {{ Name = usual; Type = Backup; Level = Incremental; Messages = standard; Storage = vault
-  Pool = short; Maximum Concurrent Jobs = 5; {job_further} }}
-"""
-_OF_CLIENT = """
-Client {{ Name = {name}; Address = {name}; Password = x; Maximum Concurrent Jobs = 5
-  {further} }}
-FileSet {{ Name = all-{name}; Include {{ File = "{source}" }} }}
-Job {{ Name = nightly-{name}; Job Defs = usual; Client = {name}; FileSet = all-{name} }}
-"""
-_AGENT = """
-Client {{ Name = {name}; Identity Directory = "{folder}/identity"
-  Working Directory = "{folder}/working"; Scripts Directory = "{folder}/scripts"
-  Maximum Workers = 1 }}
-Director {{ Name = {director}; Password = unused; Address = 127.0.0.1; Port = {port}
-  Reconnection Time = 1 }}
-"""
-
-
-class DaemonProcess:
-    """One daemon: `strongroom KIND --config FILE`, its log, and its clock if it has its own."""
-
-    def __init__(
-        self, kind: str, configuration: Path, log: Path, environment: Mapping[str, str]
-    ) -> None:
-        self.kind = kind
-        self.configuration = configuration
-        self._log = log
-        self._environment = dict(environment)
-        self.clock: ShiftedClock | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pid(self) -> int:
-        """That of the process."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the process is there."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def log(self) -> str:
-        """What it said so far, all its lives together."""
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
-
-    def start(self) -> None:
-        """Start it."""
-        assert not self.is_running
-        shift = self.clock.environment if self.clock is not None else {}
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "strongroom", self.kind, "--config", self.configuration],
-                env={**self._environment, **shift},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-
-    def signal(self, number: int) -> None:
-        """Send it a signal."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        """End it without a chance to do anything more."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait(PATIENCE_SECONDS)
-
-    def stop(self) -> int:
-        """End it as a service manager does; its exit code."""
-        self.signal(signal.SIGTERM)
-        return self.await_end()
-
-    def await_end(self) -> int:
-        """Wait until it has ended; its exit code."""
-        assert self._process is not None
-        return self._process.wait(PATIENCE_SECONDS)
-
-    def await_said(self, text: str, times: int = 1) -> None:
-        """Return when its log has `text` so often."""
-        wait_for(lambda: self.log.count(text) >= times, lambda: self.log)
-
-    def processes(self) -> list[int]:
-        """Pids of it and of all that it started and that is still there."""
-        found = [self.pid]
-        for pid in found:
-            try:
-                with open(f"/proc/{pid}/task/{pid}/children") as file:
-                    found += map(int, file.read().split())
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-        return found
 
 
 class HouseOfDaemons:
@@ -261,10 +136,10 @@ class HouseOfDaemons:
         """Write all configurations as the fields are now; daemons read them when told to."""
         words = {"folder": self.folder, "director": DIRECTOR, "storage": STORAGE}
         self.storage.configuration.write_text(
-            _STORAGE.format(**words, port=self.storage_port, further=self.storage_further)
+            STORAGE_TEXT.format(**words, port=self.storage_port, further=self.storage_further)
         )
         parts = [
-            _DIRECTOR.format(
+            DIRECTOR_TEXT.format(
                 **words,
                 port=self.director_port,
                 link=self.storage_link.port,
@@ -274,10 +149,12 @@ class HouseOfDaemons:
         ]
         for name, agent in self.agents.items():
             parts.append(
-                _OF_CLIENT.format(name=name, source=self.source(name), further=self.client_further)
+                OF_CLIENT_TEXT.format(
+                    name=name, source=self.source(name), further=self.client_further
+                )
             )
             agent.configuration.write_text(
-                _AGENT.format(
+                AGENT_TEXT.format(
                     name=name,
                     folder=self.folder / name,
                     director=DIRECTOR,
@@ -502,18 +379,6 @@ class HouseOfDaemons:
     def _good(self, answer: httpx.Response) -> Any:
         assert answer.status_code < 300, (answer.status_code, answer.text)
         return answer.json()
-
-
-def wait_for(
-    settled: Callable[[], bool],
-    why: Callable[[], str] = str,
-    patience_seconds: float = PATIENCE_SECONDS,
-) -> None:
-    """Return when `settled` says yes; fails with `why` when it does not in good time."""
-    end = time.monotonic() + patience_seconds
-    while not settled():
-        assert time.monotonic() < end, why()
-        time.sleep(0.05)
 
 
 def _connects(path: Path) -> bool:
