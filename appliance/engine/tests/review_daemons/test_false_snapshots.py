@@ -12,7 +12,10 @@ from strongroom.daemons.director.confirmation import confirm_snapshot
 from strongroom.daemons.director.rebuild import rebuild_catalog
 from strongroom.daemons.director.results import SnapshotFilter
 from strongroom.errors import RightError
+from strongroom.jobs.forget import ForgetOptions, forget
+from strongroom.jobs.retention import RetentionRules
 from strongroom.net.control import RunEnded
+from strongroom.progress import NullProgress
 from strongroom.repo.snapshots import Snapshot, Totals, write_snapshot
 
 FILES = {b"one": b"first" * 1000}
@@ -44,6 +47,16 @@ async def test_rebuilding_the_catalog_believes_no_agent_that_it_is_another(
     assert await context.with_repository(rebuild_catalog, context, "main") == 2
     found = await director.service.snapshots(SnapshotFilter())
     assert {(one.client, one.id) for one in found} == {("web1", honest.id), ("web3", own.id)}
+
+
+def test_false_snapshots_push_no_true_one_out(daemon, appliance, open_as):
+    honest = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
+    for _ in range(2):
+        back_up(open_as(daemon.agent("web2")), FILES, host="web1")
+    options = ForgetOptions(rules=RetentionRules(last=1), group_by=("host",))
+    report = forget(appliance, appliance.snapshots(), options, NullProgress())
+    assert report.removed_count == 1
+    assert honest.id in {one.id for one in appliance.snapshots()}
 
 
 def test_who_stored_what_is_told_to_the_appliance_only(daemon, appliance, open_as):

@@ -24,14 +24,12 @@ from strongroom.daemons.director.catalog.snapshots import (
 from strongroom.daemons.director.confirmation import count_of
 from strongroom.daemons.director.orders import POOL_TAG, RUN_TAG
 from strongroom.errors import ConflictError, UnknownNameError
+from strongroom.jobs.false_names import falsely_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
-    from strongroom.stores.store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -44,34 +42,19 @@ def rebuild_catalog(context: DirectorContext, storage: str) -> int:
     known = {one.id for one in present_snapshots(context.catalog, storage=storage)}
     repository = context.repositories.open(storage)
     try:
-        believed = _believed(repository.store)
-        found = [one for one in repository.snapshots() if one.id not in known and believed(one)]
+        found = [one for one in repository.snapshots() if one.id not in known]
+        false = falsely_named(repository.store, found)
+        for one in found:
+            if one.id in false:
+                text = "snapshot %s says that it is of %r, but %s stored it: it is not entered"
+                _log.warning(text, one.short_id, one.host, false[one.id])
+        found = [one for one in found if one.id not in false]
         records = [_record(context, repository, storage, snapshot) for snapshot in found]
     finally:
         repository.close()
     for record in records:
         _enter_run(context, record)
     return add_snapshots(context.catalog, records)
-
-
-def _believed(store: Store) -> Callable[[Snapshot], bool]:
-    """Whether a snapshot is of the client that it names."""
-    ask = getattr(store, "owners", None)
-    owners: dict[str, set[str]] = ask("snapshots") if callable(ask) else {}
-
-    def believed(snapshot: Snapshot) -> bool:
-        stored_by = owners.get(snapshot.id, {""})
-        if "" in stored_by or snapshot.host in stored_by:
-            return True
-        _log.warning(
-            "snapshot %s says that it is of %r, but %s stored it: it is not entered",
-            snapshot.short_id,
-            snapshot.host,
-            ", ".join(sorted(stored_by)),
-        )
-        return False
-
-    return believed
 
 
 def _record(

@@ -1,0 +1,37 @@
+"""Snapshots that an agent stored in the name of another client.
+
+The host in a snapshot is its writer's word. Where a storage daemon knows who stored what, it is
+compared with that: false snapshots must not push out the true ones of the client that they name.
+What the appliance stored, and what nobody is known to have stored, is believed, as is everything in
+a plain folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.errors import RightError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strongroom.repo.snapshots import Snapshot
+    from strongroom.stores.store import Store
+
+
+def falsely_named(store: Store, snapshots: Iterable[Snapshot]) -> dict[str, str]:
+    """Ids of those whose host did not store them, and who did. Raises StoreError."""
+    ask = getattr(store, "owners", None)
+    if not callable(ask):
+        return {}
+    try:
+        owners: dict[str, set[str]] = ask("snapshots")
+    except RightError:
+        # Who may not ask may not delete either.
+        return {}
+    found = {}
+    for snapshot in snapshots:
+        stored_by = owners.get(snapshot.id, {""})
+        if "" not in stored_by and snapshot.host not in stored_by:
+            found[snapshot.id] = ", ".join(sorted(stored_by))
+    return found
