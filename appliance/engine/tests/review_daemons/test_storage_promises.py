@@ -10,8 +10,10 @@ from strongroom import clock
 from strongroom.content.digests import object_name
 from strongroom.daemons.storage.accounts import Bandwidth
 from strongroom.daemons.storage.settings import Limits
-from strongroom.errors import ConnectionLostError, LeaseError, RightError
+from strongroom.errors import ConnectionLostError, LeaseError, RightError, StrongroomError
+from strongroom.net.peer import Peer
 from strongroom.net.storage_client import LARGEST_ANSWER_BYTES
+from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
 from strongroom.stores.local import LocalStore
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
@@ -175,3 +177,15 @@ def test_the_daemon_lives_on_when_no_thread_can_be_started(daemon, appliance, mo
 
 def test_no_object_is_taken_that_nobody_could_read_whole():
     assert Limits().object_bytes <= LARGEST_ANSWER_BYTES
+
+
+@pytest.mark.parametrize("evil", ["x\n2026-01-01 all is well", "x\x1b[2J\r"])
+def test_no_peer_writes_lines_of_its_own_into_the_log(daemon, appliance, caplog, evil):
+    with pytest.raises(RightError):
+        daemon.agent("web1").delete("packs", evil)
+    peer = Peer("web1", "agent", "ab")
+    with pytest.raises(StrongroomError):
+        daemon.peer(peer, Hello(PROTOCOL_VERSION, repository=evil)).size("config", "config")
+    said = [record.getMessage() for record in caplog.records]
+    assert any("x\\" in text for text in said)
+    assert all(text.isprintable() for text in said)

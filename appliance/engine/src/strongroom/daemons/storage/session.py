@@ -111,10 +111,10 @@ class Session:
                     return
         except ConnectionLostError as error:
             if not error.clean or (self._job is not None and self._changes.has_uploads):
-                log.info("%s: connection lost: %s", self.shown, error)
+                log.info("%s: connection lost: %s", self.shown, _one_line(error))
         except (ProtocolError, PeerRefusedError) as error:
             self._server.metrics.count("failures", error=error.error_id)
-            log.warning("%s: thrown out: %s", self.shown, error)
+            log.warning("%s: thrown out: %s", self.shown, _one_line(error))
         finally:
             self._end()
 
@@ -160,12 +160,12 @@ class Session:
         except StrongroomError as error:
             self._server.metrics.count("failures", error=error.error_id)
             if isinstance(error, ObjectMissingError):
-                log.debug("%s: %s", self.shown, error)
+                log.debug("%s: %s", self.shown, _one_line(error))
             elif isinstance(error, RightError | QuotaError | ProtocolError | DamageError):
                 self._refusals += 1
-                log.warning("%s: refused: %s", self.shown, error)
+                log.warning("%s: refused: %s", self.shown, _one_line(error))
             elif isinstance(error, StoreError):
-                log.error("%s: failed: %s", self.shown, error)  # noqa: TRY400 - it says enough
+                log.error("%s: failed: %s", self.shown, _one_line(error))  # noqa: TRY400 - it says enough
             if frame.type not in _SILENT:
                 self.answers.fail(error)
             if self._refusals > _MOST_REFUSALS:
@@ -304,3 +304,8 @@ class Session:
             self._server.bandwidths.leave(self.peer.name, self._job)
             self._store.close()
         self.channel.close()
+
+
+def _one_line(error: StrongroomError) -> str:
+    """What an error says, for the log: names in it are the peer's, who could forge lines there."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(error))
