@@ -115,7 +115,7 @@ class Links:
                 InvalidHandshake,
                 InvalidMessage,
             ) as error:
-                _log.warning("Director %s: %s", director.name, _reason(error))
+                _log.warning("Director %s: %s; trying again", director.name, _reason(error))
             except StrongroomError as error:
                 _log.error("Director %s: %s", director.name, error)
             except Exception:  # noqa: BLE001 - else nothing would be backed up any more
