@@ -18,6 +18,7 @@ from kit.tiny_backup import CHEAP
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.portable import read_portable
 from strongroom.daemons.director.catalog.runs import find_runs
+from strongroom.daemons.director.repositories import Repositories, RepositoryPlace
 from strongroom.daemons.director.results import RestoreRequest, RunFilter, SnapshotFilter
 from strongroom.errors import (
     ConflictError,
@@ -25,6 +26,7 @@ from strongroom.errors import (
     SourceError,
     UnknownNameError,
     UsageError,
+    WrongKeyError,
 )
 from strongroom.net.authority import Authority
 from strongroom.net.control import StartRestore, StartVerify, decode_name
@@ -513,3 +515,14 @@ async def test_a_run_of_the_directors_own_does_not_outlive_it(director):
     ended = await director.run(run.id)
     assert (ended.state, ended.error_id) == ("failed", "restarted")
     assert [one.attempt for one in await director.runs(states=("waiting",))] == [2]
+
+
+def test_a_passphrase_that_is_wrong_or_that_anybody_may_read_is_told(tmp_path, caplog):
+    Repository.create(LocalStore(str(tmp_path / "main")), b"right").close()
+    file = tmp_path / "passphrase"
+    file.write_bytes(b"wrong\n")
+    file.chmod(0o644)
+    places = {"vault": RepositoryPlace(str(tmp_path / "main"), str(file))}
+    with pytest.raises(WrongKeyError, match=f"storage vault: {file}"):
+        Repositories(places).open("vault")
+    assert f"anybody here may read {file}" in caplog.text

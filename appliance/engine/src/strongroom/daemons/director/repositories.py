@@ -11,11 +11,13 @@ blocks: call it in a thread. Safe for threads.
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strongroom.errors import UnknownNameError, UsageError
+from strongroom.errors import UnknownNameError, UsageError, WrongKeyError
 from strongroom.repo.repository import Repository
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from strongroom.stores.store import Store
 
 _LONGEST_PASSPHRASE_BYTES = 4096
+_MODE_OF_OTHERS = 0o007
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,10 @@ class Repositories:
                 key = self._keys.get(place)
             repository = Repository.open(store, read_passphrase(place) if key is None else key)
             _ = repository.restore_key
+        except WrongKeyError as error:
+            store.close()
+            whence = place.passphrase_file or "no Passphrase File"
+            raise WrongKeyError(f"{error} (storage {storage}: {whence})") from error
         except BaseException:
             store.close()
             raise
@@ -117,6 +125,8 @@ def read_passphrase(place: RepositoryPlace) -> bytes | None:
         return None
     try:
         with open(place.passphrase_file, "rb") as file:
+            if os.fstat(file.fileno()).st_mode & _MODE_OF_OTHERS:
+                _log.warning("anybody here may read %s; chmod 400 it", place.passphrase_file)
             line = file.readline(_LONGEST_PASSPHRASE_BYTES).rstrip(b"\r\n")
     except OSError as error:
         raise UsageError(
