@@ -28,10 +28,10 @@ def age(repository, name, seconds):
 
 
 def test_a_lease_is_listed_while_it_is_held(repository):
-    with repository.lease("laptop", 42, "backup") as lease:
+    with repository.lease("laptop", os.getpid(), "backup") as lease:
         (listed,) = list_leases(repository.store, repository.key.put_key)
         assert listed.name == lease.name
-        assert (listed.holder.host, listed.holder.process_id) == ("laptop", 42)
+        assert (listed.holder.host, listed.holder.process_id) == ("laptop", os.getpid())
         assert listed.holder.purpose == "backup"
         assert not has_ended(listed, lease.store_time_ns)
     assert list_leases(repository.store, repository.key) == []
