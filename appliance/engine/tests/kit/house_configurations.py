@@ -39,6 +39,9 @@ Client {{ Name = {name}; Address = {name}; Password = x; Maximum Concurrent Jobs
   {further} }}
 FileSet {{ Name = all-{name}; Include {{ File = "{source}" }} }}
 Job {{ Name = nightly-{name}; Job Defs = usual; Client = {name}; FileSet = all-{name} }}
+Job {{ Name = housekeeping-{name}; Type = Admin; Client = {name}; FileSet = all-{name}
+  Messages = standard; Storage = vault; Pool = short
+  RunScript {{ RunsWhen = Before; RunsOnClient = no; Console = "vouch"; Console = "prune" }} }}
 """
 AGENT_TEXT = """
 Client {{ Name = {name}; Identity Directory = "{folder}/identity"

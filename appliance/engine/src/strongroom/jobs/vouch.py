@@ -81,9 +81,14 @@ def vouch(repository: Repository, judge: JudgedStore, progress: Progress) -> Vou
         return run.report
 
 
+def is_judged(store: object) -> bool:
+    """Whether a store keeps judgements: a storage daemon does, a folder does not."""
+    return callable(getattr(store, "vouch", None))
+
+
 def required_judge(store: object) -> JudgedStore:
     """`store` as one that keeps judgements; UsageError when it is none."""
-    if not callable(getattr(store, "vouch", None)):
+    if not is_judged(store):
         raise UsageError(
             "there is nobody to vouch to: this repository is not behind a storage daemon; name "
             "it as unix:SOCKET"

@@ -22,6 +22,7 @@ from strongroom.daemons.director.task_messages import (
     Prune,
     ReadSnapshot,
     RestoreSample,
+    Vouch,
     decode_task,
 )
 from strongroom.errors import EXIT_BUG, EXIT_DONE, EXIT_INCOMPLETE, StrongroomError
@@ -127,6 +128,8 @@ def _do(task: AnyTask, teller: _Teller) -> JobEnded:
             return _copy(repository, task, teller)
         if isinstance(task, Prune):
             return _prune(repository, teller)
+        if isinstance(task, Vouch):
+            return _vouch(repository, teller)
         return _back_up(repository, task, teller)
     finally:
         repository.close()
@@ -216,15 +219,44 @@ def _copy(repository: Repository, task: CopySnapshots, teller: _Teller) -> JobEn
 
 def _prune(repository: Repository, teller: _Teller) -> JobEnded:
     from strongroom.jobs.prune import PruneOptions, prune
+    from strongroom.jobs.vouch import is_judged
 
+    vouched = JobEnded(status="done", exit_code=EXIT_DONE)
+    if is_judged(repository.store):
+        # What an agent forged would keep prune from its work for ever.
+        vouched = _vouch(repository, teller)
     report = prune(repository, PruneOptions(), teller)
     summary = {
+        **vouched.summary,
         "packs": report.packs,
         "removed_packs": report.removed_packs,
         "waiting_packs": report.waiting_packs,
         "freed_bytes": report.freed_bytes,
     }
     teller.log("info", f"{report.removed_packs} packs removed, {report.freed_bytes} bytes freed")
+    return JobEnded(status=vouched.status, exit_code=vouched.exit_code, summary=summary)
+
+
+def _vouch(repository: Repository, teller: _Teller) -> JobEnded:
+    from strongroom.jobs.vouch import required_judge, vouch
+
+    report = vouch(repository, required_judge(repository.store), teller)
+    for title, found in (("false", report.false_objects), ("damaged", report.damaged_objects)):
+        for kind, name, why in found:
+            teller.log("error", f"{title}: {kind} {name}: {why}")
+    teller.log(
+        "info",
+        f"vouched for {report.packs} packs and {report.index_objects} index objects",
+    )
+    wrong = len(report.false_objects) + len(report.damaged_objects)
+    summary = {
+        "vouched_packs": report.packs,
+        "vouched_index_objects": report.index_objects,
+        "false_objects": len(report.false_objects),
+        "damaged_objects": len(report.damaged_objects),
+    }
+    if wrong:
+        return JobEnded(status="incomplete", exit_code=EXIT_INCOMPLETE, summary=summary)
     return JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
 
 

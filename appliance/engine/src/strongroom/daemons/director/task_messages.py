@@ -47,7 +47,11 @@ class CopySnapshots(Task, frozen=True, kw_only=True, tag="copy-snapshots"):
 
 
 class Prune(Task, frozen=True, kw_only=True, tag="prune"):
-    """Give back the space that no snapshot needs."""
+    """Vouch, where there is a storage daemon, then give back the space that no snapshot needs."""
+
+
+class Vouch(Task, frozen=True, kw_only=True, tag="vouch"):
+    """Look at what agents stored, so that others may share it; see jobs.vouch."""
 
 
 class BackUpFolder(Task, frozen=True, kw_only=True, tag="back-up-folder"):
@@ -58,7 +62,7 @@ class BackUpFolder(Task, frozen=True, kw_only=True, tag="back-up-folder"):
     tags: tuple[str, ...]
 
 
-AnyTask = ReadSnapshot | RestoreSample | CopySnapshots | Prune | BackUpFolder
+AnyTask = ReadSnapshot | RestoreSample | CopySnapshots | Prune | Vouch | BackUpFolder
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[AnyTask] = msgspec.json.Decoder(AnyTask)

@@ -5,7 +5,8 @@ Copy jobs copy what their selection names to the Storage of their Next Pool: `Po
 of their pool, `Job` and `Client` those whose job or client fits the Selection Pattern. Admin jobs
 give the Console commands of their scripts, in order:
 
-    prune [STORAGE]             give back the space that no snapshot needs
+    vouch [STORAGE]             look at what agents stored, so that others may share it
+    prune [STORAGE]             vouch, and give back the space that no snapshot needs
     backup catalog [STORAGE]    the catalog and the configuration become a snapshot
     rebuild catalog [STORAGE]   enter the snapshots of a repository that the catalog does not know
     expire runs DAYS            remove runs from the catalog that are older and have no snapshot
@@ -50,6 +51,7 @@ from strongroom.daemons.director.task_messages import (
     Prune,
     ReadSnapshot,
     RestoreSample,
+    Vouch,
     encode_task,
 )
 from strongroom.errors import JobDiedError, UsageError
@@ -226,12 +228,12 @@ class DirectorWork:
             before_ns = clock.now_ns() - int(rest[0]) * _DAY_NS
             count = await context.in_thread(remove_old_runs, context.catalog, before_ns)
             return Outcome("done", {}, (("info", f"{count} old runs were removed"),))
-        if verb not in ("prune", "backup catalog", "rebuild catalog"):
+        if verb not in ("prune", "vouch", "backup catalog", "rebuild catalog"):
             raise UsageError(f"there is no console command {' '.join(words)!r} for admin jobs")
         if not storage:
             raise UsageError(f"say a storage: `{verb} STORAGE`, or give the job one")
-        if verb == "prune":
-            task = Prune(
+        if verb in ("prune", "vouch"):
+            task = (Prune if verb == "prune" else Vouch)(
                 place=self._place(storage), host=context.name, cache_folder=self._cache_folder
             )
             return _outcome(await self._run(active, runs, task), {})
