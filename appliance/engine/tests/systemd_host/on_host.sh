@@ -134,5 +134,5 @@ systemctl restart strongroom-storage strongroom-director strongroom-agent
 wait_for 60 "the agent after a restart" sh -c 'strongroom clients --json | grep -q "\"connected\": *true"'
 strongroom run data --watch || fail "the backup after a restart failed"
 journalctl --no-pager -q -p warning -u 'strongroom-*' | head -20
-systemctl --failed --no-legend | grep strongroom && fail "a unit has failed"
+journalctl --no-pager -q -u 'strongroom-*' | grep 'Failed with result' && fail "a unit has failed"
 echo "all steps were right"

@@ -187,6 +187,7 @@ def main() -> int:
     writes = isinstance(description.request, StartBackup)
     output = JobOutput((lambda: bucket.taken_bytes) if writes else (lambda: 0))
     ended = _Job(description, orders, output, bucket).run()
+    orders.close()
     output.ended(ended)
     return ended.exit_code
 

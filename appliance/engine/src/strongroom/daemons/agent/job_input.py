@@ -75,6 +75,12 @@ class JobInput:
         self._ends_job = False
         signal.setitimer(signal.ITIMER_REAL, 0)
 
+    def close(self) -> None:
+        """Before the process ends: an agent that hangs up must not kill it on its last steps."""
+        self.ignore()
+        # The interpreter puts handlers of ours back to what ends the process, but not this.
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
+
     def _readable(self, number: int, frame: FrameType | None) -> None:
         self._take()
 
