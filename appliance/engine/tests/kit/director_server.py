@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 
 CONFIGURATION = """
 Director { Name = boss; Password = x; Messages = standard; Address = 127.0.0.1
-  Working Directory = "FOLDER/work"
+  Working Directory = "FOLDER/state"
   Identity Directory = "FOLDER/boss"
   Authority Directory = "FOLDER/ca"
   Put Key File = "FOLDER/put.key"
@@ -136,7 +136,7 @@ class RunningDirector:
         self._stopping = asyncio.Event()
         self._reloading = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
-        (folder / "work").mkdir()
+        (folder / "state").mkdir()
         self.configure(configuration)
         if like is None:
             self._fill_repository()
@@ -272,7 +272,7 @@ class RunningDirector:
 
     def _fill_catalog(self) -> None:
         parts = {"web1": ("nightly-web1", "all", "short"), "db1": ("nightly-db1", "data", "long")}
-        catalog = open_catalog(f"sqlite:///{self.folder}/work/main.sqlite")
+        catalog = open_catalog(f"sqlite:///{self.folder}/state/main.sqlite")
         try:
             records = []
             for one in self.snapshots:

@@ -21,7 +21,7 @@ def own_director(tmp_path, template):
 
 
 def enter(director, snapshot, **columns):
-    catalog = open_catalog(f"sqlite:///{director.folder}/work/main.sqlite")
+    catalog = open_catalog(f"sqlite:///{director.folder}/state/main.sqlite")
     with catalog.writing() as connection:
         wanted = update(SNAPSHOTS).where(SNAPSHOTS.c.id == snapshot.id)
         connection.execute(wanted.values(**columns))

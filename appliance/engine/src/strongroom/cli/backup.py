@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.warn(warning)
     for problem in report.problems:
         _tell(problem, terminal)
-    terminal.emit(_summary(report, options))
+    terminal.emit(report.summary(options))
     _print(report, terminal)
     return EXIT_DONE if report.is_complete else EXIT_INCOMPLETE
 
@@ -257,28 +257,6 @@ def _tell(problem: Problem, terminal: Terminal) -> None:
     )
     if not terminal.as_json and (not problem.is_harmless or terminal.verbose):
         terminal.warn(f"/{shown(problem.path)}: {problem.text}")
-
-
-def _summary(report: BackupReport, options: BackupOptions) -> dict[str, object]:
-    return {
-        "type": "summary",
-        "snapshot": None if report.snapshot is None else report.snapshot.id,
-        "parent": report.parent_id or None,
-        "level": options.level if report.parent_id else "full",
-        "dry_run": options.dry_run,
-        "files": report.files,
-        "directories": report.directories,
-        "others": report.others,
-        "size_bytes": report.size_bytes,
-        "files_read": report.files_read,
-        "bytes_read": report.bytes_read,
-        "new_chunks": report.new_chunks,
-        "new_bytes": report.new_bytes,
-        "stored_bytes": report.stored_bytes,
-        "elapsed_seconds": round(report.elapsed_seconds, 3),
-        "problems": sum(not problem.is_harmless for problem in report.problems),
-        "vanished": sum(problem.is_harmless for problem in report.problems),
-    }
 
 
 def _print(report: BackupReport, terminal: Terminal) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import strongroom
 from strongroom import clock
@@ -74,6 +74,28 @@ class BackupReport:
     def is_complete(self) -> bool:
         """Whether everything could be read and kept still meanwhile."""
         return all(problem.is_harmless for problem in self.problems)
+
+    def summary(self, options: BackupOptions) -> dict[str, Any]:
+        """The same as JSON has it (docs/json-output.md)."""
+        return {
+            "type": "summary",
+            "snapshot": None if self.snapshot is None else self.snapshot.id,
+            "parent": self.parent_id or None,
+            "level": options.level if self.parent_id else "full",
+            "dry_run": options.dry_run,
+            "files": self.files,
+            "directories": self.directories,
+            "others": self.others,
+            "size_bytes": self.size_bytes,
+            "files_read": self.files_read,
+            "bytes_read": self.bytes_read,
+            "new_chunks": self.new_chunks,
+            "new_bytes": self.new_bytes,
+            "stored_bytes": self.stored_bytes,
+            "elapsed_seconds": round(self.elapsed_seconds, 3),
+            "problems": sum(not problem.is_harmless for problem in self.problems),
+            "vanished": sum(problem.is_harmless for problem in self.problems),
+        }
 
 
 def back_up(

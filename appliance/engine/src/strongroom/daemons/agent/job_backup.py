@@ -89,7 +89,7 @@ def run_backup(
         status="done" if is_whole else "incomplete",
         exit_code=EXIT_DONE if is_whole else EXIT_INCOMPLETE,
         snapshot="" if report.snapshot is None else report.snapshot.id,
-        summary=_summary(report, options),
+        summary=report.summary(options),
         security=attempt.security,
     )
 
@@ -157,24 +157,3 @@ def tell_problems(problems: tuple[Problem, ...], output: JobOutput) -> None:
             return
         level = "info" if problem.is_harmless else "warning"
         output.log(level, f"/{shown(problem.path)}: {problem.text}")  # type: ignore[arg-type]
-
-
-def _summary(report: BackupReport, options: BackupOptions) -> dict[str, Any]:
-    return {
-        "type": "summary",
-        "snapshot": None if report.snapshot is None else report.snapshot.id,
-        "parent": report.parent_id or None,
-        "level": options.level if report.parent_id else "full",
-        "files": report.files,
-        "directories": report.directories,
-        "others": report.others,
-        "size_bytes": report.size_bytes,
-        "files_read": report.files_read,
-        "bytes_read": report.bytes_read,
-        "new_chunks": report.new_chunks,
-        "new_bytes": report.new_bytes,
-        "stored_bytes": report.stored_bytes,
-        "elapsed_seconds": round(report.elapsed_seconds, 3),
-        "problems": sum(not problem.is_harmless for problem in report.problems),
-        "vanished": sum(problem.is_harmless for problem in report.problems),
-    }
