@@ -47,11 +47,21 @@ if [ -t 1 ]; then
 fi
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 
+# Who is not root cannot give files away, and a restore says so of each.
+shorten() {
+    awk '{ line[NR] = $0 }
+        END {
+            for (i = 1; i <= NR; i++)
+                if (NR <= 30 || i <= 12 || i > NR - 6) print line[i]
+                else if (i == 13) printf "    ... %d more lines\n", NR - 18
+        }'
+}
+
 # Show a command and run it. A code of 3 (done, but some files could not be read) is no failure here.
 show() {
     local status=0
     printf '\n  $ %s\n' "${*//$work/…}"
-    "$@" 2>&1 | sed "s|$work|…|g; s/^/    /" || status=${PIPESTATUS[0]}
+    "$@" 2>&1 | sed "s|$work|…|g; s/^/    /" | shorten || status=${PIPESTATUS[0]}
     case $status in 0 | 3) ;; *) fail "it ended with $status" ;; esac
 }
 
