@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
-from strongroom.errors import DamageError, StrongroomError
+from strongroom.errors import DamageError, ObjectMissingError, StrongroomError
 from strongroom.repo.snapshots import read_snapshot
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def confirm_snapshot(context: DirectorContext, run: RunRecord, message: RunEnded
     if len(snapshot_id) != _ID_DIGITS or any(c not in "0123456789abcdef" for c in snapshot_id):
         raise DamageError(f"the agent names a snapshot that cannot be: {snapshot_id[:80]!r}")
     try:
-        snapshot = _read(context, run.storage, snapshot_id)
+        snapshot, received_ns = _read(context, run.storage, snapshot_id)
     except DamageError:
         raise
     except (StrongroomError, OSError) as error:
@@ -61,11 +61,13 @@ def confirm_snapshot(context: DirectorContext, run: RunRecord, message: RunEnded
             ("warning", f"the client's clock is about {seconds:+.0f} s off; ours was taken")
         )
         start_ns = run.started_ns
-    return Confirmed(record_of(snapshot, run, start_ns), lines)
+    return Confirmed(record_of(snapshot, run, start_ns, received_ns), lines)
 
 
-def record_of(snapshot: Snapshot, run: RunRecord, start_ns: int) -> SnapshotRecord:
-    """A snapshot of a run for the catalog."""
+def record_of(
+    snapshot: Snapshot, run: RunRecord, start_ns: int, received_ns: int
+) -> SnapshotRecord:
+    """A snapshot of a run for the catalog; `received_ns`: when the store got it."""
     totals = snapshot.totals
     return SnapshotRecord(
         id=snapshot.id,
@@ -79,7 +81,7 @@ def record_of(snapshot: Snapshot, run: RunRecord, start_ns: int) -> SnapshotReco
         run=run.id,
         original=snapshot.original,
         start_ns=start_ns,
-        server_ns=_received_ns(snapshot.server_ns, run),
+        server_ns=received_ns,
         files=count_of(totals.files),
         bytes=count_of(totals.content_bytes),
         stored_bytes=count_of(totals.stored_bytes),
@@ -93,22 +95,23 @@ def count_of(value: int) -> int:
     return value if 0 <= value < _MOST_COUNTED else 0
 
 
-def _received_ns(said_ns: int, run: RunRecord) -> int:
-    """When the store received a snapshot: as it says itself, if that can be.
+def _read(context: DirectorContext, storage: str, snapshot_id: str) -> tuple[Snapshot, int]:
+    """A snapshot, and when it came: as it says itself where the store says about the same.
 
-    An agent that says otherwise would lift Minimum Retention, or keep its snapshot for ever.
+    Alone it is its writer's word, which would lift Minimum Retention or keep it for ever; and our
+    own clock may have jumped.
     """
-    now_ns = clock.now_ns()
-    begun_ns = run.started_ns or now_ns
-    return said_ns if begun_ns <= said_ns <= now_ns else now_ns
-
-
-def _read(context: DirectorContext, storage: str, snapshot_id: str) -> Snapshot:
     repository = context.repositories.open(storage)
     try:
-        return read_snapshot(repository.store, repository.key, snapshot_id)
+        snapshot = read_snapshot(repository.store, repository.key, snapshot_id)
+        for info in repository.store.list("snapshots"):
+            if info.name == snapshot_id:
+                said_ns, stored_ns = snapshot.server_ns, info.modified_ns
+                is_true = abs(said_ns - stored_ns) <= _CLOCK_TOLERANCE_NS
+                return snapshot, said_ns if is_true else stored_ns
     finally:
         repository.close()
+    raise ObjectMissingError(f"snapshot {snapshot_id[:8]} went while it was looked up")
 
 
 def _from_summary(run: RunRecord, summary: dict[str, Any], snapshot_id: str) -> SnapshotRecord:
