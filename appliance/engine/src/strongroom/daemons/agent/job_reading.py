@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.daemons.agent.job_messages import JobEnded
@@ -14,11 +15,15 @@ from strongroom.jobs.restore_options import Overwrite, RestoreOptions
 from strongroom.net.control import decode_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from strongroom.daemons.agent.job_messages import JobDescription
     from strongroom.daemons.agent.job_output import JobOutput
     from strongroom.jobs.restore_options import Problem, RestoreReport, Step
     from strongroom.jobs.verify_options import Difference, VerifyOptions, VerifyReport
     from strongroom.net.control import LogLevel, StartRestore, StartVerify
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
     from strongroom.scan.patterns import Patterns
     from strongroom.stores.limited import Limiter
 
@@ -40,6 +45,20 @@ _VERIFY_SWITCHES: Final[dict[str, type]] = {
 }
 
 
+@contextmanager
+def _opened(
+    description: JobDescription, request: StartRestore | StartVerify, limiter: Limiter
+) -> Iterator[tuple[Repository, Snapshot, dict[str, Any]]]:
+    """What the ticket opens: repository, its one snapshot, and what protects the connection."""
+    store = open_store(description, request, limiter, request.grant)
+    try:
+        repository = open_ticket(store, description.identity_folder, request.ticket)
+        (known,) = repository.snapshots()
+        yield repository, repository.snapshot(known.id), store.security()
+    finally:
+        store.store.close()
+
+
 def run_restore(
     description: JobDescription, request: StartRestore, output: JobOutput, limiter: Limiter
 ) -> JobEnded:
@@ -57,19 +76,12 @@ def _restore(
 ) -> JobEnded:
     from strongroom.jobs.restore import restore
 
-    store = open_store(description, request, limiter, request.grant)
-    try:
-        repository = open_ticket(store, description.identity_folder, request.ticket)
-        (known,) = repository.snapshots()
-        snapshot = repository.snapshot(known.id)
-        security = store.security()
+    with _opened(description, request, limiter) as (repository, snapshot, security):
         teller = _Teller(output)
         report = restore(
             repository, snapshot, options, lambda: output.shown_progress("restore"), teller
         )
         teller.finish()
-    finally:
-        store.store.close()
     is_whole = report.is_complete
     return JobEnded(
         status="done" if is_whole else "incomplete",
@@ -97,19 +109,12 @@ def _verify(
 ) -> JobEnded:
     from strongroom.jobs.verify import verify
 
-    store = open_store(description, request, limiter, request.grant)
-    try:
-        repository = open_ticket(store, description.identity_folder, request.ticket)
-        (known,) = repository.snapshots()
-        snapshot = repository.snapshot(known.id)
-        security = store.security()
+    with _opened(description, request, limiter) as (repository, snapshot, security):
         teller = _Teller(output)
         report = verify(
             repository, snapshot, options, lambda: output.shown_progress("verify"), teller
         )
         teller.finish()
-    finally:
-        store.store.close()
     found = sum(report.differences.values())
     return JobEnded(
         status="incomplete" if found else "done",
