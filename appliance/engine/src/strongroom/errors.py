@@ -245,6 +245,13 @@ class CatalogError(StrongroomError):
     error_id = "catalog"
 
 
+class CatalogUnavailableError(CatalogError):
+    """The director's database cannot be used now: it is down, starting, locked or full."""
+
+    exit_code = 67
+    error_id = "catalog-unavailable"
+
+
 class OperatingSystemError(StrongroomError):
     """A system call failed where no other class says more (no permission, no such file)."""
 

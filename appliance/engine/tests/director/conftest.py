@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from director.director_fixture import START_NS, TestDirector
-from director.postgresql_cluster import Cluster, initdb_path
 from director.virtual_time import VirtualTime
+from kit.postgresql_cluster import Cluster, new_cluster
 from strongroom.daemons.director.catalog.database import Catalog, open_catalog
 
 if TYPE_CHECKING:
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    initdb = initdb_path()
-    if initdb is None:
-        pytest.skip("PostgreSQL's initdb is not installed (Debian: postgresql)")
-    server = Cluster(initdb)
-    yield server
-    server.stop()
+    with new_cluster() as server:
+        yield server
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    """One that a test may stop."""
+    with new_cluster() as server:
+        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -57,6 +57,7 @@ from strongroom.daemons.director.catalog.tables import METADATA
 from strongroom.daemons.director.results import Actor, RunFilter, SnapshotFilter
 from strongroom.errors import (
     CatalogError,
+    CatalogUnavailableError,
     ConflictError,
     SnapshotNotFoundError,
     UnknownNameError,
@@ -116,6 +117,43 @@ def test_a_fault_of_the_database_is_one_of_ours(catalog):
     add_run(catalog, record := make_run())
     with pytest.raises(CatalogError):
         add_run(catalog, record)
+
+
+def test_a_database_that_is_away_is_told_from_one_that_was_asked_wrongly(own_cluster):
+    url = own_cluster.new_database()
+    catalog = open_catalog(url)
+    write_state(catalog, "a", 1)
+    with pytest.raises(CatalogError) as asked_wrongly, catalog.reading() as connection:
+        connection.exec_driver_sql("SELECT nothing")
+    assert not isinstance(asked_wrongly.value, CatalogUnavailableError)
+    own_cluster.stop()
+    for _ in range(2):
+        with pytest.raises(CatalogUnavailableError, match="see that the database runs"):
+            read_state(catalog, "a")
+    with pytest.raises(CatalogUnavailableError):
+        open_catalog(url)
+    own_cluster.start()
+    # Connections of before are not taken for good.
+    assert read_state(catalog, "a") == 1
+    own_cluster.kill()
+    own_cluster.start()
+    write_state(catalog, "a", 2)
+    assert read_state(catalog, "a") == 2
+    catalog.close()
+
+
+def test_a_disk_that_is_full_is_one_that_cannot_be_used_now(tmp_path):
+    catalog = open_catalog(f"sqlite:///{tmp_path}/c.sqlite")
+
+    def fill() -> None:
+        with catalog.writing() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")
+            table = METADATA.tables["state"]
+            connection.execute(table.insert(), [{"name": "a", "value": "x" * 100_000}])
+
+    with pytest.raises(CatalogUnavailableError, match="full"):
+        fill()
+    catalog.close()
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id(catalog):

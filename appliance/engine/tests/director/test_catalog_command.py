@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from kit.postgresql_cluster import KEEPER
 from kit.tiny_backup import CHEAP
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, find_runs, new_run_id
@@ -19,7 +20,7 @@ from strongroom.stores.local import LocalStore
 CONFIGURATION = """
 Director {{ Name = dir; Password = "x"; WorkingDirectory = "{folder}/{work}" }}
 Messages {{ Name = M; Append = "{folder}/log" = all }}
-Catalog {{ Name = C; DbName = catalog; DbUser = none }}
+Catalog {{ Name = C; {catalog} }}
 Client {{ Name = web1; Address = web1; Password = "x" }}
 FileSet {{ Name = All; Include {{ File = / }} }}
 Storage {{ Name = main; Address = s; Password = "x"; Device = d; MediaType = F
@@ -28,6 +29,7 @@ Pool {{ Name = Daily }}
 Job {{ Name = nightly; Type = Backup; Client = web1; FileSet = All; Storage = main; Pool = Daily
   Messages = M }}
 """
+SQLITE = "DbName = catalog; DbUser = none"
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def place(tmp_path):
     for work in ("one", "two"):
         folder = tmp_path / work / "director.d" / "all"
         folder.mkdir(parents=True)
-        text = CONFIGURATION.format(folder=tmp_path, work=f"work-{work}")
+        text = CONFIGURATION.format(folder=tmp_path, work=f"work-{work}", catalog=SQLITE)
         (folder / "all.conf").write_text(text)
     (tmp_path / "passphrase").write_bytes(b"secret\n")
     (tmp_path / "passphrase").chmod(0o600)
@@ -43,15 +45,19 @@ def place(tmp_path):
     return tmp_path
 
 
+def ended(*words: str, code: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "strongroom", *words]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert answer.returncode == code, answer.stderr
+    return answer
+
+
 def strongroom(*words: str, code: int = 0) -> list[dict]:
-    ended = subprocess.run(
-        [sys.executable, "-m", "strongroom", *words, "--json"],
-        capture_output=True,
-        timeout=100,
-        check=False,
-    )
-    assert ended.returncode == code, ended.stderr.decode()
-    return [json.loads(line) for line in ended.stdout.splitlines()]
+    return [json.loads(line) for line in ended(*words, "--json", code=code).stdout.splitlines()]
+
+
+def refusal(*words: str, code: int) -> str:
+    return ended(*words, code=code).stderr
 
 
 def test_a_catalog_goes_to_a_file_and_into_another_catalog(place):
@@ -93,3 +99,46 @@ def test_a_catalog_is_made_from_repositories(place):
     ]
     catalog.close()
     strongroom("catalog", "--config", str(place / "one"), "rebuild", "--storage", "x", code=60)
+
+
+@pytest.mark.parametrize("way", ["directive", "file", "service's own"])
+def test_postgresql_is_shown_the_password(own_cluster, tmp_path, monkeypatch, way):
+    url = own_cluster.new_database()
+    own_cluster.new_keeper("pass word 7", url.database)
+    secret = tmp_path / "secret"
+    secret.write_text("pass word 7\nnot this line\n")
+    own = tmp_path / "passwords"
+    own.write_text(f"*:*:{url.database}:{KEEPER}:pass word 7\n")
+    own.chmod(0o600)
+    if way == "service's own":
+        monkeypatch.setenv("PGPASSFILE", str(own))
+    said = {"directive": 'Db Password = "pass word 7"', "file": f'Password File = "{secret}"'}
+    catalog = f'DbName = {url.database}; DbUser = {KEEPER}; DbSocket = "{own_cluster.folder}"'
+    place = tmp_path / "director.conf"
+    place.write_text(
+        CONFIGURATION.format(
+            folder=tmp_path, work="work", catalog=f"{catalog}; {said.get(way, '')}"
+        )
+    )
+    strongroom("catalog", "export", str(tmp_path / "copy"), "--config", str(place))
+    # One that is wrong lets nobody in, and is not told.
+    monkeypatch.delenv("PGPASSFILE", raising=False)
+    place.write_text(place.read_text().replace("pass word 7", "another"))
+    secret.write_text("another\n")
+    refused = refusal("catalog", "export", "-", "--config", str(place), code=67)
+    assert "password" in refused
+    assert "another" not in refused
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "words"),
+    [(None, "", "cannot read"), ("\n", "", "is empty"), ("a", "DbPassword = b", "both")],
+)
+def test_a_password_file_that_is_no_help_is_told(tmp_path, content, said, words):
+    secret = tmp_path / "secret"
+    if content is not None:
+        secret.write_text(content)
+    catalog = f'DbName = a; DbUser = b; DbSocket = /nowhere; {said}; Password File = "{secret}"'
+    place = tmp_path / "director.conf"
+    place.write_text(CONFIGURATION.format(folder=tmp_path, work="work", catalog=catalog))
+    assert words in refusal("catalog", "export", "-", "--config", str(place), code=2)

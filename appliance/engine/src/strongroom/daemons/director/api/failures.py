@@ -36,6 +36,7 @@ STATUS: dict[type[errors.StrongroomError], int] = {
     errors.PeerRefusedError: 403,
     errors.TooManyAttemptsError: 429,
     errors.ConfigurationError: 409,
+    errors.CatalogUnavailableError: 503,
     errors.StoreError: 503,
     errors.RepositoryNotFoundError: 503,
 }

@@ -4,19 +4,29 @@ SQLite runs in WAL mode with every commit on disk before it is answered: what an
 kept is kept. Writers take their lock when they begin, so two of them never wait for each other's
 reading. One director writes; any number of readers do not disturb it.
 
-A catalog of a newer version is refused rather than guessed at. Safe for threads.
+A catalog of a newer version is refused rather than guessed at. A database that is down, locked or
+full (CatalogUnavailableError) is told from one that was asked something wrong. Connections that
+broke are made anew by whoever needs one next.
+
+Safe for threads.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, create_engine, event, make_url
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import (
+    DBAPIError,
+    InterfaceError,
+    OperationalError,
+    SQLAlchemyError,
+    TimeoutError,  # noqa: A004 - that of the pool
+)
 
-from strongroom.errors import CatalogError
+from strongroom.errors import CatalogError, CatalogUnavailableError, UsageError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,6 +38,16 @@ if TYPE_CHECKING:
 
 BUSY_SECONDS = 60
 _POOL_SIZE = 8
+_LONGEST_PASSWORD_BYTES = 4096
+# A server that went away without a word is given up in half a minute, not after hours.
+_POSTGRESQL: Final = {
+    "connect_timeout": 10,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "strongroom",
+}
 
 
 class Catalog:
@@ -87,13 +107,14 @@ def catalog_url(resource: Resource | None, working_directory: str) -> URL:
     """The database of a Catalog resource.
 
     With a DbAddress or a DbSocket it is PostgreSQL, otherwise a file of the name DbName in the
-    working directory, `catalog.sqlite` without a resource.
+    working directory, `catalog.sqlite` without a resource. Raises UsageError when the PasswordFile
+    cannot be read; without a password PostgreSQL's own ways hold (peer, ~/.pgpass, certificates).
     """
     if resource is not None and (resource.db_address or resource.db_socket):
         return URL.create(
             "postgresql+psycopg",
             username=resource.db_user,
-            password=resource.db_password or None,
+            password=_password(resource),
             host=resource.db_address or None,
             port=resource.db_port,
             database=resource.db_name,
@@ -103,9 +124,30 @@ def catalog_url(resource: Resource | None, working_directory: str) -> URL:
     return URL.create("sqlite", database=os.path.join(working_directory, f"{name}.sqlite"))
 
 
+def _password(resource: Resource) -> str | None:
+    if not resource.password_file:
+        return (resource.db_password and resource.db_password.clear) or None
+    if resource.db_password and resource.db_password.clear:
+        raise UsageError(f"Catalog {resource.name} has both a DB Password and a Password File")
+    try:
+        with open(os.fsencode(resource.password_file), "rb") as file:
+            line = file.read(_LONGEST_PASSWORD_BYTES).split(b"\n", 1)[0].rstrip(b"\r")
+    except OSError as error:
+        raise UsageError(f"cannot read {resource.password_file}: {error.strerror}") from error
+    if not line:
+        raise UsageError(f"the first line of {resource.password_file} is empty")
+    return line.decode("utf-8", "surrogateescape")
+
+
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_size=_POOL_SIZE, max_overflow=0, pool_pre_ping=True)
+        return create_engine(
+            url,
+            connect_args=_POSTGRESQL,
+            pool_size=_POOL_SIZE,
+            max_overflow=0,
+            pool_pre_ping=True,
+        )
     folder = os.path.dirname(url.database or "")
     if folder:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -158,10 +200,13 @@ def _migrate(catalog: Catalog) -> None:
 def _told(place: str) -> Iterator[None]:
     try:
         yield
-    except DBAPIError as error:
-        raise CatalogError(
-            f"the catalog {place} failed: {error.orig}; see that the database runs and its disk "
-            "has room"
+    except (OperationalError, InterfaceError, TimeoutError) as error:
+        why = str(getattr(error, "orig", error)).strip().replace("\n", " ")
+        raise CatalogUnavailableError(
+            f"the catalog {place} cannot be used now: {why}; see that the database runs and its "
+            "disk has room"
         ) from error
+    except DBAPIError as error:
+        raise CatalogError(f"the catalog {place} failed: {error.orig}") from error
     except SQLAlchemyError as error:
         raise CatalogError(f"the catalog {place} failed: {error}") from error
