@@ -113,6 +113,11 @@ class FrameReader:
         """Wait for a frame. Raises ProtocolError, ConnectionLostError."""
         return decode_start(self._channel.receive_exactly(START_SIZE))
 
+    def head(self, start: FrameStart) -> Frame:
+        """The frame that `start` announced without its payload, which the caller receives."""
+        header = self._channel.receive_exactly(start.header_size) if start.header_size else b""
+        return Frame(start.type, start.flags, start.request_id, header, memoryview(b""))
+
     def rest(self, start: FrameStart) -> Frame:
         """Header and payload of the frame that `start` announced."""
         size = start.header_size + start.payload_size

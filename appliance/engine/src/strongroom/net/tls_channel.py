@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 # What one record holds: smaller parts are copied together rather than sent each by itself.
 _RECORD_BYTES = 16 << 10
-# What one turn encrypts at most, so that the receiver waits a fraction of a millisecond.
+# What one turn encrypts or decrypts at most, so that the other thread waits a fraction of a
+# millisecond.
 _TURN_BYTES = 256 << 10
 _SENDFILE_BYTES = 1 << 20
 # The connection broke in the handshake: on our way, or (an alert) on the way to the other side.
@@ -86,7 +87,7 @@ class TlsChannel:
         filled = 0
         while filled < len(view):
             rest = view[filled:]
-            count = self._until_done(self._receiving, self._connection.recv_into, rest)
+            count = self._until_done(self._receiving, self._receive_records, rest)
             if not count:
                 raise ended(clean=not filled)
             filled += count
@@ -124,6 +125,21 @@ class TlsChannel:
             # A repeated call must name the same bytes: OpenSSL may have sent a part of them.
             sent = self._until_done(self._sending, self._connection.send, view)
             view = view[sent:]
+
+    def _receive_records(self, view: memoryview) -> int:
+        """Fill `view` from the records that are there; 0 at the end. One call gives one at most."""
+        wanted = min(len(view), _TURN_BYTES)
+        filled = 0
+        try:
+            while filled < wanted:
+                count = self._connection.recv_into(view[filled:wanted])
+                if not count:
+                    break
+                filled += count
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            if not filled:
+                raise
+        return filled
 
     def _send_by_kernel(self, descriptor: int, offset: int, length: int) -> None:
         socket_descriptor = self._connection.fileno()

@@ -5,7 +5,7 @@ next is filled. What is left at the end, and everything on a file system that kn
 written the ordinary way. Copying packs through the page cache costs more processor time than
 compressing them where memory is scarce.
 
-One thread calls `write`, `flush` and `drop`; the writing thread touches only the buffer it was
+One thread calls everything but what is private; the writing thread touches only the buffer it was
 handed, and the two meet at `_wait`.
 """
 
@@ -44,12 +44,21 @@ class DirectFile:
         """Append `data`, which may be reused afterwards. Raises OSError, of earlier writes too."""
         view = memoryview(data).cast("B")
         while len(view):
-            count = min(len(view), self._buffer_bytes - self._filled)
-            self._buffers[self._turn][self._filled : self._filled + count] = view[:count]
-            self._filled += count
-            view = view[count:]
-            if self._filled == self._buffer_bytes:
-                self._hand_over()
+            room = self.room(len(view))
+            room[:] = view[: len(room)]
+            self.advance(len(room))
+            view = view[len(room) :]
+
+    def room(self, most_bytes: int) -> memoryview:
+        """Where the next bytes belong, at least one; filled by the caller, then `advance`."""
+        end = min(self._filled + most_bytes, self._buffer_bytes)
+        return memoryview(self._buffers[self._turn])[self._filled : end]
+
+    def advance(self, count: int) -> None:
+        """Append the first `count` bytes of the latest `room`. Raises OSError, of earlier writes."""
+        self._filled += count
+        if self._filled == self._buffer_bytes:
+            self._hand_over()
 
     def flush(self) -> None:
         """Write what is left; the file is as long as what was appended. Raises OSError."""

@@ -54,13 +54,23 @@ class LocalWriter:
     def write(self, data: Buffer) -> None:
         """Append `data`."""
         view = memoryview(data).cast("B")
-        if self._stream is None:
-            self._stream = DirectFile(self._descriptor, self._buffer_bytes)
         try:
-            self._stream.write(view)
+            self._opened().write(view)
         except OSError as error:
             self._root.fail("write to", self._path, error)
         self._size_bytes += len(view)
+
+    def room(self, most_bytes: int) -> memoryview:
+        """Where the caller may put the next bytes, to save a copy; `advance` appends them."""
+        return self._opened().room(most_bytes)
+
+    def advance(self, count: int) -> None:
+        """Append the first `count` bytes of the latest `room`."""
+        try:
+            self._opened().advance(count)
+        except OSError as error:
+            self._root.fail("write to", self._path, error)
+        self._size_bytes += count
 
     def commit(self, name: str) -> None:
         """Publish under `name`; where that object is already, drop ours."""
@@ -132,6 +142,11 @@ class LocalWriter:
         except OSError as error:
             self._root.fail("replace", path, error)
         self.abort()
+
+    def _opened(self) -> DirectFile:
+        if self._stream is None:
+            self._stream = DirectFile(self._descriptor, self._buffer_bytes)
+        return self._stream
 
     def _flush(self) -> None:
         if self._stream is not None:

@@ -33,6 +33,7 @@ class Answers:
         self._limits = limits
         self.request_id = 0
         self.deadline: float | None = None
+        self._left_seconds = 0.0
 
     def send(self, value: object) -> None:
         """Say that the request was done, and what came of it."""
@@ -88,6 +89,16 @@ class Answers:
         """Give the peer as long as so many bytes may take, in either direction."""
         limits = self._limits
         self.allow(limits.stall_seconds + size_bytes / limits.slowest_bytes_per_second)
+
+    def pause(self) -> None:
+        """It is our turn: what is left of the peer's time is kept for `resume`."""
+        assert self.deadline is not None
+        self._left_seconds = self.deadline - clock.elapsed_seconds()
+        self.deadline = None
+
+    def resume(self) -> None:
+        """It is the peer's turn again, for what was left at `pause`."""
+        self.deadline = clock.elapsed_seconds() + self._left_seconds
 
     def _start(self, size: int, *, has_more: bool) -> bytes:
         flags = FLAG_MORE if has_more else 0

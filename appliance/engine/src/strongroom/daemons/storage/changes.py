@@ -34,6 +34,7 @@ from strongroom.net.storage_protocol import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strongroom.daemons.storage.incoming import Incoming
     from strongroom.daemons.storage.rights import Rights
     from strongroom.daemons.storage.served import ServedRepository
     from strongroom.daemons.storage.settings import Limits
@@ -52,7 +53,7 @@ _UNDO_SECONDS: Final = 600.0
 class Changes:
     """See the module's docstring. Each method does a request and gives its answer, if any.
 
-    shown: who it is, for the log. take_turn: called with the bytes of each piece that came.
+    shown: who it is, for the log. take_turn: called with the bytes of what comes next.
     """
 
     def __init__(
@@ -89,10 +90,11 @@ class Changes:
         """Store a small object; whether its name was free."""
         header = decode(frame.header, PutObject)
         upload = self._new_upload(header.kind)
-        self._take(upload, frame.payload)
+        self._take_turn(len(frame.payload))
+        upload.write(frame.payload)
         return self._name(upload, header.name, header.mode)
 
-    def data(self, frame: Frame) -> None:
+    def data(self, frame: Frame, payload: Incoming) -> None:
         """Take more of an upload."""
         header = decode(frame.header, UploadData)
         upload = self._uploads.get(header.number)
@@ -100,7 +102,8 @@ class Changes:
             if len(self._uploads) >= self._limits.uploads:
                 raise ProtocolError(f"more than {self._limits.uploads} uploads at once")
             upload = self._uploads[header.number] = self._new_upload(header.kind)
-        self._take(upload, frame.payload)
+        self._take_turn(payload.left_bytes)
+        upload.receive(payload)
 
     def commit(self, frame: Frame) -> bool:
         """Give an upload its name; whether that was free."""
@@ -140,10 +143,6 @@ class Changes:
         if kind in _SMALL_KINDS:
             largest = self._limits.small_object_bytes
         return Upload(self._store, kind, self._rights.owner, self._served.quotas, largest)
-
-    def _take(self, upload: Upload, data: memoryview) -> None:
-        self._take_turn(len(data))
-        upload.write(data)
 
     def _name(self, upload: Upload, name: str, mode: PutMode) -> bool:
         """Finish an upload; whether the name was free."""

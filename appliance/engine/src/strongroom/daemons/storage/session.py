@@ -17,6 +17,7 @@ import msgspec
 from strongroom import clock
 from strongroom.daemons.storage.answers import Answers
 from strongroom.daemons.storage.changes import Changes
+from strongroom.daemons.storage.incoming import Incoming
 from strongroom.daemons.storage.provenance import DOUBTED, FALSE, VOUCHED
 from strongroom.daemons.storage.rights import rights_of
 from strongroom.errors import (
@@ -105,9 +106,13 @@ class Session:
                 self.answers.allow(self._limits.idle_seconds)
                 start = reader.start()
                 self.answers.allow_bytes(start.payload_size)
-                frame = reader.rest(start)
-                self.answers.deadline = None
-                if not self._serve(frame):
+                if start.type == FrameType.DATA:
+                    goes_on = self._take_data(reader.head(start), start.payload_size)
+                else:
+                    frame = reader.rest(start)
+                    self.answers.deadline = None
+                    goes_on = self._serve(frame)
+                if not goes_on:
                     return
         except ConnectionLostError as error:
             if not error.clean or (self._job is not None and self._changes.has_uploads):
@@ -145,6 +150,14 @@ class Session:
         self._job = hello.job
         self.answers.send(Welcome(PROTOCOL_VERSION, self.peer.role, self._limits.uploads))
 
+    def _take_data(self, frame: Frame, payload_size: int) -> bool:
+        """Serve a frame whose payload goes from the connection to where the disk takes it."""
+        self._incoming = Incoming(self.channel, self.answers, payload_size)
+        goes_on = self._serve(frame)
+        if goes_on:
+            self._incoming.skip()
+        return goes_on
+
     def _serve(self, frame: Frame) -> bool:
         """Do one request; False when the connection is of no more use."""
         self.answers.request_id = frame.request_id
@@ -155,7 +168,7 @@ class Session:
                 raise ProtocolError(f"a request of type {frame.type} is unknown, or out of place")
             self._rights.require_request(FrameType(frame.type))
             handler(frame)
-        except ConnectionLostError:
+        except (ConnectionLostError, PeerRefusedError):
             raise
         except StrongroomError as error:
             self._server.metrics.count("failures", error=error.error_id)
@@ -219,7 +232,7 @@ class Session:
         self.answers.send(self._changes.put(frame))
 
     def _data(self, frame: Frame) -> None:
-        self._changes.data(frame)
+        self._changes.data(frame, self._incoming)
 
     def _commit(self, frame: Frame) -> None:
         self.answers.send(self._changes.commit(frame))

@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from strongroom.content.digests import object_name
-from strongroom.errors import DamageError, QuotaError, StoreError, StrongroomError, UsageError
+from strongroom.daemons.storage.incoming import PIECE_BYTES
+from strongroom.errors import (
+    ConnectionLostError,
+    DamageError,
+    PeerRefusedError,
+    QuotaError,
+    StoreError,
+    StrongroomError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from strongroom.daemons.storage.accounts import Quotas
+    from strongroom.daemons.storage.incoming import Incoming
     from strongroom.net.storage_protocol import PutMode
     from strongroom.stores.local import LocalStore
     from strongroom.stores.local_writer import LocalWriter
@@ -48,6 +58,23 @@ class Upload:
             self._reserve(len(data))
             self._writer.write(data)
             self._hasher.update(data)
+        except StrongroomError as error:
+            self._give_up()
+            self._failure = error
+
+    def receive(self, payload: Incoming) -> None:
+        """Append what comes, received where the disk takes it from; else as `write`."""
+        if self._failure is not None or self._writer is None:
+            return
+        try:
+            self._reserve(payload.left_bytes)
+            while payload.left_bytes:
+                room = self._writer.room(min(payload.left_bytes, PIECE_BYTES))
+                payload.fill(room)
+                self._hasher.update(room)
+                self._writer.advance(len(room))
+        except (ConnectionLostError, PeerRefusedError):
+            raise
         except StrongroomError as error:
             self._give_up()
             self._failure = error
