@@ -7,10 +7,15 @@ answered by Acknowledge (the number we hold) or Cancel; an order that never arri
 and a run that the agent had begun but no longer knows has failed.
 
 An agent speaks for its own runs only: whatever it says of others is ignored and logged.
+
+What hinders us for a while (the catalog, the disk) is raised: nothing is acknowledged, the
+connection ends, and the agent tries again, later each time. A report that we could never deal with
+must not come for ever and hold up all others: it is acknowledged, and its run has failed.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +29,14 @@ from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.confirmation import confirm_snapshot
 from strongroom.daemons.director.reports import connection_text
 from strongroom.daemons.director.runs import LOST_ID
-from strongroom.errors import ConflictError, StrongroomError, UnknownNameError
+from strongroom.errors import (
+    CatalogUnavailableError,
+    ConflictError,
+    OperatingSystemError,
+    ProtocolError,
+    StrongroomError,
+    UnknownNameError,
+)
 from strongroom.net.control import (
     PROTOCOL_VERSION,
     Acknowledge,
@@ -37,11 +49,15 @@ from strongroom.net.control import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from strongroom.daemons.director.active_run import ActiveRun
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs import Runs
     from strongroom.net.control import Hello, ToDirector
+
+    Report = RunStarted | RunLog | RunEnded
 
 _CLOCK_TOLERANCE_NS: Final = 60 * 1_000_000_000
 _MOST_REPORTED: Final = 1 << 62
@@ -49,6 +65,21 @@ _MOST_REPORTED: Final = 1 << 62
 _MOST_NAMED: Final = 4096
 _MOST_DATA_BYTES: Final = 64 << 10
 _LONGEST_TEXT: Final = 4096
+# What ends by itself, or once somebody has made room.
+_PASSING: Final = frozenset(
+    (
+        errno.EAGAIN,
+        errno.EDQUOT,
+        errno.EINTR,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EROFS,
+        errno.ESTALE,
+    )
+)
 
 _log = logging.getLogger(__name__)
 
@@ -93,11 +124,11 @@ class Agents:
         )
         await context.link.send(client, welcome)
         for run_id in dict.fromkeys(hello.runs[:_MOST_NAMED]):
-            await self._answer_named(client, run_id)
+            await self._settle(client, run_id, self._answer_named(client, run_id))
         for active in self._runs.of_client(client):
             if active.is_running and active.record.id not in hello.runs:
-                await self._settle_unnamed(active)
-        await self._runs.dispatch()
+                await self._settle(client, active.record.id, self._settle_unnamed(active))
+        await self._settle(client, "all that wait", self._runs.dispatch())
 
     async def on_disconnected(self, client: str) -> None:
         """An agent is gone; what it does goes on without us."""
@@ -116,8 +147,21 @@ class Agents:
             _log.warning("agent %s reports what cannot be: %s", client, fault)
             await self._context.link.disconnect(client, f"a report cannot be: {fault}")
             return
-        active = self._runs.active(message.run_id)
-        if active is None or active.record.client != client or not active.is_remote:
+        try:
+            await self._take(client, message)
+        except Exception as error:
+            if isinstance(error, StrongroomError) and not _is_final(error):
+                raise
+            if not _is_final(error):
+                text = (
+                    f"what agent {client} says of run {message.run_id} cannot be kept now: {error}"
+                )
+                raise OperatingSystemError(text) from error
+            await self._give_up(client, message, error)
+
+    async def _take(self, client: str, message: Report | RunProgress) -> None:
+        active = self._own(client, message.run_id)
+        if active is None:
             await self._answer_stranger(client, message)
             return
         if isinstance(message, RunProgress):
@@ -133,7 +177,56 @@ class Agents:
             sequence = max(message.sequence, active.record.sequence)
         await self._context.link.send(client, Acknowledge(run_id=message.run_id, sequence=sequence))
 
-    async def _keep(self, active: ActiveRun, message: RunStarted | RunLog | RunEnded) -> None:
+    async def _give_up(self, client: str, message: Report | RunProgress, error: Exception) -> None:
+        """End the run of a report that we shall never be able to deal with."""
+        number = 0 if isinstance(message, RunProgress) else message.sequence
+        kind = str(message.__struct_config__.tag)
+        _log.error(
+            "agent %s, run %s: report %d (%s) cannot be dealt with: %s",
+            client,
+            message.run_id[:32],
+            number,
+            kind,
+            error,
+            exc_info=error,
+        )
+        if isinstance(message, RunProgress):
+            return  # it is not sent again
+        if (active := self._own(client, message.run_id)) is not None:
+            status = f", {message.status}" if isinstance(message, RunEnded) else ""
+            reason = f"report {number} of the agent ({kind}{status}) cannot be dealt with: {error}"
+            async with active.lock:
+                await self._runs.end(
+                    active,
+                    "failed",
+                    changes={"sequence": message.sequence},
+                    error_id=error.error_id if isinstance(error, StrongroomError) else "bug",
+                    reason=reason[:_LONGEST_TEXT],
+                )
+            if not isinstance(message, RunEnded):
+                await self._context.link.send(client, Cancel(run_id=message.run_id))
+        await self._context.link.send(
+            client, Acknowledge(run_id=message.run_id, sequence=message.sequence)
+        )
+
+    async def _settle(self, client: str, what: str, work: Awaitable[None]) -> None:
+        """A fault with one run must not keep the agent away, and with it all others."""
+        try:
+            await work
+        except CatalogUnavailableError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it is, others are to go on
+            _log.exception("agent %s has come, and %s cannot be settled with it", client, what)
+
+    def _own(self, client: str, run_id: str) -> ActiveRun | None:
+        """A run under way that this agent speaks for."""
+        active = self._runs.active(run_id)
+        mine = active is not None and active.record.client == client and active.is_remote
+        return active if mine else None
+
+    async def _keep(self, active: ActiveRun, message: Report) -> None:
+        if abs(message.time_ns) >= _MOST_REPORTED:
+            raise ProtocolError("its time cannot be")
         changes: dict[str, Any] = {"sequence": message.sequence}
         lines: list[NewLine] = []
         gap = message.sequence - active.record.sequence - 1
@@ -184,8 +277,8 @@ class Agents:
         )
 
     async def _answer_named(self, client: str, run_id: str) -> None:
-        active = self._runs.active(run_id)
-        if active is not None and active.record.client == client and active.is_remote:
+        active = self._own(client, run_id)
+        if active is not None:
             active.lost_at = None
             if active.ending is not None:
                 await self._context.link.send(client, Cancel(run_id=run_id))
@@ -216,9 +309,7 @@ class Agents:
             reason = f"agent {active.record.client} no longer knows of the run"
             await self._runs.end(active, "failed", error_id=LOST_ID, reason=reason)
 
-    async def _answer_stranger(
-        self, client: str, message: RunStarted | RunProgress | RunLog | RunEnded
-    ) -> None:
+    async def _answer_stranger(self, client: str, message: Report | RunProgress) -> None:
         """A report about a run that has ended, is another's, or is unknown."""
         record = await self._record(message.run_id)
         if record is None or record.client != client:
@@ -260,16 +351,21 @@ class Agents:
         await self._context.in_thread(note)
 
 
-def _fault(message: RunStarted | RunProgress | RunLog | RunEnded) -> str:
-    """What is out of all bounds in a report, or ""."""
+def _is_final(error: Exception) -> bool:
+    """Whether the same would go wrong however often it were tried."""
+    if isinstance(error, OSError):
+        return error.errno not in _PASSING and not isinstance(error, ConnectionError | TimeoutError)
+    return not isinstance(error, CatalogUnavailableError | MemoryError)
+
+
+def _fault(message: Report | RunProgress) -> str:
+    """What is out of all bounds in a report, so that it cannot even be acknowledged, or ""."""
     if isinstance(message, RunProgress):
         counts = (message.files, message.bytes, message.stored_bytes, message.errors)
         expected = (message.total_files or 0, message.total_bytes or 0)
         sound = all(0 <= count < _MOST_REPORTED for count in (*counts, *expected))
         return "" if sound else "a count"
-    if not 0 < message.sequence < _MOST_REPORTED:
-        return "a number of a report"
-    return "" if abs(message.time_ns) < _MOST_REPORTED else "a time"
+    return "" if 0 < message.sequence < _MOST_REPORTED else "a number of a report"
 
 
 def _bounded(data: dict[str, Any]) -> dict[str, Any]:

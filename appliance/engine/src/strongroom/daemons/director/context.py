@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from strongroom.errors import CatalogUnavailableError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -67,6 +69,7 @@ class DirectorContext:
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="director")
     )
+    is_closed: bool = False
     # A storage daemon that hangs may take all of these, and the catalog still answers.
     repository_threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="repositories")
@@ -85,18 +88,25 @@ class DirectorContext:
 
     async def in_thread(self, function: Callable[..., _Result], *arguments: object) -> _Result:
         """Call something that blocks, and opens no repository; its exceptions are ours."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.threads, function, *arguments)
+        return await self._call(self.threads, function, *arguments)
 
     async def with_repository(
         self, function: Callable[..., _Result], *arguments: object
     ) -> _Result:
         """The same for what opens a repository, and may wait for it for long."""
+        return await self._call(self.repository_threads, function, *arguments)
+
+    async def _call(
+        self, threads: ThreadPoolExecutor, function: Callable[..., _Result], *arguments: object
+    ) -> _Result:
+        if self.is_closed:
+            raise CatalogUnavailableError("the director is stopping; it takes this up again later")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.repository_threads, function, *arguments)
+        return await loop.run_in_executor(threads, function, *arguments)
 
     def close(self) -> None:
         """Let go of the catalog and the threads. Blocks."""
+        self.is_closed = True
         self.repository_threads.shutdown(cancel_futures=True)
         self.threads.shutdown()
         self.catalog.close()
