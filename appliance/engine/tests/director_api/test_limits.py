@@ -1,5 +1,6 @@
 """What peers that misbehave can do to the API: nothing that lasts."""
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -7,7 +8,7 @@ import socket
 import httpx
 import pytest
 
-from strongroom.daemons.director.api import bodies, connections
+from strongroom.daemons.director.api import bodies, connections, handshakes
 from strongroom.daemons.director.api.bodies import LARGEST_BODY_BYTES
 from strongroom.daemons.director.api.connections import MOST_OF_AN_ADDRESS
 from strongroom.daemons.director.api.server import LARGEST_HEAD_BYTES
@@ -133,3 +134,68 @@ def test_one_address_has_so_many_connections_without_a_certificate_and_no_more(d
         return False
 
     director.wait_for(is_free)
+
+
+@pytest.fixture
+def few_handshakes():
+    """Two from one address, three in all; none are left afterwards."""
+    unproven = connections.Connection.handshakes.unproven
+    unproven.limit(3, 2)
+    yield unproven
+    unproven.limit(handshakes.MOST_HANDSHAKES, handshakes.MOST_HANDSHAKES_OF_AN_ADDRESS)
+
+
+def is_closed(connection):
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_unfinished_handshakes_are_few_and_keep_nobody_else_out(director, few_handshakes):
+    refused = connections.Connection.handshakes.refused
+    with contextlib.ExitStack() as held:
+
+        def dial(address):
+            return held.enter_context(
+                socket.create_connection(("127.0.0.1", director.port), 30, (address, 0))
+            )
+
+        strangers = [dial("127.0.0.66") for _ in range(2)]
+        director.wait_for(lambda: few_handshakes.count == 2)
+        for _ in range(5):
+            assert is_closed(dial("127.0.0.66"))
+        assert connections.Connection.handshakes.refused == refused + 5
+        with director.client("admin") as api:
+            text = api.get(director.url + "/metrics").text
+        assert f"strongroom_director_refused_handshakes_total {refused + 5}" in text
+        # Whoever has proven who they are, or closed, holds no place: many come, one by one.
+        for _ in range(5):
+            with director.client("admin") as api:
+                assert api.get("/me").status_code == 200
+        dial("127.0.0.67")
+        director.wait_for(lambda: few_handshakes.count == 3)
+        assert is_closed(dial("127.0.0.68"))
+        strangers[0].close()
+        director.wait_for(lambda: few_handshakes.count == 2)
+        with director.client("admin") as api:
+            assert api.get("/me").status_code == 200
+    director.wait_for(lambda: few_handshakes.count == 0)
+
+
+def test_a_handshake_that_trickles_is_not_waited_for(director, few_handshakes, monkeypatch):
+    assert asyncio.constants.SSL_HANDSHAKE_TIMEOUT == handshakes.HANDSHAKE_TIMEOUT_SECONDS
+    monkeypatch.setattr(asyncio.constants, "SSL_HANDSHAKE_TIMEOUT", 0.5)
+    with socket.create_connection(("127.0.0.1", director.port), timeout=0.05) as plain:
+        for byte in b"\x16\x03\x01\x40\x00\x01\x00\x3f\xf0" + bytes(600):
+            try:
+                plain.sendall(bytes([byte]))
+                if plain.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        else:
+            raise AssertionError("it was let go on")
+    director.wait_for(lambda: few_handshakes.count == 0)

@@ -90,6 +90,8 @@ def _limits(daemon: Resource) -> Limits:
     return Limits(
         connections=daemon.maximum_connections,
         connections_each=daemon.maximum_connections_per_client,
+        handshakes=daemon.maximum_handshakes,
+        handshakes_of_an_address=daemon.maximum_handshakes_per_address,
         requests_per_second=float(daemon.maximum_requests_per_second),
         idle_seconds=float(daemon.idle_timeout_seconds),
         bytes_per_second=daemon.maximum_bandwidth_per_job_bytes_per_second or 0,

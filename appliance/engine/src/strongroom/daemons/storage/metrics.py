@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _HELP = {
     "strongroom_storage_connections_total": ("counter", "Connections that were let in."),
-    "strongroom_storage_refused_total": ("counter", "Connections that were not let in."),
+    "strongroom_storage_refused_total": ("counter", "Connections not let in, by cause."),
+    "strongroom_storage_handshakes": ("gauge", "Connections whose peers have proven nothing yet."),
     "strongroom_storage_connections": ("gauge", "Connections there are."),
     "strongroom_storage_requests_total": ("counter", "Requests done."),
     "strongroom_storage_failures_total": ("counter", "Requests that failed, by error."),

@@ -29,6 +29,7 @@ from strongroom.errors import (
 )
 from strongroom.net.greeting import send_welcome
 from strongroom.net.local_channel import admit_local
+from strongroom.net.unproven import StrangersLog, UnprovenConnections
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,9 @@ class StorageServer:
         self._read_grant = read_grant
         self._lock = threading.Lock()
         self._sessions: set[Session] = set()
-        self._entering = 0
+        limits = settings.limits
+        self._unproven = UnprovenConnections(limits.handshakes, limits.handshakes_of_an_address)
+        self._strangers = StrangersLog(log)
         self._threads: list[threading.Thread] = []
         self._listening: list[socket.socket] = []
         self._repositories: dict[str, ServedRepository] = {}
@@ -126,6 +129,7 @@ class StorageServer:
         """Follow a changed configuration; connections there are keep theirs but for quotas."""
         self.limits = limits
         self.bandwidths.bytes_per_second = limits.bytes_per_second
+        self._unproven.limit(limits.handshakes, limits.handshakes_of_an_address)
         for served in self._repositories.values():
             served.set_limits(limits)
 
@@ -162,6 +166,7 @@ class StorageServer:
             ("connections", (("role", role),), float(roles.count(role)))
             for role in ("agent", "director", "operator", "local")
         ]
+        gauges.append(("handshakes", (), float(self._unproven.count)))
         for served in self._repositories.values():
             gauges += served.gauges()
         return self.metrics.text(gauges)
@@ -211,51 +216,48 @@ class StorageServer:
                 log.warning("could not accept a connection: %s", error)
                 self._stopped.wait(_WATCH_SECONDS)
                 continue
-            shown = address[0] if isinstance(address, tuple) else "the local socket"
-            with self._lock:
-                crowded = self._entering + len(self._sessions) >= self.limits.connections
-                self._entering += not crowded
-            if crowded:
+            # Whoever is at the local socket is known at once, and no stranger may keep them out.
+            stranger = address[0] if isinstance(address, tuple) else ""
+            shown = stranger or "the local socket"
+            if stranger and (reason := self._unproven.enter(stranger)):
                 connection.close()
-                self._refuse(shown, f"there are {self.limits.connections} connections already")
+                self._refuse(shown, "handshakes", reason)
                 continue
             try:
-                self._thread(partial(self._enter, connection, shown, admit), f"for {shown}")
+                self._thread(partial(self._enter, connection, stranger, admit), f"for {shown}")
             except RuntimeError as error:
                 # The machine has no room for more threads now; we must go on to listen.
-                with self._lock:
-                    self._entering -= 1
+                if stranger:
+                    self._unproven.leave(stranger)
                 connection.close()
-                self._refuse(shown, str(error))
+                self._refuse(shown, "threads", str(error))
 
     def _enter(
         self,
         connection: socket.socket,
-        shown: str,
+        stranger: str,
         admit: Callable[[socket.socket], Channel],
     ) -> None:
-        """The whole life of a connection, in its thread."""
+        """The whole life of a connection, in its thread. stranger: its address, if over TCP."""
         session: Session | None = None
+        shown = stranger or "the local socket"
         try:
             connection.settimeout(self.limits.greeting_seconds)
             session = Session(self, admit(connection), shown)
         except (StrongroomError, OSError) as error:
-            self._refuse(shown, str(error))
+            self._refuse(shown, "unproven", str(error))
             connection.close()
         finally:
-            reason = ""
-            with self._lock:
-                self._entering -= 1
-                if session is not None:
-                    mine = sum(one.peer == session.peer for one in self._sessions)
-                    if mine >= self.limits.connections_each and session.peer.role != "local":
-                        reason = f"{session.peer} has {mine} connections already"
-                    else:
-                        self._sessions.add(session)
+            if stranger:
+                self._unproven.leave(stranger)
         if session is None:
             return
+        with self._lock:
+            reason = self._crowd(session)
+            if not reason:
+                self._sessions.add(session)
         if reason:
-            self._refuse(shown, reason)
+            self._refuse(shown, "connections", reason)
             session.channel.close()
             return
         mode = session.channel.security.mode
@@ -266,13 +268,23 @@ class StorageServer:
             with self._lock:
                 self._sessions.discard(session)
 
-    def _refuse(self, shown: str, reason: str) -> None:
-        self.metrics.count("refused")
-        log.warning("%s: not let in: %s", shown, reason)
+    def _crowd(self, session: Session) -> str:
+        """Why there is no room for a session, or ""."""
+        if len(self._sessions) >= self.limits.connections:
+            return f"there are {self.limits.connections} connections already"
+        mine = sum(one.peer == session.peer for one in self._sessions)
+        if mine >= self.limits.connections_each and session.peer.role != "local":
+            return f"{session.peer} has {mine} connections already"
+        return ""
+
+    def _refuse(self, shown: str, cause: str, reason: str) -> None:
+        self.metrics.count("refused", cause=cause)
+        self._strangers.warn("%s: not let in: %s", shown, reason)
 
     def _watch(self) -> None:
         while not self._stopped.wait(_WATCH_SECONDS):
             now = clock.elapsed_seconds()
+            self._strangers.flush()
             with self._lock:
                 sessions = list(self._sessions)
                 self._threads = [thread for thread in self._threads if thread.is_alive()]

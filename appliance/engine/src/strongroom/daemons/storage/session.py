@@ -64,6 +64,14 @@ _MOST_REFUSALS: Final = 100
 _SILENT: Final = frozenset((FrameType.DATA, FrameType.ABORT))
 
 
+class _NotDoneError(Exception):
+    """A request of a series was not done, because one before it was not."""
+
+    def __init__(self, reason: StrongroomError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 class Session:
     """See the module's docstring. `run` serves until the peer leaves or is thrown out."""
 
@@ -77,6 +85,8 @@ class Session:
         self._job: str | None = None
         self._next_request_at = 0.0
         self._refusals = 0
+        # Why the rest of a series of requests is not done.
+        self._failed: StrongroomError | None = None
         self._handlers: dict[int, Callable[[Frame], None]] = {
             FrameType.LIST: self._list,
             FrameType.GET: self._get,
@@ -163,6 +173,8 @@ class Session:
         self.answers.request_id = frame.request_id
         self._pace()
         try:
+            if self._failed is not None:
+                raise _NotDoneError(self._failed)
             handler = self._handlers.get(frame.type)
             if handler is None:
                 raise ProtocolError(f"a request of type {frame.type} is unknown, or out of place")
@@ -170,7 +182,13 @@ class Session:
             handler(frame)
         except (ConnectionLostError, PeerRefusedError):
             raise
+        except _NotDoneError as error:
+            self._failed = error.reason if frame.has_more else None
+            if frame.type not in _SILENT:
+                self.answers.fail(error.reason)
+            return True
         except StrongroomError as error:
+            self._failed = error if frame.has_more else None
             self._server.metrics.count("failures", error=error.error_id)
             if isinstance(error, ObjectMissingError):
                 log.debug("%s: %s", self.shown, _one_line(error))

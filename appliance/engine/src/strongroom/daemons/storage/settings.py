@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 class Limits:
     """What clients may cost. 0 is no limit where not said otherwise.
 
-    connections, connections_each: at once, of all peers and of one name. requests_per_second: of
-    one connection. uploads: under way at once on one connection. object_bytes: of one object, which
-    readers take whole: no more than LARGEST_ANSWER_BYTES of net.storage_client.
-    small_object_bytes: of a lease or a tombstone. leases_each: of one agent at once.
+    connections, connections_each: at once, of all peers and of one name. handshakes,
+    handshakes_of_an_address: connections whose peers have not proven yet who they are.
+    requests_per_second: of one connection. uploads: under way at once on one connection.
+    object_bytes: of one object, which readers take whole: no more than LARGEST_ANSWER_BYTES of
+    net.storage_client. small_object_bytes: of a lease or a tombstone.
+    leases_each: of one agent at once.
     greeting_seconds: from connecting to the first request. idle_seconds: between requests.
     slowest_bytes_per_second: a frame that comes or goes more slowly ends the connection, after
     stall_seconds of patience. bytes_per_second: of all connections of a job together.
@@ -26,6 +28,8 @@ class Limits:
 
     connections: int = 2048
     connections_each: int = 64
+    handshakes: int = 512
+    handshakes_of_an_address: int = 128
     requests_per_second: float = 0.0
     uploads: int = 64
     object_bytes: int = 1 << 30

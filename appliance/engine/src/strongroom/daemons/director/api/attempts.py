@@ -7,12 +7,12 @@ forgotten, so a flood of addresses costs no memory. Used from the event loop onl
 
 from __future__ import annotations
 
-import ipaddress
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 from strongroom import clock
 from strongroom.errors import TooManyAttemptsError
+from strongroom.net.unproven import network_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,16 +66,3 @@ class Attempts:
             del self._failures[network]
             return None
         return times
-
-
-def network_of(address: str) -> str:
-    """What counts as one address: IPv4 as it is, IPv6 by its /64."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-        return str(ipaddress.ip_network((parsed, 64), strict=False))
-    return address

@@ -15,9 +15,14 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from strongroom.daemons.director.api.attempts import network_of
+from strongroom.daemons.director.api.handshakes import (
+    MOST_HANDSHAKES,
+    MOST_HANDSHAKES_OF_AN_ADDRESS,
+    Handshakes,
+)
 from strongroom.errors import PeerRefusedError
 from strongroom.net.peer import Peer, parse_certificate, peer_of
+from strongroom.net.unproven import network_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -47,10 +52,12 @@ class Connection(H11Protocol):
     _counted = ""
     # Address -> how many connections without a certificate it has; event loop only.
     _uncertified: ClassVar[Counter[str]] = Counter()
+    handshakes: ClassVar[Handshakes] = Handshakes(MOST_HANDSHAKES, MOST_HANDSHAKES_OF_AN_ADDRESS)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Learn who connected. A peer whose certificate says nothing we know is nobody."""
         super().connection_made(transport)
+        self.handshakes.finished(transport.get_extra_info("peername"))
         certified = certified_peer(transport)
         self.app_state = {**self.app_state, "certified": certified, "abort": transport.abort}
         if certified is None and self.client is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 
+from strongroom.daemons.director.api.connections import Connection
 from strongroom.daemons.director.api.door import Asked
 from strongroom.daemons.director.results import Metric
 
@@ -54,7 +55,19 @@ def _own(connected_agents: int) -> list[Metric]:
             "Agents connected to this director now.",
             "gauge",
             (({}, float(connected_agents)),),
-        )
+        ),
+        Metric(
+            "strongroom_director_handshakes",
+            "TLS handshakes under way.",
+            "gauge",
+            (({}, float(Connection.handshakes.unproven.count)),),
+        ),
+        Metric(
+            "strongroom_director_refused_handshakes_total",
+            "Connections closed at once because too many handshakes were under way.",
+            "counter",
+            (({}, float(Connection.handshakes.refused)),),
+        ),
     ]
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from strongroom.daemons.director.api.connections import Connection
+from strongroom.daemons.director.api.handshakes import HANDSHAKE_TIMEOUT_SECONDS, CountingListener
 from strongroom.errors import OperatingSystemError
 from strongroom.net.control import LARGEST_MESSAGE_BYTES
 from strongroom.net.tls_contexts import server_context
@@ -90,6 +91,8 @@ class ApiServer:
     async def start(self) -> None:
         """Listen and serve. Raises OperatingSystemError when an address cannot be had."""
         sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
+        # uvicorn hands no timeout on to asyncio, whose own is three times as long.
+        asyncio.constants.SSL_HANDSHAKE_TIMEOUT = HANDSHAKE_TIMEOUT_SECONDS
         config = uvicorn.Config(
             self._application,
             http=Connection,
@@ -136,7 +139,7 @@ class ApiServer:
 
 def _listen(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = CountingListener(family, Connection.handshakes)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

@@ -1,0 +1,106 @@
+"""Connections whose peer has not proven yet who it is: how many, in all and from one address.
+
+Anybody can open those, so they are what a stranger can use up. An address counts as `network_of`
+says. Used from any thread; `_lock` is held for moments.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from strongroom import clock
+
+if TYPE_CHECKING:
+    import logging
+
+MOST_LINES = 10
+LINES_SECONDS = 60.0
+
+
+class UnprovenConnections:
+    """At most `most` at once, and `most_of_an_address` of those from one address."""
+
+    def __init__(self, most: int, most_of_an_address: int) -> None:
+        self._lock = threading.Lock()
+        self._of_networks: Counter[str] = Counter()
+        self._count = 0
+        self.limit(most, most_of_an_address)
+
+    def limit(self, most: int, most_of_an_address: int) -> None:
+        """Other limits from now on; who is there stays."""
+        self._most = most
+        self._most_of_an_address = most_of_an_address
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self._count
+
+    def enter(self, address: str) -> str:
+        """Count one more, which `leave` takes back; or why it may not be, with nothing counted."""
+        network = network_of(address)
+        with self._lock:
+            if self._of_networks.get(network, 0) >= self._most_of_an_address:
+                return f"{network} has {self._most_of_an_address} handshakes under way already"
+            if self._count >= self._most:
+                return f"there are {self._most} handshakes under way already"
+            self._of_networks[network] += 1
+            self._count += 1
+            return ""
+
+    def leave(self, address: str) -> None:
+        """It has proven who it is, or is gone."""
+        network = network_of(address)
+        with self._lock:
+            self._count -= 1
+            self._of_networks[network] -= 1
+            if not self._of_networks[network]:
+                del self._of_networks[network]
+
+
+class StrangersLog:
+    """Warnings that strangers can cause: ten a minute, and how many more there would have been."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._said = 0
+        self._unsaid = 0
+
+    def warn(self, message: str, *values: object) -> None:
+        """Log a line, or count it."""
+        self.flush()
+        with self._lock:
+            self._said += 1
+            if self._said > MOST_LINES:
+                self._unsaid += 1
+                return
+        self._log.warning(message, *values)
+
+    def flush(self) -> None:
+        """Begin a new minute where one is over; call it now and then."""
+        now = clock.elapsed_seconds()
+        with self._lock:
+            if now < self._until:
+                return
+            unsaid, self._said, self._unsaid = self._unsaid, 0, 0
+            self._until = now + LINES_SECONDS
+        if unsaid:
+            self._log.warning("%d more connections were not let in", unsaid)
+
+
+def network_of(address: str) -> str:
+    """What counts as one address: IPv4 as it is, IPv6 by its /64, for a host has all of those."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return address
