@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.house_of_daemons import HouseOfDaemons
+from kit.house_of_daemons import SQLITE, HouseOfDaemons
+from kit.postgresql_cluster import Cluster, new_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,6 +29,22 @@ def folder() -> Iterator[Path]:
     made = new_folder()
     yield made
     shutil.rmtree(made)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A PostgreSQL for all of them; a test that stops it starts it again."""
+    with new_cluster() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def catalog(request: pytest.FixtureRequest) -> str:
+    """What the Catalog resource of a house says."""
+    if request.param == "sqlite":
+        return SQLITE
+    new: str = request.getfixturevalue("cluster").new_catalog()
+    return new
 
 
 @pytest.fixture(scope="session")

@@ -130,11 +130,12 @@ def test_a_run_says_what_protected_its_connection(new_house, mode):
 
 
 @pytest.mark.skipif(not can_shift_clocks(), reason="no compiler for the clock that is moved")
-def test_a_run_that_is_due_starts_by_itself_and_a_missed_one_once(new_house):
+def test_a_run_that_is_due_starts_by_itself_and_a_missed_one_once(new_house, catalog):
     minute = (int(time.time() // 60) + 30) % 60
     house = new_house(
         "web1",
         clocks=True,
+        catalog=catalog,
         job_further="Schedule = each-hour",
         schedules=f"Schedule {{ Name = each-hour; Run = Full hourly at 0:{minute:02}; }}",
     )

@@ -19,7 +19,7 @@ Director {{ Name = {director}; Password = x; Messages = standard; Address = 127.
   Maximum Concurrent Jobs = 20
   {further} }}
 Messages {{ Name = standard; Console = all }}
-Catalog {{ Name = main; Db Name = main; Db User = x; Db Password = x }}
+Catalog {{ Name = main; {catalog} }}
 Storage {{ Name = vault; Address = 127.0.0.1; Port = {link}; Password = x; Device = disk
   Media Type = File; Repository = "unix:{folder}/storage.sock"
   Passphrase File = "{folder}/passphrase"; Maximum Concurrent Jobs = 20 }}

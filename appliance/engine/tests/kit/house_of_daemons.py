@@ -12,7 +12,7 @@ drop, stall and cut. `storage`, `director` and `agents` can be killed and starte
 `clocks` each daemon and what it starts has a wall clock of its own that tests move.
 
 `like`: another house whose authority, certificates and (empty) repository are copied, which is
-quicker than making them.
+quicker than making them. `catalog`: what the Catalog resource says, of PostgreSQL for instance.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 DIRECTOR = "boss"
 STORAGE = "vault"
 PASSPHRASE = "a passphrase nobody may read 5d1f"
+SQLITE = "Db Name = main; Db User = x; Db Password = x"
 FINAL = ("done", "incomplete", "failed", "cancelled")
 
 
@@ -58,6 +59,7 @@ class HouseOfDaemons:
         *,
         like: HouseOfDaemons | None = None,
         clocks: bool = False,
+        catalog: str = SQLITE,
         storage_further: str = "",
         director_further: str = "",
         job_further: str = "",
@@ -66,6 +68,7 @@ class HouseOfDaemons:
     ) -> None:
         self.folder = folder
         self.names = tuple(agents)
+        self.catalog = catalog
         self.storage_further = storage_further
         self.director_further = director_further
         self.job_further = job_further
@@ -143,6 +146,7 @@ class HouseOfDaemons:
                 **words,
                 port=self.director_port,
                 link=self.storage_link.port,
+                catalog=self.catalog,
                 further=self.director_further,
                 job_further=self.job_further,
             )

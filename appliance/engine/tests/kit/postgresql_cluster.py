@@ -10,7 +10,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,6 +59,7 @@ class Cluster:
         options = ("--no-sync", "--auth=trust", "--username=strongroom")
         self._command("initdb", *options, "--encoding=UTF8", "--locale=C", "-D", str(self._data))
         (self._data / "pg_hba.conf").write_text(_ACCESS)
+        self.is_running = False
         self.start()
 
     def start(self) -> None:
@@ -66,19 +67,22 @@ class Cluster:
         # A server that loses nothing worth having need not wait for a disk.
         options = f"-c listen_addresses= -c unix_socket_directories={self.folder} -c fsync=off"
         self._control("-t", "60", "-o", options, "-l", str(self.folder / "log"), "start")
+        self.is_running = True
 
     def stop(self) -> None:
         """Stop the server as an upgrade of it does: connections are cut."""
         self._control("-m", "fast", "stop")
+        self.is_running = False
 
     def kill(self) -> None:
         """End it without a chance to finish anything."""
         self._control("-m", "immediate", "stop")
+        self.is_running = False
 
     def remove(self) -> None:
         """End it for good, if it runs."""
-        with suppress(subprocess.CalledProcessError):
-            self._control("-m", "immediate", "stop")
+        if self.is_running:
+            self.kill()
         shutil.rmtree(self.folder)
 
     def new_database(self) -> URL:
@@ -87,6 +91,11 @@ class Cluster:
         name = f"catalog{self._databases}"
         self.execute(f"CREATE DATABASE {name}")
         return self._url(name)
+
+    def new_catalog(self) -> str:
+        """An empty database as a Catalog resource says it."""
+        name = self.new_database().database
+        return f'Db Name = {name}; Db User = strongroom; Db Socket = "{self.folder}"'
 
     def new_keeper(self, password: str, database: str) -> None:
         """Give the database to KEEPER, who must show this password."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.runs import NewLine, change_run, new_run_id
+from strongroom.daemons.director.outage import outlast
 from strongroom.daemons.director.reports import send_reports
 from strongroom.daemons.director.requests import companions
 from strongroom.daemons.director.retention import apply_retention, groups_of
@@ -72,7 +73,7 @@ class DirectorAftermath:
         if record.went_well:
             await self._forget(record, runs)
         try:
-            await self._context.in_thread(send_reports, self._context, record)
+            await outlast(self._context.in_thread, send_reports, self._context, record)
         except (StrongroomError, OSError) as error:
             await self._say(record, runs, "warning", f"the report could not be sent: {error}")
 
@@ -121,16 +122,17 @@ class DirectorAftermath:
             request=record.request,
         )
         await self._say(record, runs, "info", f"tried again as run {again.id}")
-        await runs.submit(again, [f"attempt {again.attempt}, after run {record.id} failed"])
+        said = [f"attempt {again.attempt}, after run {record.id} failed"]
+        await outlast(runs.submit, again, said)
 
     async def _forget(self, record: RunRecord, runs: Runs) -> None:
         context = self._context
-        for group in await context.in_thread(groups_of, context, record):
+        for group in await outlast(context.in_thread, groups_of, context, record):
             if obstacle := self._retention_obstacle():
                 await self._say(record, runs, "warning", f"nothing was forgotten: {obstacle}")
                 return
             try:
-                lines = await context.with_repository(apply_retention, context, *group)
+                lines = await outlast(context.with_repository, apply_retention, context, *group)
             except UnknownNameError:
                 # The director has no way to this repository; its retention is somebody else's.
                 return
@@ -151,9 +153,10 @@ class DirectorAftermath:
 
     async def _say(self, record: RunRecord, runs: Runs, level: str, text: str) -> None:
         line = NewLine(clock.now_ns(), level, text)
-        await self._context.in_thread(change_run, self._context.catalog, record.id, {}, [line])
+        catalog = self._context.catalog
+        await outlast(self._context.in_thread, change_run, catalog, record.id, {}, [line])
         runs.watchers.wake(record.id)
 
 
 async def _submit(runs: Runs, record: RunRecord) -> None:
-    await runs.submit(record)
+    await outlast(runs.submit, record)

@@ -22,10 +22,11 @@ from strongroom.daemons.director.api.callers import Callers
 from strongroom.daemons.director.api.door import Door
 from strongroom.daemons.director.api.enrolment import Enrolling
 from strongroom.daemons.director.api.server import ApiServer, renew_identity, tls_context
+from strongroom.daemons.director.outage import RETRY_SECONDS
 from strongroom.daemons.director.results import Actor
 from strongroom.daemons.director.service import DirectorService
 from strongroom.daemons.director.settings import DirectorSettings
-from strongroom.errors import PeerRefusedError, StrongroomError
+from strongroom.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
 from strongroom.net.authority import Authority
 from strongroom.net.identity import Identity, certificate_request, new_key, store_identity
 
@@ -120,7 +121,9 @@ class DirectorDaemon:
                 if reload.done():
                     reloading.clear()
                     reload = asyncio.create_task(reloading.wait())
-                    await self._reload()
+                    if not await self._reload():
+                        loop = asyncio.get_running_loop()
+                        loop.call_later(RETRY_SECONDS, reloading.set)
                 await self._follow_identity()
             if ended.done():
                 ended.result()
@@ -129,8 +132,13 @@ class DirectorDaemon:
             for task in (ended, stop, reload):
                 task.cancel()
 
-    async def _reload(self) -> None:
-        report = await self._service.reload(Actor("root", "signal"))
+    async def _reload(self) -> bool:
+        """Whether that came to an end, good or bad; otherwise it is to be done again."""
+        try:
+            report = await self._service.reload(Actor("root", "signal"))
+        except CatalogUnavailableError as away:
+            _log.error("reload, which is done again: %s", away)
+            return False
         for warning in report.warnings:
             _log.warning("reload: %s", warning)
         for error in report.errors:
@@ -140,6 +148,7 @@ class DirectorDaemon:
             self._dialling.follow()
         else:
             _log.error("reload: the configuration in force stays")
+        return True
 
     async def _follow_identity(self) -> None:
         """Renew the certificate when it is time, and show one that is new."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -26,12 +27,14 @@ from strongroom.daemons.director.catalog.runs import (
     NewLine,
     add_run,
     change_run,
+    load_run,
     unfinished_runs,
 )
 from strongroom.daemons.director.dispatch import choose
 from strongroom.daemons.director.duplicates import DuplicateRules, judge
 from strongroom.daemons.director.job_plan import is_enabled, limits_of, longest_run_seconds
 from strongroom.daemons.director.orders import make_order, told
+from strongroom.daemons.director.outage import outlast
 from strongroom.daemons.director.watchers import Watchers
 from strongroom.errors import ConflictError, StrongroomError
 from strongroom.net.control import Cancel
@@ -211,19 +214,19 @@ class Runs:
                 active.is_prepared = True
                 await self._aftermath.before(active, self)
             if active.is_remote:
-                await self._send_order(active)
+                await outlast(self._send_order, active)
                 return
             outcome = await self._local.carry_out(active, self)
         except StrongroomError as error:
-            await self.end(active, "failed", error_id=error.error_id, reason=str(error))
+            reason = str(error)
+            await outlast(self.end, active, "failed", error_id=error.error_id, reason=reason)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run must end
             _log.exception("run %s of job %s failed", active.record.id, active.record.job)
             reason = f"a fault in the director: {error}"
-            await self.end(active, "failed", error_id="bug", reason=reason)
+            await outlast(self.end, active, "failed", error_id="bug", reason=reason)
         else:
-            await self.end(
-                active, outcome.state, changes=outcome.changes, lines=list(outcome.lines)
-            )
+            changes, lines = outcome.changes, list(outcome.lines)
+            await outlast(self.end, active, outcome.state, changes=changes, lines=lines)
 
     async def _send_order(self, active: ActiveRun) -> None:
         opens = active.record.kind in ("restore", "verify")
@@ -237,8 +240,7 @@ class Runs:
             active.is_ordered = True
         else:
             # It went away just now; nothing has begun.
-            changes = {"state": "waiting", "started_ns": 0}
-            await self.change(active, changes)
+            await self.change(active, {"state": "waiting", "started_ns": 0})
 
     # Ending.
 
@@ -291,8 +293,11 @@ class Runs:
         try:
             await self.change(active, columns, said)
         except ConflictError:
+            # By somebody else just now, or by us when the database did not come to say so.
+            catalog = self._context.catalog
+            active.record = await self._context.in_thread(load_run, catalog, active.record.id)
+        if self._active.pop(active.record.id, None) is None:
             return
-        self._active.pop(active.record.id, None)
         self.watchers.wake(active.record.id)
         self.spawn(self._follow(active.record))
 
@@ -300,20 +305,20 @@ class Runs:
         try:
             await self._aftermath.after(record, self)
         finally:
-            await self.dispatch()
+            await outlast(self.dispatch)
 
     async def change(
         self, active: ActiveRun, changes: Mapping[str, Any], lines: Sequence[NewLine] = ()
     ) -> None:
         """Write a change of a run and tell whoever watches. ConflictError: it has ended."""
-        active.record, _ = await self._context.in_thread(
-            _change, self._context, active.record.id, changes, lines
-        )
+        catalog, run_id = self._context.catalog, active.record.id
+        write = partial(change_run, catalog, run_id, changes, lines, only_in=_UNFINISHED)
+        active.record, _ = await self._context.in_thread(write)
         self.watchers.wake(active.record.id)
 
     async def say(self, active: ActiveRun, level: str, text: str) -> None:
         """Add a line to the log of a run."""
-        await self.change(active, {}, [NewLine(clock.now_ns(), level, text)])
+        await outlast(self.change, active, {}, [NewLine(clock.now_ns(), level, text)])
 
     # Time.
 
@@ -322,7 +327,7 @@ class Runs:
         now = clock.elapsed_seconds()
         for active in self.all_active():
             ending = self._overdue(active, now)
-            if active.ending is not None and active.is_running and now >= active.stop_at:
+            if active.ending is not None and now >= active.stop_at:
                 await self.end(active, active.ending.state, ending=active.ending)
             elif ending is not None and active.ending is None:
                 await self.stop(active, ending)
@@ -387,12 +392,6 @@ class Runs:
 
     def _job(self, record: RunRecord) -> Resource | None:
         return self._context.configuration.find("Job", record.job)
-
-
-def _change(
-    context: DirectorContext, run_id: str, changes: Mapping[str, Any], lines: Sequence[NewLine]
-) -> tuple[RunRecord, object]:
-    return change_run(context.catalog, run_id, changes, lines, only_in=_UNFINISHED)
 
 
 def _bounds_end(record: RunRecord) -> bool:

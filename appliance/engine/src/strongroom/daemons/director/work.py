@@ -42,6 +42,7 @@ from strongroom.daemons.director.catalog.snapshots import (
 )
 from strongroom.daemons.director.job_plan import VERIFY_SAMPLE, resource
 from strongroom.daemons.director.orders import POOL_TAG, RUN_TAG, verified_snapshot
+from strongroom.daemons.director.outage import outlast
 from strongroom.daemons.director.rebuild import rebuild_catalog
 from strongroom.daemons.director.run_parts import Outcome
 from strongroom.daemons.director.task_messages import (
@@ -96,7 +97,7 @@ class DirectorWork:
 
     async def _verify(self, active: ActiveRun, runs: Runs) -> Outcome:
         context, record = self._context, active.record
-        snapshot = await context.in_thread(verified_snapshot, context, record)
+        snapshot = await outlast(context.in_thread, verified_snapshot, context, record)
         text = f"verifies snapshot {snapshot.id[:8]} of {snapshot.client}"
         await runs.say(active, "info", text)
         place = self._place(snapshot.storage)
@@ -134,7 +135,7 @@ class DirectorWork:
                 f"copy job {record.job} needs a Next Pool (its own or its Pool's) with a Storage"
             )
         target = storages[0].name
-        chosen = await context.in_thread(self._selected, record, target)
+        chosen = await outlast(context.in_thread, self._selected, record, target)
         if not chosen:
             return Outcome("done", {}, (("info", "there is nothing to copy"),))
         task = CopySnapshots(
@@ -226,7 +227,8 @@ class DirectorWork:
             if not rest or not rest[0].isascii() or not rest[0].isdecimal():
                 raise UsageError("write `expire runs DAYS`")
             before_ns = clock.now_ns() - int(rest[0]) * _DAY_NS
-            count = await context.in_thread(remove_old_runs, context.catalog, before_ns)
+            catalog = context.catalog
+            count = await outlast(context.in_thread, remove_old_runs, catalog, before_ns)
             return Outcome("done", {}, (("info", f"{count} old runs were removed"),))
         if verb not in ("prune", "vouch", "backup catalog", "rebuild catalog"):
             raise UsageError(f"there is no console command {' '.join(words)!r} for admin jobs")
@@ -238,14 +240,14 @@ class DirectorWork:
             )
             return _outcome(await self._run(active, runs, task), {})
         if verb == "rebuild catalog":
-            count = await context.with_repository(rebuild_catalog, context, storage)
+            count = await outlast(context.with_repository, rebuild_catalog, context, storage)
             return Outcome("done", {}, (("info", f"{count} snapshots were entered"),))
         return await self._back_up_catalog(storage, active, runs)
 
     async def _back_up_catalog(self, storage: str, active: ActiveRun, runs: Runs) -> Outcome:
         context, record = self._context, active.record
         folder = os.path.join(context.working_directory, "catalog-backup")
-        rows = await context.in_thread(_write_catalog, context, folder)
+        rows = await outlast(context.in_thread, _write_catalog, context, folder)
         await runs.say(active, "info", f"{rows} rows of the catalog")
         folders = [folder]
         if self._configuration_path:
@@ -266,7 +268,7 @@ class DirectorWork:
             entry = await context.with_repository(
                 self._catalog_snapshot, storage, ended.snapshot, record
             )
-            await context.in_thread(add_snapshots, context.catalog, [entry])
+            await outlast(context.in_thread, add_snapshots, context.catalog, [entry])
         return _outcome(ended, {"snapshot": ended.snapshot})
 
     def _catalog_snapshot(self, storage: str, name: str, record: RunRecord) -> SnapshotRecord:
