@@ -6,6 +6,7 @@ import stat
 import pytest
 
 from kit.simulated_agent import SimulatedAgent
+from strongroom.cli import run_watch
 from strongroom.net.control import Cancel, SetBandwidth, StartBackup, StartEstimate, StartRestore
 
 
@@ -100,6 +101,35 @@ def test_a_run_is_followed_to_its_end_and_its_exit_code_is_the_jobs(command, wor
     assert [one["text"] for one in again if one["type"] == "log"] == [one["text"] for one in lines]
     assert again[-1]["type"] == "run"
     assert again[-1]["state"] == "failed"
+
+
+def test_a_watch_that_the_director_ends_says_why(command, director, home):
+    authority = director.identity("boss", "director").folder.decode() + "/authority.pem"
+    file = home / "token"
+    made = command("token", "create", "ann", "--output", str(file)).output
+    place = ["--director", director.url, "--token-file", str(file), "--authority", authority]
+    with SimulatedAgent(director, "web1") as agent:
+        run = queued(command, "nightly-web1")
+        agent.expect(StartBackup)
+        agent.started(run)
+        agent.log(run, "reading /etc")
+        token_id = re.search(r"token (\S+) is in", made)[1]
+        tell_line = run_watch.tell_line
+
+        def withdraw_once_it_is_told(line, terminal):
+            tell_line(line, terminal)
+            if line["text"] == "reading /etc":
+                assert admin.delete(f"/tokens/{token_id}").status_code == 200
+
+        with director.client("admin") as admin, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run_watch, "tell_line", withdraw_once_it_is_told)
+            answer = command("watch", run[:8], place=place, exit_code=62)
+        agent.ended(run)
+    assert "reading /etc" in answer.output
+    (said,) = answer.messages.splitlines()
+    assert said.startswith("strongroom: error [not-authenticated]: run ")
+    assert "has expired or was withdrawn; the run is as it was" in said
+    command("watch", run)
 
 
 def test_cancel_and_bandwidth(command, director):

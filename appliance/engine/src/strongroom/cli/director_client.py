@@ -163,12 +163,15 @@ def _read(path: str) -> bytes:
 
 def _error_of(answer: httpx.Response) -> StrongroomError:
     try:
-        said = answer.json()
-        error_id, message = str(said["error_id"]), str(said["message"])
+        return error_of(answer.json())
     except (ValueError, KeyError, TypeError):
         return DirectorError(f"{answer.url} answers {answer.status_code} {answer.reason_phrase}")
-    kind = error_class(error_id) or DirectorError
-    return kind(message)
+
+
+def error_of(said: Mapping[str, Any]) -> StrongroomError:
+    """The error that the director tells of by its id and message. Raises KeyError, TypeError."""
+    kind = error_class(str(said["error_id"])) or DirectorError
+    return kind(str(said["message"]))
 
 
 def error_class(error_id: str) -> type[StrongroomError] | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from strongroom.cli.director_view import path_for_api, run_exit_code, run_line
 from strongroom.cli.snapshot_choice import normal_path
-from strongroom.errors import EXIT_DONE, NotPermittedError, SnapshotNotFoundError, UsageError
+from strongroom.errors import EXIT_DONE, SnapshotNotFoundError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -60,11 +60,7 @@ def restore_through_director(arguments: argparse.Namespace, terminal: Terminal) 
             terminal.line(run_line(found))
             return EXIT_DONE
         terminal.message_line(run_line(found))
-        try:
-            found = watch_run(director, found["id"], terminal)
-        except NotPermittedError:
-            terminal.warn("the restore goes on, but you may not see how")
-            raise
+        found = watch_run(director, found["id"], terminal)
     terminal.emit({"type": "run", **found})
     terminal.line(run_line(found))
     return run_exit_code(found)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from strongroom.cli.director_client import named
+from strongroom.cli.director_client import error_of, named
 from strongroom.cli.director_view import FINAL_STATES, local_time, run_line
 from strongroom.cli.terminal import shown
-from strongroom.errors import DirectorError
+from strongroom.errors import DirectorError, NotAuthenticatedError, NotPermittedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,8 @@ def run_events(director: DirectorClient, run_id: str) -> Iterator[dict[str, Any]
     """All events of a run until it has ended; the last one holds the run as it then is.
 
     A stream that breaks is taken up after the last line seen, so none is missed or given twice.
-    Raises DirectorError when the director stays away.
+    Raises DirectorError when the director stays away, NotAuthenticatedError and NotPermittedError
+    when one may not watch the run, or may no longer.
     """
     place = f"/runs/{named(run_id)}"
     sequence = 0
@@ -36,12 +37,17 @@ def run_events(director: DirectorClient, run_id: str) -> Iterator[dict[str, Any]
                 tries = 0
                 if line := event.get("line"):
                     sequence = line["sequence"]
+                if event.get("type") == "denied":
+                    raise error_of(event)
                 if event:
                     yield event
             run = director.get(place)
             if run["state"] in FINAL_STATES:
                 yield {"type": "state", "run": run}
                 return
+        except (NotAuthenticatedError, NotPermittedError) as error:
+            kind = type(error)
+            raise kind(f"run {run_id} cannot be watched: {error}; the run is as it was") from error
         except DirectorError:
             if tries >= _TRIES:
                 raise

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from blake3 import blake3
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
@@ -98,6 +99,7 @@ def companions(configuration: ComponentConfiguration, record: RunRecord) -> list
 
     Each says a job and what it overrides: `Run = "other level=%l storage=main"`; `%l` stands for
     the level of the run. Runs that were started so start no others after MOST_COMPANIONS steps.
+    Their ids follow from the run's, so that they are known when they are asked for again.
     Raises UnknownNameError, UsageError.
     """
     job = configuration.find("Job", record.job)
@@ -105,7 +107,7 @@ def companions(configuration: ComponentConfiguration, record: RunRecord) -> list
     if job is None or depth >= MOST_COMPANIONS:
         return []
     found = []
-    for text in job.run:
+    for number, text in enumerate(job.run):
         name, *words = shlex.split(text.replace("%l", record.level)) or ("",)
         said: dict[str, Any] = {}
         for word in words:
@@ -120,7 +122,8 @@ def companions(configuration: ComponentConfiguration, record: RunRecord) -> list
             configuration, name, Overrides(**said), requested_by=f"run {record.id} of {job.name}"
         )
         request = {**made.request, "companion_depth": depth + 1}
-        found.append(msgspec.structs.replace(made, request=request))
+        run_id = blake3(f"{record.id} {number}".encode()).hexdigest(16)
+        found.append(msgspec.structs.replace(made, id=run_id, request=request))
     return found
 
 
@@ -189,14 +192,20 @@ def new_restore(
     )
 
 
+def restore_jobs(configuration: ComponentConfiguration) -> list[str]:
+    """The names of all Restore jobs that are enabled; the first is taken unless one is named."""
+    jobs = configuration.of_type("Job").values()
+    return [job.name for job in jobs if kind_of(job) == "restore" and job.enabled]
+
+
 def _restore_job(configuration: ComponentConfiguration, name: str) -> Resource | None:
     if name:
         job = resource(configuration, "Job", name)
         if kind_of(job) != "restore":
             raise UsageError(f"job {name} restores nothing; its Type is {job.job_type}")
         return job
-    jobs = configuration.of_type("Job").values()
-    return next((job for job in jobs if kind_of(job) == "restore" and job.enabled), None)
+    names = restore_jobs(configuration)
+    return resource(configuration, "Job", names[0]) if names else None
 
 
 def _replace_of(job: Resource | None) -> Overwrite:

@@ -25,6 +25,11 @@ class Actor:
     role: str
     address: str = ""
 
+    @property
+    def title(self) -> str:
+        """As the log of a run and its `requested_by` name whoever it was."""
+        return f"{self.role} {self.name}".strip()
+
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:

@@ -173,21 +173,21 @@ class DirectorService(Looking):
             priority=priority,
         )
         async with self._audited(who, "run", job):
-            record = new_run(self._context.configuration, job, overrides, requested_by=_shown(who))
-            return (await self._runs.submit(record, [f"asked for by {_shown(who)}"])).info()
+            record = new_run(self._context.configuration, job, overrides, requested_by=who.title)
+            return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
 
     async def start_restore(self, request: RestoreRequest, who: Actor) -> RunInfo:
         """Queue a restore."""
         async with self._audited(who, "restore", _restore_text(request)):
             snapshot = await self._snapshot(request.snapshot)
-            record = new_restore(self._context.configuration, request, snapshot, _shown(who))
+            record = new_restore(self._context.configuration, request, snapshot, who.title)
             self._context.repositories.place(record.storage)
-            return (await self._runs.submit(record, [f"asked for by {_shown(who)}"])).info()
+            return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
 
     async def start_estimate(self, job: str, who: Actor, *, listing: bool = False) -> RunInfo:
         """Let the agent count what a job would back up; the result is the run's summary."""
         async with self._audited(who, "estimate", job):
-            record = new_run(self._context.configuration, job, requested_by=_shown(who))
+            record = new_run(self._context.configuration, job, requested_by=who.title)
             if record.kind != "backup":
                 raise UsageError(f"job {job} is no backup; there is nothing to estimate")
             if not self._context.link.is_connected(record.client):
@@ -203,7 +203,7 @@ class DirectorService(Looking):
             found = await self._found(run_id)
             if not isinstance(found, ActiveRun):
                 raise ConflictError(f"run {found.id} has ended: {found.state}")
-            await self._runs.stop(found, Ending("cancelled", f"cancelled by {_shown(who)}"))
+            await self._runs.stop(found, Ending("cancelled", f"cancelled by {who.title}"))
             return await self.run(found.record.id)
 
     async def set_bandwidth(
@@ -221,7 +221,7 @@ class DirectorService(Looking):
             )
             if not await self._context.link.send(found.record.client, message):
                 raise ConflictError(f"agent {found.record.client} is not connected")
-            text = f"limit set to {maximum_bytes_per_second} bytes per second by {_shown(who)}"
+            text = f"limit set to {maximum_bytes_per_second} bytes per second by {who.title}"
             await self._runs.say(found, "info", text)
             return found.info()
 
@@ -235,7 +235,7 @@ class DirectorService(Looking):
                 raise ConflictError(obstacle)
             pool = self._context.configuration.find("Pool", record.pool)
             removed, _ = await self._context.with_repository(
-                remove_snapshots, self._context, [record], pool, f"by {_shown(who)}"
+                remove_snapshots, self._context, [record], pool, f"by {who.title}"
             )
             if not removed:
                 raise ConflictError(
@@ -324,10 +324,6 @@ class DirectorService(Looking):
             await self.audit(who, action, target, error.error_id)
             raise
         await self.audit(who, action, target)
-
-
-def _shown(who: Actor) -> str:
-    return f"{who.role} {who.name}".strip()
 
 
 def _restore_text(request: RestoreRequest) -> str:

@@ -5,7 +5,7 @@ Names of fields stay: what is added later is added beside them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -121,6 +121,14 @@ class RunEvent(Answer):
             run=None if event.run is None else Run.of(event.run),
             line=None if event.line is None else LogLine.of(event.line),
         )
+
+
+class StreamDenied(Answer):
+    """The last event of a stream whose reader may no longer read it, and why."""
+
+    type: Literal["denied"]
+    error_id: str
+    message: str
 
 
 class Client(Answer):

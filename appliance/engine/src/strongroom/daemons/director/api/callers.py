@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strongroom import clock
 from strongroom.daemons.director.api.rights import Rights
 from strongroom.daemons.director.results import Actor
 from strongroom.errors import NotAuthenticatedError, NotPermittedError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from strongroom.net.revocations import Revocations
 
 LONGEST_TOKEN = 512
+_SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,17 @@ class Callers:
         self._revocations = revocations
         self._wrong_tokens = wrong_tokens
 
-    async def identify(self, state: Mapping[str, Any], address: str, authorization: str) -> Caller:
+    async def identify(
+        self, state: Mapping[str, Any], address: str, authorization: str, *, is_known: bool = False
+    ) -> Caller:
         """The caller of a request.
 
-        `state`: of its ASGI scope. `authorization`: its header, "" without. Raises
-        NotAuthenticatedError, NotPermittedError, TooManyAttemptsError.
+        `state`: of its ASGI scope. `authorization`: its header, "" without. `is_known`: it was good
+        before, so this is no attempt to guess a token. Raises NotAuthenticatedError,
+        NotPermittedError, TooManyAttemptsError.
         """
         if authorization:
-            return await self._of_token(authorization, address)
+            return await self._of_token(authorization, address, is_known)
         certified: CertifiedPeer | None = state.get("certified")
         if certified is None:
             raise NotAuthenticatedError("show a token (Authorization: Bearer) or a certificate")
@@ -75,18 +80,19 @@ class Callers:
         certified: CertifiedPeer | None = state.get("certified")
         if certified is None:
             raise NotAuthenticatedError("show the certificate that is to be renewed")
-        self._check_revoked(certified)
+        self._check_good(certified)
         return certified
 
-    async def _of_token(self, authorization: str, address: str) -> Caller:
+    async def _of_token(self, authorization: str, address: str, is_known: bool) -> Caller:
         scheme, _, text = authorization.partition(" ")
         token = None
         if scheme.lower() == "bearer" and 0 < len(text) <= LONGEST_TOKEN:
             token = await self._service.token_of(text.strip())
         if token is None:
             # Only who is wrong has to wait: one stale token must not lock out its neighbours.
-            self._wrong_tokens.check(address)
-            self._wrong_tokens.failed(address)
+            if not is_known:
+                self._wrong_tokens.check(address)
+                self._wrong_tokens.failed(address)
             raise NotAuthenticatedError("this token is not known, has expired or was withdrawn")
         configuration = self._service.configuration
         rights = console_rights(configuration, token.name)
@@ -103,7 +109,7 @@ class Callers:
         return Caller(Actor(token.name, "token", address), rights, token)
 
     def _of_certificate(self, certified: CertifiedPeer, address: str) -> Caller:
-        self._check_revoked(certified)
+        self._check_good(certified)
         peer = certified.peer
         if peer.role == "director":
             return Caller(Actor(peer.name, peer.role, address), Rights(everything=True))
@@ -116,7 +122,10 @@ class Callers:
             )
         return Caller(Actor(peer.name, peer.role, address), rights)
 
-    def _check_revoked(self, certified: CertifiedPeer) -> None:
+    def _check_good(self, certified: CertifiedPeer) -> None:
+        # TLS looked when the connection was made, which may be long ago.
+        if certified.expires_at <= clock.now_ns() / _SECOND_NS:
+            raise NotAuthenticatedError(f"the certificate of {certified.peer} has ended")
         if self._revocations is not None and self._revocations.is_revoked(certified.peer.serial):
             raise NotAuthenticatedError(f"the certificate of {certified.peer} was revoked")
 

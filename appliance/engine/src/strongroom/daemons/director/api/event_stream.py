@@ -1,4 +1,8 @@
-"""Server-sent events: an iterator of the service as a stream that notices when either side ends."""
+"""Server-sent events: an iterator of the service as a stream that notices when either side ends.
+
+Who reads is asked for anew every RECHECK_SECONDS: a stream outlives neither its token, nor its
+certificate, nor the rights it was opened with.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,18 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from strongroom.errors import StrongroomError
+from strongroom import clock
+from strongroom.daemons.director.api.answers import StreamDenied
+from strongroom.errors import NotAuthenticatedError, NotPermittedError, StrongroomError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from strongroom.daemons.director.api.answers import RunEvent
     from strongroom.daemons.director.results import RunEvent as ServiceEvent
 
 SIGN_OF_LIFE_SECONDS = 15.0
+RECHECK_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -23,28 +30,41 @@ async def event_stream(
     events: AsyncIterator[ServiceEvent],
     answer: Callable[[ServiceEvent], RunEvent],
     closing: asyncio.Event,
+    still_allowed: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[str]:
     """The text of the stream; ends with `events`, and early when `closing` is set.
 
-    While nothing happens a comment every SIGN_OF_LIFE_SECONDS keeps proxies from hanging up.
+    `still_allowed`: raises NotAuthenticatedError or NotPermittedError when the reader may not read
+    on; the last event, `denied`, says so. While nothing happens a comment every
+    SIGN_OF_LIFE_SECONDS keeps proxies from hanging up.
     """
     stop = asyncio.ensure_future(closing.wait())
     coming: asyncio.Future[ServiceEvent] | None = None
+    said_seconds = checked_seconds = clock.elapsed_seconds()
     try:
         while not stop.done():
             if coming is None:
                 coming = asyncio.ensure_future(anext(events))
             await asyncio.wait(
-                (coming, stop), timeout=SIGN_OF_LIFE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                (coming, stop), timeout=RECHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
+            now_seconds = clock.elapsed_seconds()
+            if now_seconds - checked_seconds >= RECHECK_SECONDS:
+                await still_allowed()
+                checked_seconds = now_seconds
             if coming.done():
                 event = coming.result()
                 coming = None
+                said_seconds = now_seconds
                 yield _written(answer(event))
-            elif not stop.done():
+            elif not stop.done() and now_seconds - said_seconds >= SIGN_OF_LIFE_SECONDS:
+                said_seconds = now_seconds
                 yield ": waiting\n\n"
     except StopAsyncIteration:
         yield "event: end\ndata: {}\n\n"
+    except (NotAuthenticatedError, NotPermittedError) as error:
+        denied = StreamDenied(type="denied", error_id=error.error_id, message=str(error))
+        yield f"event: denied\ndata: {denied.model_dump_json()}\n\n"
     except StrongroomError as error:
         _log.warning("a stream of events ends: %s", error)
     finally:

@@ -127,9 +127,12 @@ class Rights:
         """Whether all of these may be seen: `permits_all(job="nightly", client="web1")`."""
         return all(self.permits(kind, name) for kind, name in names.items())  # type: ignore[arg-type]
 
-    def permits_command(self, action: str) -> bool:
-        """Whether an action of COMMANDS may be done at all."""
-        for name in COMMANDS[action]:
+    def permits_command(self, action: str, or_by: str = "") -> bool:
+        """Whether an action of COMMANDS may be done at all.
+
+        `or_by`: another that allows it as well, where no list mentions the action itself.
+        """
+        for name in (*COMMANDS[action], *COMMANDS.get(or_by, ())):
             verdict = self.verdict("command", name)
             if verdict is not None:
                 return verdict

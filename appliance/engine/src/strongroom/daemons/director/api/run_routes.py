@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from strongroom.daemons.director.api.answers import LogLine, Page, Run, RunEvent
@@ -14,6 +14,7 @@ from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_pa
 from strongroom.daemons.director.api.questions import Bandwidth, NewEstimate, NewRun
 from strongroom.daemons.director.job_plan import Overrides, plan
 from strongroom.daemons.director.results import RunFilter, RunKind, RunState
+from strongroom.errors import NotPermittedError
 
 if TYPE_CHECKING:
     from strongroom.daemons.director.results import RunInfo
@@ -24,8 +25,8 @@ Sequence = Annotated[int, Query(ge=0, le=1 << 62, description="Only lines after 
 _EVENTS: dict[int | str, dict[str, object]] = {
     200: {
         "description": "Server-sent events `state`, `progress`, `log` (each a RunEvent), then "
-        "`end`. The id of a log event is its number, so a client that comes back with "
-        "Last-Event-ID misses none.",
+        "`end`, or `denied` (a StreamDenied) when the caller may not go on reading. The id of "
+        "a log event is its number, so a client that comes back with Last-Event-ID misses none.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
@@ -102,8 +103,7 @@ async def start_estimate(wanted: NewEstimate, asked: Asked) -> Run:
 @router.get("/runs/{run_id}")
 async def run(run_id: str, asked: Asked) -> Run:
     """One run, by its id or an unambiguous beginning of it."""
-    asked.rights.require_command("runs")
-    return Run.of(await asked.visible_run(run_id))
+    return Run.of(await asked.permitted_run("runs", run_id))
 
 
 @router.get("/runs/{run_id}/log")
@@ -111,8 +111,7 @@ async def log(
     run_id: str, asked: Asked, after: Sequence = 0, limit: PageSize = 1000
 ) -> Page[LogLine]:
     """The log of a run, the oldest line first."""
-    asked.rights.require_command("log")
-    found = await asked.visible_run(run_id)
+    found = await asked.permitted_run("log", run_id)
     lines = await asked.service.log(found.id, after, limit)
     following = str(lines[-1].sequence) if len(lines) == limit else None
     return Page(items=[LogLine.of(line) for line in lines], next=following)
@@ -122,14 +121,25 @@ async def log(
 async def events(
     run_id: str,
     asked: Asked,
+    request: Request,
     after: Sequence = 0,
     last_event_id: Annotated[str, Header(max_length=20)] = "",
 ) -> StreamingResponse:
-    """What happens to a run while it happens, until it has ended."""
-    asked.rights.require_command("watch")
-    found = await asked.visible_run(run_id)
+    """What happens to a run while it happens, until it has ended or may not be seen any more."""
+    found = await asked.permitted_run("watch", run_id)
+
+    async def still_allowed() -> None:
+        try:
+            await (await asked.again()).permitted_run("watch", found.id)
+        except NotPermittedError as error:
+            target = f"GET {request.url.path}"
+            await asked.service.audit(asked.actor, "denied", target, error.error_id)
+            raise
+
     seen = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else after
-    stream = event_stream(asked.service.watch(found.id, seen), RunEvent.of, asked.door.closing)
+    stream = event_stream(
+        asked.service.watch(found.id, seen), RunEvent.of, asked.door.closing, still_allowed
+    )
     return StreamingResponse(
         stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
     )
@@ -138,8 +148,7 @@ async def events(
 @router.post("/runs/{run_id}/cancel", status_code=202)
 async def cancel(run_id: str, asked: Asked) -> Run:
     """End a run."""
-    asked.rights.require_command("cancel")
-    found = await asked.visible_run(run_id)
+    found = await asked.permitted_run("cancel", run_id)
     return Run.of(await asked.service.cancel(found.id, asked.actor))
 
 
@@ -147,7 +156,7 @@ async def cancel(run_id: str, asked: Asked) -> Run:
 async def bandwidth(run_id: str, wanted: Bandwidth, asked: Asked) -> Run:
     """Change what a run under way may send."""
     asked.rights.require_command("bandwidth")
-    found = await asked.visible_run(run_id)
+    found = await asked.permitted_run("bandwidth", run_id)
     limit = wanted.maximum_bytes_per_second
     return Run.of(await asked.service.set_bandwidth(found.id, limit, asked.actor))
 

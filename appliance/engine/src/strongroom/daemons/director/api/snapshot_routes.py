@@ -17,6 +17,7 @@ from strongroom.daemons.director.api.texts import (
     chosen_path,
     path_bytes,
 )
+from strongroom.daemons.director.requests import restore_jobs
 from strongroom.daemons.director.results import RestoreRequest, SnapshotFilter
 from strongroom.errors import UsageError
 
@@ -134,8 +135,8 @@ async def search(
 async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
     """Queue a restore.
 
-    The caller must be allowed to see the snapshot, and to use the client that the files go to and
-    the folder there (Where ACL).
+    The caller must be allowed to see the snapshot, and to use the client that the files go to, the
+    folder there (Where ACL) and a Restore job, where there is any; the first such is taken.
     """
     asked.rights.require_command("restore")
     target = checked_target(wanted.target)
@@ -143,13 +144,13 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
         raise UsageError("say a target folder, or in_place and no target")
     found = await asked.visible_snapshot(wanted.snapshot)
     asked.rights.require("client", wanted.client or found.client)
-    asked.rights.require("job", wanted.job)
+    job = _permitted_job(asked, wanted.job)
     asked.rights.require_where(target)
     request = RestoreRequest(
         snapshot=found.id,
         paths=tuple(_absolute(path_bytes(path)) for path in wanted.paths),
         client=wanted.client,
-        job=wanted.job,
+        job=job,
         target=target.encode(),
         in_place=wanted.in_place,
         overwrite=wanted.overwrite,
@@ -182,6 +183,15 @@ async def _visible_parts(asked: Asking, wanted: SnapshotFilter) -> list[Snapshot
         )
         for client, job, fileset, pool in groups
     ]
+
+
+def _permitted_job(asked: Asking, name: str) -> str:
+    """The Restore job to take, "" where the configuration has none. Raises NotPermittedError."""
+    names = (name,) if name else restore_jobs(asked.service.configuration)
+    allowed = next((one for one in names if asked.rights.permits("job", one)), "")
+    if names and not allowed:
+        asked.rights.require("job", names[0])
+    return allowed
 
 
 def _name_of_cursor(after: str) -> bytes:

@@ -1,0 +1,97 @@
+"""Who may start a restore may see and end that very run; who may not starts none."""
+
+import pytest
+
+from kit.director_server import CONFIGURATION
+
+RESTORE_JOBS = """
+Job { Name = put-back; Type = Restore; Messages = standard; Client = web1; FileSet = all
+  Storage = vault; Pool = short; Where = /srv/restore }
+Job { Name = put-elsewhere; Type = Restore; Messages = standard; Client = web1; FileSet = all
+  Storage = vault; Pool = short; Where = /srv/restore }
+"""
+
+
+@pytest.fixture
+def configured(own_director):
+    """Have the director read its configuration with some of it replaced, and more."""
+
+    def configure(ann_may="", jobs="", more=""):
+        text = CONFIGURATION.replace(", run, cancel\n  Command ACL = estimate, token", ann_may)
+        text = text.replace('"nightly-web.*", Restore', jobs or '"nightly-web.*"') + more
+        own_director.configure(text)
+        with own_director.client("admin") as admin:
+            assert admin.post("/reload", json={}).json()["loaded"]
+        return own_director
+
+    return configure
+
+
+def asked_for(api, director, **body):
+    snapshot = director.snapshots[0].id
+    return api.post("/restores", json={"snapshot": snapshot, "target": "/srv/restore/x", **body})
+
+
+def test_an_own_restore_is_seen_and_ended_without_its_job_in_the_job_acl(configured):
+    director = configured()
+    with director.client("ann") as ann, director.client("admin") as admin:
+        run = asked_for(ann, director).json()["id"]
+        other = asked_for(admin, director).json()["id"]
+        assert ann.get(f"/runs/{run}").json()["job"] == "Restore"
+        assert ann.get(f"/runs/{run}/log").json()["items"]
+        assert [one["id"] for one in ann.get("/runs").json()["items"]] == [run]
+        for path in ("", "/log", "/events"):
+            assert ann.get(f"/runs/{other}{path}").status_code == 403
+        assert ann.post(f"/runs/{other}/cancel").status_code == 403
+        assert ann.post(f"/runs/{run}/cancel").status_code == 202
+        assert "event: end" in ann.get(f"/runs/{run}/events").text
+
+
+def test_whoever_may_restore_needs_no_other_command_for_that_run(configured):
+    director = configured()
+    director.configure(
+        director.configuration.replace(
+            "status, clients, jobs, runs, log, watch, snapshots, browse, restore", "restore"
+        )
+    )
+    with director.client("ann") as ann, director.client("admin") as admin:
+        assert admin.post("/reload", json={}).json()["loaded"]
+        run = asked_for(ann, director).json()["id"]
+        assert ann.get("/runs").status_code == 403
+        assert ann.get(f"/runs/{run}").status_code == 200
+        assert ann.get(f"/runs/{run}/log").status_code == 200
+        assert (
+            ann.post(f"/runs/{run}/bandwidth", json={"maximum_bytes_per_second": 1}).status_code
+            == 403
+        )
+        assert ann.post(f"/runs/{run}/cancel").status_code == 202
+        assert ann.get(f"/runs/{run}/events").status_code == 200
+
+
+def test_a_command_that_is_denied_by_name_is_denied_for_own_restores_too(configured):
+    director = configured(ann_may=", !cancel")
+    with director.client("ann") as ann, director.client("admin") as admin:
+        run = asked_for(ann, director).json()["id"]
+        answer = ann.post(f"/runs/{run}/cancel")
+        assert answer.status_code == 403
+        assert "`cancel`" in answer.json()["message"]
+        assert admin.get(f"/runs/{run}").json()["state"] != "cancelled"
+
+
+def test_a_restore_whose_job_is_not_allowed_is_not_started(configured):
+    director = configured(more=RESTORE_JOBS)
+    with director.client("ann") as ann, director.client("admin") as admin:
+        for body in ({}, {"job": "put-back"}):
+            answer = asked_for(ann, director, **body)
+            assert answer.status_code == 403
+            assert "put-back" in answer.json()["message"]
+            assert "Job ACL" in answer.json()["message"]
+        assert admin.get("/runs").json()["items"] == []
+
+
+def test_of_several_restore_jobs_an_allowed_one_is_taken(configured):
+    director = configured(jobs='"nightly-web.*", put-elsewhere', more=RESTORE_JOBS)
+    with director.client("ann") as ann, director.client("admin") as admin:
+        assert asked_for(ann, director).json()["job"] == "put-elsewhere"
+        assert asked_for(ann, director, job="put-back").status_code == 403
+        assert asked_for(admin, director).json()["job"] == "put-back"
