@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -37,6 +38,7 @@ from strongroom.daemons.director.catalog.runs import (
     new_run_id,
     remove_old_runs,
     unfinished_runs,
+    unfollowed_runs,
 )
 from strongroom.daemons.director.catalog.snapshots import (
     SnapshotRecord,
@@ -386,6 +388,29 @@ def test_a_copy_moves_into_this_database_and_grows_there(catalog, tmp_path):
     read_portable(catalog, file)
     add_audit(catalog, OPERATOR, "run", "later", "done")
     assert [entry.object for entry in list_audit(catalog)] == ["later", "2", "1", "0"]
+
+
+def test_a_copy_of_the_revision_before_is_read(catalog):
+    run = make_run(state="failed")
+    row = {
+        name: value for name, value in msgspec.structs.asdict(run).items() if name != "aftermath"
+    }
+    lines = ({"strongroom_catalog": "0001"}, {"table": "runs", "row": row})
+    assert read_portable(catalog, io.BytesIO(b"\n".join(map(msgspec.json.encode, lines)))) == 1
+    assert load_run(catalog, run.id) == run
+    assert unfollowed_runs(catalog) == []
+
+
+def test_another_attempt_is_entered_once(catalog):
+    failed = add_run(catalog, make_run(state="failed", aftermath="scripts"))
+    assert unfollowed_runs(catalog) == [failed]
+    again = make_run(rescheduled_from=failed.id)
+    entered = add_run(catalog, again, [NewLine(1, "info", "attempt 2")])
+    # Who did not hear that it was entered asks again.
+    assert add_run(catalog, again, [NewLine(1, "info", "attempt 2")]) == entered
+    with pytest.raises(ConflictError):
+        add_run(catalog, make_run(rescheduled_from=failed.id))
+    assert load_run(catalog, failed.id).aftermath == "rest"
 
 
 @pytest.mark.parametrize(

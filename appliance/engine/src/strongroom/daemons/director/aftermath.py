@@ -3,6 +3,10 @@
 After the end of a run, in this order: scripts, another attempt (Reschedule On Error), retention of
 the job's snapshots after a backup that made one, and the report to the destinations of Messages.
 None of it changes how the run ended; what goes wrong with it is in the run's log.
+
+How far it has come is in the catalog with the run, from the moment of its end: the next director
+goes on from there. Another attempt is entered in one transaction with the note that it was, so
+there is one; scripts and reports of which nobody knows whether they were done are done again.
 """
 
 from __future__ import annotations
@@ -11,7 +15,13 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
-from strongroom.daemons.director.catalog.runs import NewLine, change_run, new_run_id
+from strongroom.daemons.director.catalog.runs import (
+    AFTERMATH,
+    NewLine,
+    change_run,
+    load_run,
+    new_run_id,
+)
 from strongroom.daemons.director.outage import outlast
 from strongroom.daemons.director.reports import send_reports
 from strongroom.daemons.director.requests import companions
@@ -62,14 +72,27 @@ class DirectorAftermath:
 
         if active.record.attempt == 1:
             for companion in companions(self._context.configuration, active.record):
+                if await self._is_known(companion.id):
+                    continue  # a director before us started it
                 await runs.say(active, "info", f"starts {companion.job} along with it")
                 runs.spawn(_submit(runs, companion))
 
-    async def after(self, record: RunRecord, runs: Runs) -> None:
-        """Do what follows the end of a run."""
-        await self._run_scripts(record, runs)
-        if record.started_ns:
-            await self._try_again(record, runs)
+    async def after(self, run_id: str, runs: Runs) -> None:
+        """Do what follows the end of a run, from where it was left."""
+        context = self._context
+        record = await outlast(context.in_thread, load_run, context.catalog, run_id)
+        if not record.aftermath:
+            return
+        steps = (self._run_scripts, self._try_again, self._conclude)
+        for work in steps[AFTERMATH.index(record.aftermath) :]:
+            try:
+                await work(record, runs)
+            except Exception as error:  # noqa: BLE001 - the next is to be done whatever it is
+                _log.exception("run %s: not all was done after its end", record.id)
+                await self._say(record, runs, "error", f"after its end: {error}")
+        await self._note(record, "")
+
+    async def _conclude(self, record: RunRecord, runs: Runs) -> None:
         if record.went_well:
             await self._forget(record, runs)
         try:
@@ -81,20 +104,25 @@ class DirectorAftermath:
         async def say(level: str, text: str) -> None:
             await self._say(record, runs, level, text)
 
-        if not record.started_ns:
-            return
-        for script in self._scripts(record, ("After", "Always")):
-            if not (script.on_success if record.went_well else script.on_failure):
-                continue
+        scripts = [
+            script
+            for script in self._scripts(record, ("After", "Always"))
+            if record.started_ns and (script.on_success if record.went_well else script.on_failure)
+        ]
+        for script in scripts:
             for command in script.commands:
                 try:
                     await run_command(filled(command, record, self._context.name), say)
                 except ScriptError as error:
                     await say("error", str(error))
+        if scripts:
+            await self._note(record, AFTERMATH[1])
 
     async def _try_again(self, record: RunRecord, runs: Runs) -> None:
         job = self._context.configuration.find("Job", record.job)
-        if record.state != "failed" or job is None or not job.reschedule_on_error:
+        if not record.started_ns or record.state != "failed":
+            return
+        if job is None or not job.reschedule_on_error:
             return
         most = int(job.reschedule_times or 0)
         if most and record.attempt > most:
@@ -121,9 +149,9 @@ class DirectorAftermath:
             rescheduled_from=record.id,
             request=record.request,
         )
-        await self._say(record, runs, "info", f"tried again as run {again.id}")
         said = [f"attempt {again.attempt}, after run {record.id} failed"]
         await outlast(runs.submit, again, said)
+        await self._say(record, runs, "info", f"tried again as run {again.id}")
 
     async def _forget(self, record: RunRecord, runs: Runs) -> None:
         context = self._context
@@ -150,6 +178,18 @@ class DirectorAftermath:
             for script in scripts
             if not script.on_client and script.when in moments and script.commands
         ]
+
+    async def _is_known(self, run_id: str) -> bool:
+        try:
+            await outlast(self._context.in_thread, load_run, self._context.catalog, run_id)
+        except UnknownNameError:
+            return False
+        return True
+
+    async def _note(self, record: RunRecord, step: str) -> None:
+        """Everything before this step was done."""
+        changes, catalog = {"aftermath": step}, self._context.catalog
+        await outlast(self._context.in_thread, change_run, catalog, record.id, changes)
 
     async def _say(self, record: RunRecord, runs: Runs, level: str, text: str) -> None:
         line = NewLine(clock.now_ns(), level, text)

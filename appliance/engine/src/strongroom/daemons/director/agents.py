@@ -28,7 +28,7 @@ from strongroom.daemons.director.catalog.runs import NewLine, load_run
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.confirmation import confirm_snapshot
 from strongroom.daemons.director.reports import connection_text
-from strongroom.daemons.director.runs import LOST_ID
+from strongroom.daemons.director.time_limits import LOST_ID
 from strongroom.errors import (
     CatalogUnavailableError,
     ConflictError,

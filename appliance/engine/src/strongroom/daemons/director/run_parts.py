@@ -8,7 +8,6 @@ import msgspec
 
 if TYPE_CHECKING:
     from strongroom.daemons.director.active_run import ActiveRun
-    from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.runs import Runs
 
 
@@ -33,5 +32,5 @@ class Aftermath(Protocol):
     async def before(self, active: ActiveRun, runs: Runs) -> None:
         """Run the director's own scripts. Raises StrongroomError when one ends the run."""
 
-    async def after(self, record: RunRecord, runs: Runs) -> None:
-        """Do what follows the end of a run."""
+    async def after(self, run_id: str, runs: Runs) -> None:
+        """Do what follows the end of a run, from where it was left."""

@@ -24,17 +24,20 @@ import msgspec
 from strongroom import clock
 from strongroom.daemons.director.active_run import ActiveRun, Ending, activate
 from strongroom.daemons.director.catalog.runs import (
+    AFTERMATH,
     NewLine,
     add_run,
     change_run,
     load_run,
     unfinished_runs,
+    unfollowed_runs,
 )
 from strongroom.daemons.director.dispatch import choose
 from strongroom.daemons.director.duplicates import DuplicateRules, judge
-from strongroom.daemons.director.job_plan import is_enabled, limits_of, longest_run_seconds
+from strongroom.daemons.director.job_plan import is_enabled, limits_of
 from strongroom.daemons.director.orders import make_order, told
 from strongroom.daemons.director.outage import outlast
+from strongroom.daemons.director.time_limits import limit, next_moment, overdue
 from strongroom.daemons.director.watchers import Watchers
 from strongroom.errors import ConflictError, StrongroomError
 from strongroom.net.control import Cancel
@@ -48,10 +51,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.run_parts import Aftermath, LocalWork
 
 STOP_SECONDS: Final = 15.0
-# How long a run outlives the connection to its agent; Max Wait Time of the job wins.
-LOST_SECONDS: Final = 6 * 3600
 RESTARTED_ID: Final = "restarted"
-LOST_ID: Final = "agent-lost"
 _UNFINISHED: Final = ("queued", "waiting", "running")
 
 _log = logging.getLogger(__name__)
@@ -89,14 +89,19 @@ class Runs:
 
     async def resume(self) -> None:
         """Take up what a director before us left."""
-        for record in await self._context.in_thread(unfinished_runs, self._context.catalog):
-            active = self._active[record.id] = activate(record)
+        call, catalog = self._context.in_thread, self._context.catalog
+        unfollowed = await call(unfollowed_runs, catalog)
+        for record in await call(unfinished_runs, catalog):
+            self._active[record.id] = activate(record)
+        for active in self.all_active():
             self._limit(active)
             if active.is_running and not active.is_remote:
                 reason = "the director was restarted while it did this"
                 await self.end(active, "failed", error_id=RESTARTED_ID, reason=reason)
             elif active.is_running:
                 active.lost_at = clock.elapsed_seconds()
+        for record in unfollowed:
+            self.spawn(self._follow(record.id))
 
     async def submit(
         self,
@@ -120,14 +125,18 @@ class Runs:
                 verdict = judge(record, others, DuplicateRules.of(job))
             if verdict is not None and verdict.refusal:
                 record = msgspec.structs.replace(
-                    record, state="cancelled", ended_ns=now_ns, reason=verdict.refusal
+                    record,
+                    state="cancelled",
+                    ended_ns=now_ns,
+                    reason=verdict.refusal,
+                    aftermath=AFTERMATH[0],
                 )
                 said.append(NewLine(now_ns, "warning", f"cancelled: {verdict.refusal}"))
             record = await self._context.in_thread(add_run, self._context.catalog, record, said)
             if not record.is_final:
                 self._active[record.id] = activate(record)
         if record.is_final:
-            self.spawn(self._aftermath.after(record, self))
+            self.spawn(self._follow(record.id))
         for run_id, why in verdict.cancelled if verdict is not None else ():
             if (older := self._active.get(run_id)) is not None:
                 await self.stop(older, Ending("cancelled", why))
@@ -193,15 +202,7 @@ class Runs:
         self.set_to_work(active)
 
     def _limit(self, active: ActiveRun) -> None:
-        """Set when it is ended at the latest; its level may have become another one."""
-        job = self._job(active.record)
-        director = self._context.configuration.daemon
-        limits = [
-            longest_run_seconds(job, active.record.level) if job is not None else 0,
-            int(director.absolute_job_timeout or 0) if director is not None else 0,
-        ]
-        shortest = min((limit for limit in limits if limit), default=0)
-        active.ends_at = active.begun_at + shortest if shortest else None
+        limit(active, self._job(active.record), self._context.configuration.daemon)
 
     def set_to_work(self, active: ActiveRun) -> None:
         """Give the order to the agent (again), or do what is to be done here."""
@@ -278,7 +279,8 @@ class Runs:
         now_ns = clock.now_ns()
         if ending is not None:
             error_id, reason = ending.error_id, ending.reason
-        columns: dict[str, Any] = {"state": state, "ended_ns": now_ns, **(changes or {})}
+        columns: dict[str, Any] = {"state": state, "ended_ns": now_ns, "aftermath": AFTERMATH[0]}
+        columns |= changes or {}
         if (progress := active.progress) is not None:
             for name in ("files", "bytes", "stored_bytes", "errors"):
                 columns.setdefault(name, getattr(progress, name))
@@ -299,13 +301,15 @@ class Runs:
         if self._active.pop(active.record.id, None) is None:
             return
         self.watchers.wake(active.record.id)
-        self.spawn(self._follow(active.record))
+        self.spawn(self._follow(active.record.id))
 
-    async def _follow(self, record: RunRecord) -> None:
+    async def _follow(self, run_id: str) -> None:
         try:
-            await self._aftermath.after(record, self)
-        finally:
-            await outlast(self.dispatch)
+            await self._aftermath.after(run_id, self)
+        except Exception:  # noqa: BLE001 - others may start now whatever it is
+            _log.exception("run %s: not all was done after its end", run_id)
+        # Not in a `finally`: a director that is stopping must not wait for its catalog.
+        await outlast(self.dispatch)
 
     async def change(
         self, active: ActiveRun, changes: Mapping[str, Any], lines: Sequence[NewLine] = ()
@@ -326,44 +330,16 @@ class Runs:
         """End what has taken too long, and start what may start now."""
         now = clock.elapsed_seconds()
         for active in self.all_active():
-            ending = self._overdue(active, now)
+            ending = overdue(active, self._job(active.record), now)
             if active.ending is not None and now >= active.stop_at:
                 await self.end(active, active.ending.state, ending=active.ending)
             elif ending is not None and active.ending is None:
                 await self.stop(active, ending)
         await self.dispatch()
 
-    def _overdue(self, active: ActiveRun, now: float) -> Ending | None:
-        if not active.is_running:
-            if active.deadline is not None and now >= active.deadline:
-                return Ending("cancelled", "it could not start in time", "time-limit")
-            return None
-        if active.deadline is not None and now >= active.deadline and _bounds_end(active.record):
-            return Ending("failed", "Max Run Sched Time is over", "time-limit")
-        if active.ends_at is not None and now >= active.ends_at:
-            return Ending("failed", "it ran longer than it may", "time-limit")
-        if active.lost_at is not None:
-            job = self._job(active.record)
-            patience = int(job.max_wait_time_seconds or 0) if job is not None else 0
-            if now - active.lost_at >= (patience or LOST_SECONDS):
-                reason = f"agent {active.record.client} has not been back for too long"
-                return Ending("failed", reason, LOST_ID)
-        return None
-
     def next_moment(self) -> float | None:
         """When `tick` has something to do at the latest, by clock.elapsed_seconds."""
-        moments: list[float] = []
-        for active in self._active.values():
-            if active.is_running:
-                moments += [one for one in (active.ends_at, active.deadline) if one is not None]
-                if active.ending is not None:
-                    moments.append(active.stop_at)
-            else:
-                moments.append(active.begins_at)
-                if active.deadline is not None:
-                    moments.append(active.deadline)
-        now = clock.elapsed_seconds()
-        return min((one for one in moments if one > now), default=None)
+        return next_moment(self._active.values())
 
     # The rest.
 
@@ -392,8 +368,3 @@ class Runs:
 
     def _job(self, record: RunRecord) -> Resource | None:
         return self._context.configuration.find("Job", record.job)
-
-
-def _bounds_end(record: RunRecord) -> bool:
-    """Whether its deadline is for its end; that of a late start no longer counts once it runs."""
-    return bool(record.request.get("deadline_bounds_end"))

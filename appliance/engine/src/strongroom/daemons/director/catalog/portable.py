@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.director.catalog.database import Catalog
 
-REVISION = "0001"
+REVISION = "0002"
+# What they lack has a default.
+_READABLE = ("0001", REVISION)
 _BATCH_ROWS = 1000
 
 
@@ -58,7 +60,7 @@ def read_portable(catalog: Catalog, file: BinaryIO) -> int:
     count = 0
     try:
         head = msgspec.json.decode(file.readline(), type=_Head)
-        if head.strongroom_catalog != REVISION:
+        if head.strongroom_catalog not in _READABLE:
             raise CatalogError(
                 f"this copy of a catalog is of revision {head.strongroom_catalog}, not {REVISION}; "
                 "read it with the version that wrote it"

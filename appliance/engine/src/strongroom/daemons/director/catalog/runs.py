@@ -24,6 +24,8 @@ SHORTEST_BEGINNING = 4
 # A log that an agent fills without end does not fill the disk of the director.
 MOST_LOG_LINES = 100_000
 LONGEST_LINE_CHARACTERS = 4096
+# What is done after the end of a run, in this order.
+AFTERMATH = ("scripts", "attempt", "rest")
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +33,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     queued_ns: when it was asked for. not_before_ns: rescheduled for then. deadline_ns: when it is
     ended at the latest, 0 for never. sequence: of the agent's last report that is kept. request:
-    what else was asked for, for its kind to know.
+    what else was asked for, for its kind to know. aftermath: which step of AFTERMATH is to be done
+    next, "" when all are.
     """
 
     id: str
@@ -65,6 +68,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     rescheduled_from: str = ""
     sequence: int = 0
     log_lines: int = 0
+    aftermath: str = ""
     request: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     security: dict[str, Any] = {}
@@ -102,9 +106,20 @@ def new_run_id() -> str:
 
 
 def add_run(catalog: Catalog, record: RunRecord, lines: Sequence[NewLine] = ()) -> RunRecord:
-    """Enter a new run; gives it back as it is then."""
+    """Enter a new run; gives it back as it is then.
+
+    Another attempt of one that failed is entered once: ConflictError when that has one already.
+    """
     record = msgspec.structs.replace(record, log_lines=min(len(lines), MOST_LOG_LINES))
     with catalog.writing() as connection:
+        if record.rescheduled_from:
+            failed = and_(RUNS.c.id == record.rescheduled_from, RUNS.c.aftermath.in_(AFTERMATH[:2]))
+            moved = update(RUNS).where(failed).values(aftermath=AFTERMATH[2])
+            if not connection.execute(moved).rowcount:
+                there = connection.execute(select(RUNS).where(RUNS.c.id == record.id)).one_or_none()
+                if there is not None:  # by us, who were not told so
+                    return _record(there)
+                raise ConflictError(f"run {record.rescheduled_from} was tried again before")
         connection.execute(insert(RUNS), [msgspec.structs.asdict(record)])
         _append(connection, record.id, 0, lines)
     return record
@@ -188,6 +203,17 @@ def find_runs(catalog: Catalog, wanted: RunFilter) -> list[RunRecord]:
 def unfinished_runs(catalog: Catalog) -> list[RunRecord]:
     """Every run that has not ended, the oldest first."""
     query = select(RUNS).where(RUNS.c.state.not_in(FINAL_STATES)).order_by(RUNS.c.queued_ns)
+    with catalog.reading() as connection:
+        return [_record(row) for row in connection.execute(query)]
+
+
+def unfollowed_runs(catalog: Catalog) -> list[RunRecord]:
+    """Every run that has ended, and after which something is still to be done; the oldest first."""
+    query = (
+        select(RUNS)
+        .where(RUNS.c.state.in_(FINAL_STATES), RUNS.c.aftermath != "")
+        .order_by(RUNS.c.ended_ns)
+    )
     with catalog.reading() as connection:
         return [_record(row) for row in connection.execute(query)]
 
@@ -277,6 +303,7 @@ def remove_old_runs(catalog: Catalog, before_ns: int) -> int:
     old = and_(
         RUNS.c.state.in_(FINAL_STATES),
         RUNS.c.ended_ns < before_ns,
+        RUNS.c.aftermath == "",
         or_(RUNS.c.snapshot == "", RUNS.c.id.not_in(kept)),
     )
     with catalog.writing() as connection:

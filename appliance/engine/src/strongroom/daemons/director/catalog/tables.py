@@ -92,6 +92,8 @@ RUNS = Table(
     # The number of the agent's last report that is kept, and lines in the log.
     _number("sequence"),
     _number("log_lines"),
+    # What is still to be done after its end: a step of AFTERMATH, "" for nothing.
+    _text("aftermath"),
     _data("request"),
     _data("summary"),
     _data("security"),
