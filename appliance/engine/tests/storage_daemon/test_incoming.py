@@ -1,0 +1,153 @@
+"""Payloads that go from the connection straight to where the disk takes them from."""
+
+import os
+import socket
+import threading
+
+import pytest
+from blake3 import blake3
+
+from strongroom import clock
+from strongroom.daemons.storage.accounts import Quotas
+from strongroom.daemons.storage.answers import Answers
+from strongroom.daemons.storage.incoming import PIECE_BYTES, Incoming
+from strongroom.daemons.storage.settings import Limits
+from strongroom.daemons.storage.uploads import Upload
+from strongroom.errors import ConnectionLostError, DamageError, StoreError
+from strongroom.net.local_channel import local_channel
+from strongroom.stores.local import LocalStore
+
+
+@pytest.fixture
+def ends():
+    near, far = socket.socketpair(socket.AF_UNIX)
+    channel = local_channel(near)
+    yield channel, far
+    far.close()
+    channel.close()
+
+
+def incoming(channel, size: int, **limits: object) -> tuple[Incoming, Answers]:
+    answers = Answers(channel, Limits(**limits))
+    answers.allow_bytes(size)
+    return Incoming(channel, answers, size), answers
+
+
+def sent_by(far: socket.socket, data: bytes) -> threading.Thread:
+    sender = threading.Thread(target=far.sendall, args=(data,))
+    sender.start()
+    return sender
+
+
+@pytest.fixture
+def store(folder):
+    opened = LocalStore(str(folder / "repository").encode())
+    opened.prepare()
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("size", [1, PIECE_BYTES, (2 << 20) + 1, (5 << 20) + 4095])
+def test_what_came_is_stored_and_digested(ends, store, size):
+    channel, far = ends
+    data = blake3(b"%d" % size).digest(size)
+    upload = Upload(store, "packs", "", Quotas(Limits(), {}), 1 << 30)
+    cut = size // 3
+    sender = sent_by(far, data)
+    for length in (cut, size - cut):
+        payload, _ = incoming(channel, length)
+        upload.receive(payload)
+        assert payload.left_bytes == 0
+    sender.join()
+    name = blake3(data).hexdigest()
+    assert upload.commit(store, name, "publish", is_digest=True)
+    assert store.get("packs", name) == data
+
+
+def test_what_came_as_a_whole_and_in_place_is_one_object(ends, store):
+    channel, far = ends
+    data = blake3(b"mixed").digest(3 << 20)
+    upload = Upload(store, "packs", "", Quotas(Limits(), {}), 1 << 30)
+    upload.write(memoryview(data)[:1000])
+    sender = sent_by(far, data[1000:-1000])
+    payload, _ = incoming(channel, len(data) - 2000)
+    upload.receive(payload)
+    sender.join()
+    upload.write(memoryview(data)[-1000:])
+    name = blake3(data).hexdigest()
+    assert upload.commit(store, name, "publish", is_digest=True)
+    assert store.get("packs", name) == data
+
+
+def test_a_false_name_stores_nothing(ends, store):
+    channel, far = ends
+    upload = Upload(store, "packs", "", Quotas(Limits(), {}), 1 << 30)
+    sender = sent_by(far, bytes(3 << 20))
+    payload, _ = incoming(channel, 3 << 20)
+    upload.receive(payload)
+    sender.join()
+    with pytest.raises(DamageError, match="not what its name says"):
+        upload.commit(store, "ab" * 32, "publish", is_digest=True)
+    assert list(store.list("packs")) == []
+
+
+class SlowPeer:
+    """What comes from it takes a second a byte, of a clock that nothing else moves."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(clock, "elapsed_seconds", lambda: self.now)
+
+    def receive_into(self, view: memoryview) -> None:
+        self.now += len(view)
+
+
+def test_the_time_of_a_peer_runs_only_while_we_wait_for_it(monkeypatch):
+    peer = SlowPeer(monkeypatch)
+    payload, answers = incoming(peer, 20, stall_seconds=60.0, slowest_bytes_per_second=20)
+    assert answers.deadline is None, "nothing is asked of the peer before we look for its bytes"
+    peer.now += 500
+    payload.fill(memoryview(bytearray(12)))
+    assert answers.deadline is None, "it is our turn"
+    peer.now += 500
+    payload.skip()
+    assert payload.left_bytes == 0
+    answers.resume()
+    assert answers.deadline == peer.now + 61 - 20
+
+
+def test_a_disk_that_fails_in_the_middle_leaves_the_connection_whole(ends, store, monkeypatch):
+    channel, far = ends
+    upload = Upload(store, "packs", "", Quotas(Limits(), {}), 1 << 30)
+    # A descriptor that takes nothing: what is behind the writer is closed and opened for reading.
+    upload._writer._descriptor = _read_only(upload._writer._descriptor)
+    size = 9 << 20
+    sender = sent_by(far, bytes(size) + b"next")
+    payload, _ = incoming(channel, size)
+    upload.receive(payload)
+    assert payload.left_bytes, "the failure comes with a later piece"
+    payload.skip()
+    sender.join()
+    assert channel.receive_exactly(4) == b"next"
+    with pytest.raises(StoreError):
+        upload.commit(store, blake3(bytes(size)).hexdigest(), "publish", is_digest=True)
+    assert list(store.list("packs")) == []
+
+
+def _read_only(descriptor: int) -> int:
+    again = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY)
+    os.dup2(again, descriptor)
+    os.close(again)
+    return descriptor
+
+
+def test_an_end_in_the_middle_is_the_end_of_the_connection(ends, store):
+    channel, far = ends
+    upload = Upload(store, "packs", "", Quotas(Limits(), {}), 1 << 30)
+    far.sendall(bytes(1000))
+    far.shutdown(socket.SHUT_WR)
+    payload, _ = incoming(channel, 5000)
+    with pytest.raises(ConnectionLostError):
+        upload.receive(payload)
+    upload.abort()
+    assert list(store.list("packs")) == []
