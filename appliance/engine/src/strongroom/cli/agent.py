@@ -70,15 +70,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         _show(load_settings(path), terminal)
         return EXIT_DONE
     import logging
-    import sys
 
     from strongroom.daemons.agent.service import serve
+    from strongroom.daemons.service_manager import begin_log
 
-    logging.basicConfig(
-        level=logging.DEBUG if arguments.verbose else logging.INFO,
-        format="%(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    begin_log(verbose=arguments.verbose)
     # Its lines say nothing that ours do not.
     logging.getLogger("websockets").setLevel(logging.WARNING)
     serve(path)

@@ -45,15 +45,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return EXIT_DONE
     import asyncio
     import logging
-    import sys
 
     from strongroom.daemons.director.daemon import DirectorDaemon
+    from strongroom.daemons.service_manager import begin_log
 
-    logging.basicConfig(
-        level=logging.DEBUG if arguments.verbose else logging.INFO,
-        format="%(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    begin_log(verbose=arguments.verbose)
     # Their lines say nothing that ours do not; what goes wrong there is shown.
     for noisy in ("alembic", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -52,17 +52,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             terminal.emit({"type": "storage", "name": settings.name, "repositories": devices})
             terminal.line(f"storage daemon {settings.name} would serve {', '.join(devices)}")
         return EXIT_DONE
-    import logging
-    import sys
-
+    from strongroom.daemons.service_manager import begin_log
     from strongroom.daemons.storage.service import StorageService
 
     service = StorageService(arguments.config)
-    logging.basicConfig(
-        level=logging.DEBUG if arguments.verbose else logging.INFO,
-        format="%(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    begin_log(verbose=arguments.verbose)
     service.run()
     return EXIT_DONE
 

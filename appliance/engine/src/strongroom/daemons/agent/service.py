@@ -13,7 +13,6 @@ import fcntl
 import logging
 import os
 import signal
-import socket
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
@@ -21,6 +20,7 @@ from strongroom.daemons.agent.enrolment import renew
 from strongroom.daemons.agent.links import Links
 from strongroom.daemons.agent.settings import load_settings
 from strongroom.daemons.agent.supervisor import Supervisor
+from strongroom.daemons.service_manager import notify
 from strongroom.errors import OperatingSystemError, StrongroomError, UsageError
 from strongroom.net.identity import Identity
 
@@ -71,17 +71,17 @@ class _Service:
             raise OperatingSystemError(f"cannot listen: {error.strerror or error}") from error
         supervisor.resume()
         renewing = asyncio.create_task(self._keep_renewing(), name="renewal")
-        _notify("READY=1")
+        notify("READY=1")
         _log.info("agent %s is ready", settings.name)
         await self._stopped.wait()
-        _notify("STOPPING=1")
+        notify("STOPPING=1")
         renewing.cancel()
         await supervisor.stop()
         await self._links.stop()
         os.close(lock)
 
     async def _reload(self, supervisor: Supervisor) -> None:
-        _notify(f"RELOADING=1\nMONOTONIC_USEC={int(clock.elapsed_seconds() * 1e6)}")
+        notify(f"RELOADING=1\nMONOTONIC_USEC={int(clock.elapsed_seconds() * 1e6)}")
         try:
             settings = load_settings(self._path)
             if settings.working_folder != self._settings.working_folder:
@@ -93,7 +93,7 @@ class _Service:
         except (StrongroomError, OSError) as error:
             _log.error("the configuration stays as it was: %s", error)
         finally:
-            _notify("READY=1")
+            notify("READY=1")
 
     async def _keep_renewing(self) -> None:
         while True:
@@ -135,18 +135,3 @@ def _lock_folder(settings: AgentSettings) -> int:
             f"another agent uses {settings.working_folder}; see Working Directory"
         ) from error
     return descriptor
-
-
-def _notify(state: str) -> None:
-    """Tell the service manager, if it wants to know."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    if address.startswith("@"):
-        address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notifier:
-        try:
-            notifier.connect(address)
-            notifier.send(state.encode())
-        except OSError as error:
-            _log.warning("the service manager cannot be told: %s", error.strerror)

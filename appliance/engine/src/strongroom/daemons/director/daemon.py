@@ -26,6 +26,7 @@ from strongroom.daemons.director.outage import RETRY_SECONDS
 from strongroom.daemons.director.results import Actor
 from strongroom.daemons.director.service import DirectorService
 from strongroom.daemons.director.settings import DirectorSettings
+from strongroom.daemons.service_manager import notify
 from strongroom.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
 from strongroom.net.authority import Authority
 from strongroom.net.identity import Identity, certificate_request, new_key, store_identity
@@ -97,6 +98,7 @@ class DirectorDaemon:
             for (address, _), port in zip(self.settings.addresses, server.ports, strict=True):
                 _log.info("director %s listens on %s port %d", self.settings.name, address, port)
             ready.set()
+            notify("READY=1")
             await self._watch(server, stopping, reloading)
         finally:
             await self._dialling.stop()

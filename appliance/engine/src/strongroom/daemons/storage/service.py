@@ -13,6 +13,7 @@ import queue
 import signal
 from typing import TYPE_CHECKING, Final
 
+from strongroom.daemons.service_manager import notify
 from strongroom.daemons.storage.configuration import StorageConfiguration
 from strongroom.daemons.storage.server import StorageServer
 from strongroom.errors import StrongroomError
@@ -49,6 +50,7 @@ class StorageService:
             signal.signal(number, note)
         server = self._server()
         server.start()
+        notify("READY=1")
         try:
             while True:
                 try:
