@@ -14,15 +14,24 @@ from strongroom.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.tls import Acceptor, connect
 
 
-def test_a_sender_notices_a_peer_that_only_half_closed(house):
-    with connected(house, "tls") as (ours, theirs):
+@pytest.mark.parametrize("mode", ["tls", "off", "local"])
+@pytest.mark.parametrize("by_file", [False, True])
+def test_a_sender_notices_a_peer_that_only_half_closed(house, tmp_path, mode, by_file):
+    with connected(house, mode) as (ours, theirs):
         ours.set_timeout(300)
         # Its socket stays open, but nobody reads it.
-        socket.socket.shutdown(theirs._connection, socket.SHUT_WR)
+        connection = theirs._connection if mode == "tls" else theirs._stream.socket
+        socket.socket.shutdown(connection, socket.SHUT_WR)
         began = time.monotonic()
         # More than the buffers of both ends hold.
-        with pytest.raises(ConnectionLostError):
-            ours.send(bytes(200 << 20))
+        if by_file:
+            with (tmp_path / "file").open("w+b") as file:
+                file.truncate(200 << 20)
+                with pytest.raises(ConnectionLostError):
+                    ours.send_file(file.fileno(), 0, 200 << 20)
+        else:
+            with pytest.raises(ConnectionLostError):
+                ours.send(bytes(200 << 20))
         assert time.monotonic() - began < 60
 
 

@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from strongroom.errors import ConnectionLostError, PeerRefusedError
-from strongroom.net.channel import Security, set_kernel_timeout, wake
+from strongroom.net.channel import Security, wake
 from strongroom.net.peer import LOCAL_ROLE, Peer
 from strongroom.net.plain_stream import PlainStream, byte_view
 
@@ -61,7 +61,7 @@ class LocalChannel:
 
     def set_timeout(self, seconds: float | None) -> None:
         """Bound every wait."""
-        set_kernel_timeout(self._stream.socket, seconds)
+        self._stream.set_timeout(seconds)
 
     def shutdown(self) -> None:
         """End the connection, from any thread."""

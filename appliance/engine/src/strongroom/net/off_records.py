@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from strongroom.errors import ConnectionLostError, PeerRefusedError
-from strongroom.net.channel import Security, set_kernel_timeout, wake
+from strongroom.net.channel import Security, wake
 from strongroom.net.plain_stream import PlainStream, byte_view, ended
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class OffChannel:
 
     def set_timeout(self, seconds: float | None) -> None:
         """Bound every wait."""
-        set_kernel_timeout(self._stream.socket, seconds)
+        self._stream.set_timeout(seconds)
 
     def shutdown(self) -> None:
         """End the connection, from any thread."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channel import wake
+from strongroom.net.liveness import PeerWatch
 from strongroom.net.plain_stream import byte_view, ended, lost
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class TlsChannel:
                 raise ConnectionLostError("the connection was closed") from error
             finally:
                 self._turn.release()
-            events = waiting.poll(self._timeout_ms)
+            events = pollers.watch.poll(waiting, self._timeout_ms)
             if not events:
                 raise lost(TimeoutError())
             if waiting is pollers.writable and not events[0][1] & ~select.POLLRDHUP:
@@ -183,6 +184,7 @@ class _Pollers:
     """What one thread waits with; a poll object serves one thread at a time."""
 
     def __init__(self, connection: ssl.SSLSocket) -> None:
+        self.watch = PeerWatch(connection)
         self.readable = select.poll()
         self.readable.register(connection, select.POLLIN)
         self.writable = select.poll()

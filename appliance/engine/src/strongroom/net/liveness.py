@@ -1,0 +1,77 @@
+"""Whether the machine at the other end of a connection still answers, asked while we wait.
+
+The kernel of the other side acknowledges what we send and the probes of a window that is closed,
+however busy the process there is. So a peer whose disk takes minutes is alive, and one that
+acknowledges nothing for UNANSWERED_SECONDS is gone. The kernel's own TCP_USER_TIMEOUT cannot tell
+the two apart: it ends a connection whose window stays closed although every probe is answered.
+Where nothing is on its way keepalive asks instead (see channel.tune_socket).
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+from strongroom import clock
+from strongroom.errors import ConnectionLostError
+
+if TYPE_CHECKING:
+    import select
+
+UNANSWERED_SECONDS = 120.0
+# How often whoever waits looks.
+LOOK_SECONDS = 15.0
+
+# struct tcp_info of linux/tcp.h: eight single bytes, then numbers of 32 bits.
+_INFO = struct.Struct("=8B13I")
+_PROBES = 3
+_UNACKNOWLEDGED = 8 + 4
+_SINCE_ACKNOWLEDGED_MS = 8 + 12
+
+
+class PeerWatch:
+    """For one thread that waits on a connection. A Unix socket has nobody to watch."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._is_tcp = connection.family != socket.AF_UNIX
+        self._unanswered_since: float | None = None
+
+    def look(self) -> None:
+        """ConnectionLostError when the other machine has answered nothing for too long."""
+        if not self._is_tcp:
+            return
+        try:
+            data = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
+        except OSError:
+            # Closed meanwhile: whoever waits is told by the call that it makes next.
+            return
+        info = _INFO.unpack(data)
+        if not info[_UNACKNOWLEDGED] and not info[_PROBES]:
+            self._unanswered_since = None
+            return
+        now = clock.elapsed_seconds()
+        acknowledged = now - info[_SINCE_ACKNOWLEDGED_MS] / 1000
+        since = now if self._unanswered_since is None else self._unanswered_since
+        self._unanswered_since = since = max(since, acknowledged)
+        # One probe may be lost by itself, and the next follow minutes later.
+        is_asked = info[_UNACKNOWLEDGED] or info[_PROBES] > 1
+        if is_asked and now - since >= UNANSWERED_SECONDS:
+            raise ConnectionLostError(
+                f"the other machine has answered nothing for {now - since:.0f} s"
+            )
+
+    def poll(self, poller: select.poll, timeout_ms: float | None) -> list[tuple[int, int]]:
+        """As `poller.poll`, looking meanwhile. Raises ConnectionLostError."""
+        left = timeout_ms
+        while True:
+            wait = LOOK_SECONDS * 1000 if left is None else min(left, LOOK_SECONDS * 1000)
+            events = poller.poll(wait)
+            if events:
+                return events
+            if left is not None:
+                left -= wait
+                if left <= 0:
+                    return []
+            self.look()
