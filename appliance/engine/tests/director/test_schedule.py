@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
@@ -268,3 +271,22 @@ def test_a_zone_that_there_is_not_is_refused():
     for name in ("Europe/Atlantis", "../etc/passwd", "/etc/passwd"):
         with pytest.raises(UsageError):
             time_zone(name)
+
+
+WITHOUT_ZONES = """
+import sys
+sys.modules["tzdata"] = None
+from datetime import datetime
+schedule._LOCAL_ZONE_FILE = "/nowhere"
+noon = datetime(2026, 7, 1, 12, tzinfo=schedule.time_zone(""))
+print(noon.isoformat(), noon.tzname())
+schedule.time_zone("Europe/Vienna")
+"""
+
+
+def test_a_host_that_knows_no_zones_goes_by_utc():
+    environment = {**os.environ, "PYTHONTZPATH": ""}
+    command = [sys.executable, "-c", WITHOUT_ZONES]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert said.stdout == "2026-07-01T12:00:00+00:00 UTC\n"
+    assert "'Europe/Vienna'; this machine knows none at all: apt-get install tzdata" in said.stderr

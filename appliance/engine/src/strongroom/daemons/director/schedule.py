@@ -15,11 +15,13 @@ Everything here is arithmetic: no clock, no state.
 from __future__ import annotations
 
 import calendar
+import struct
 from dataclasses import fields
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from blake3 import blake3
 
@@ -35,6 +37,10 @@ _HOURS_OF_A_DAY: Final = 24
 # What never comes within a generation (30 February) is never due.
 _MOST_DAYS_AHEAD: Final = 366 * 41
 _LOCAL_ZONE_FILE: Final = "/etc/localtime"
+# A file of a zone (RFC 8536, version 1): no transitions, one local time, four characters of names.
+_UTC_ZONE: Final = (
+    b"TZif" + bytes(16) + struct.pack(">6L", 0, 0, 0, 0, 1, 4) + bytes(6) + b"UTC\0"
+)  # fmt: skip
 
 
 def time_zone(name: str) -> ZoneInfo:
@@ -44,9 +50,10 @@ def time_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UsageError(
-            f"there is no time zone {name!r}; write for example Europe/Vienna"
-        ) from error
+        advice = "write for example Europe/Vienna"
+        if not available_timezones():
+            advice = "this machine knows none at all: apt-get install tzdata"
+        raise UsageError(f"there is no time zone {name!r}; {advice}") from error
 
 
 @lru_cache(maxsize=1)
@@ -55,7 +62,8 @@ def _local_zone() -> ZoneInfo:
         with open(_LOCAL_ZONE_FILE, "rb") as file:
             return ZoneInfo.from_file(file, key="local")
     except (OSError, ValueError):
-        return ZoneInfo("UTC")
+        # Also where no zone is known: a small host may do without that package.
+        return ZoneInfo.from_file(BytesIO(_UTC_ZONE), key="UTC")
 
 
 def entry_digest(entry: ScheduleRun) -> str:
