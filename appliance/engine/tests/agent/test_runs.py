@@ -7,6 +7,8 @@ import uuid
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from kit.tree_compare import compare_trees
 from strongroom.net.control import (
     LARGEST_MESSAGE_BYTES,
@@ -56,6 +58,28 @@ def verify_of(agent: AgentSite, snapshot: str, **options: Any) -> StartVerify:
         grant="",
         options={"root": "/", "reads_content": True, **options},
     )
+
+
+def test_a_link_on_the_machine_leads_no_restore_out_of_its_where_acl(agent: AgentSite) -> None:
+    (agent.source / "a").write_text("a")
+    run(agent, agent.backup())
+    (snapshot,) = agent.snapshots()
+    allowed, outside = agent.source.parent / "allowed", agent.source.parent / "outside"
+    allowed.mkdir()
+    outside.mkdir()
+    (allowed / "exit").symlink_to(outside)
+    order = msgspec.structs.replace(
+        restore_of(agent, snapshot.id, f"{allowed}/exit/new"), where=((str(allowed),),)
+    )
+    ended = run(agent, order)
+    assert (ended.status, ended.error_id) == ("failed", "not-permitted")
+    assert f"{allowed}/exit/new: links lead from there to {outside}/new" in ended.error
+    assert f"`Where ACL = {allowed}`" in ended.error
+    assert not list(outside.iterdir())
+    (allowed / "exit").unlink()
+    order = msgspec.structs.replace(order, run_id=uuid.uuid4().hex)
+    assert run(agent, order).status == "done"
+    assert list((allowed / "exit" / "new").rglob("a"))
 
 
 def test_a_backup_is_restored_and_verified_through_the_agent(agent: AgentSite) -> None:

@@ -3,6 +3,8 @@
 import pytest
 
 from kit.director_server import CONFIGURATION
+from kit.simulated_agent import SimulatedAgent
+from strongroom.net.control import StartRestore
 
 RESTORE_JOBS = """
 Job { Name = put-back; Type = Restore; Messages = standard; Client = web1; FileSet = all
@@ -95,3 +97,27 @@ def test_of_several_restore_jobs_an_allowed_one_is_taken(configured):
         assert asked_for(ann, director).json()["job"] == "put-elsewhere"
         assert asked_for(ann, director, job="put-back").status_code == 403
         assert asked_for(admin, director).json()["job"] == "put-back"
+
+
+@pytest.mark.parametrize(
+    ("who", "entries", "sent"),
+    [
+        ("ann", "/srv/restore", (("/srv/restore",),)),
+        ("ann", '"!/etc", *all*', (("!/etc", "*all*"),)),
+        ("ann", "*all*", ()),
+        ("admin", "/srv/restore", ()),
+    ],
+)
+def test_the_agent_is_told_where_files_may_really_go(configured, who, entries, sent):
+    director = configured()
+    director.configure(
+        director.configuration.replace("Where ACL = /srv/restore", f"Where ACL = {entries}")
+    )
+    with director.client(who) as api, director.client("admin") as admin:
+        assert admin.post("/reload", json={}).json()["loaded"]
+        with SimulatedAgent(director, "web1") as agent:
+            run = asked_for(api, director).json()["id"]
+            order = agent.expect(StartRestore)
+            assert (order.run_id, order.where) == (run, sent)
+            agent.started(run)
+            agent.ended(run)

@@ -2,7 +2,7 @@
 
 Promises
 - Nothing is written outside the target, whatever the snapshot claims and whoever plants links in
-  the target meanwhile (`restore_places`).
+  the target meanwhile (`restore_places`); and the target is where it may be (`restore_target`).
 - What a file holds in the end is what the snapshot holds, checked chunk by chunk before it is
   written. A file whose content is damaged or missing is named, and not there afterwards: a new
   one is removed; one that was to be replaced is as it was; one that was being changed in place
@@ -26,7 +26,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from strongroom.clock import elapsed_seconds
-from strongroom.errors import OperatingSystemError
 from strongroom.jobs.channel import ChannelClosedError
 from strongroom.jobs.restore_choice import Choice
 from strongroom.jobs.restore_options import Action, Kind, Problem, RestoreReport, Step
@@ -34,6 +33,7 @@ from strongroom.jobs.restore_pool import WorkerPool
 from strongroom.jobs.restore_preview import Preview
 from strongroom.jobs.restore_source import StoredContent
 from strongroom.jobs.restore_stream import RestoreStream
+from strongroom.jobs.restore_target import open_target
 from strongroom.jobs.restore_worker import RowRestorer, serve
 from strongroom.progress import NullProgress
 from strongroom.repo.listing_reader import Listing
@@ -80,7 +80,8 @@ def restore(
     threads. `observer` is told of single entries while that is so.
 
     Raises SnapshotNotFoundError when it has no such sub-path, OperatingSystemError when the
-    target cannot be made or can take nothing more, DamageError when the listing is not sound,
+    target cannot be made or can take nothing more, NotPermittedError when `where` denies it,
+    DamageError when the listing is not sound,
     StoreError.
     """
     return _Restore(repository, snapshot, options, show, observer).run()
@@ -112,13 +113,11 @@ class _Restore:
         started = elapsed_seconds()
         index = self._repository.load_index()
         _allow_open_files()
-        target_is_new = self._make_target()
+        options = self._options
+        root_fd, target_is_new = open_target(options.target, options.where, dry_run=options.dry_run)
         self._umask = os.umask(0)
         here = os.open(b".", os.O_PATH | os.O_CLOEXEC)
-        root_fd = -1
         try:
-            if not (target_is_new and self._options.dry_run):
-                root_fd = os.open(self._options.target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             self._restore(index, root_fd, target_is_new)
         finally:
             if root_fd >= 0:
@@ -174,7 +173,7 @@ class _Restore:
         )
         stream.run(target_is_new=target_is_new)
         if target_is_new and not stream.has_target_row and not options.dry_run:
-            os.chmod(options.target, 0o777 & ~self._umask)
+            os.chmod(b"/proc/self/fd/%d" % root_fd, 0o777 & ~self._umask)
 
     def _pool(self, index: Index, root_fd: int) -> WorkerPool:
         def work(channel: ShardChannel) -> None:
@@ -186,22 +185,6 @@ class _Restore:
 
         gc.freeze()  # so that workers go on sharing what is loaded
         return WorkerPool(self._options.worker_count(), work)
-
-    def _make_target(self) -> bool:
-        """Whether the target had (or, in a dry run, would have) to be made."""
-        target = self._options.target
-        try:
-            if os.path.isdir(target):
-                return False
-            if not self._options.dry_run:
-                os.makedirs(os.path.dirname(target.rstrip(b"/")) or b"/", exist_ok=True)
-                os.mkdir(target, 0o700)
-        except OSError as error:
-            shown = target.decode("utf-8", "backslashreplace")
-            raise OperatingSystemError(
-                f"{shown}: {error.strerror}; name a directory to restore into"
-            ) from error
-        return True
 
     def _report(self, row_count: int, content_bytes: int) -> None:
         tally = self._tally

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from strongroom.net.where_rules import WhereRules
     from strongroom.scan.patterns import Patterns
 
 MOST_DEFAULT_WORKERS: Final = 4
@@ -80,7 +81,8 @@ class RestoreOptions:
     subpath: what to restore, from the root, b"" for everything; its own content goes right into
     the target unless `in_place`, which keeps every path where it was (target is then b"/").
     includes, excludes: see `restore_choice`. workers: processes; 0 means one a core,
-    at most MOST_DEFAULT_WORKERS. tells_steps: report every entry, not only problems.
+    at most MOST_DEFAULT_WORKERS. tells_steps: report every entry, not only problems. where: rules
+    for where the target may really be, None for anywhere.
     """
 
     target: bytes
@@ -93,6 +95,7 @@ class RestoreOptions:
     dry_run: bool = False
     workers: int = 0
     tells_steps: bool = False
+    where: WhereRules | None = None
 
     def worker_count(self) -> int:
         """The number of worker processes to start."""

@@ -95,7 +95,9 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     `options`: fields of RestoreOptions by name; `target` is a Name as well. includes and excludes
     are lists of patterns, as --include takes them. A Name or a pattern is a text, or where its
     bytes are not UTF-8, {"base64": TEXT}, as in all JSON output. A run that restores below a target
-    keeps whole paths there (target/etc/passwd): `subpath` is not sent.
+    keeps whole paths there (target/etc/passwd): `subpath` is not sent. `where`: the Where ACLs of
+    whoever asked (layers of net.where_rules.WhereRules); the agent refuses a target that really is
+    where they deny it. Empty for in place, and where nothing is denied.
     """
 
     run_id: str
@@ -105,6 +107,7 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     grant: str
     target: str | dict[str, str]
     options: dict[str, Any] = {}
+    where: tuple[tuple[str, ...], ...] = ()
     scripts: tuple[Script, ...] = ()
     maximum_bytes_per_second: int = 0
 

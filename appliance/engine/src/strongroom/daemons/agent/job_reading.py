@@ -13,6 +13,7 @@ from strongroom.daemons.agent.persistence import persist
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, CheckFailedError, UsageError
 from strongroom.jobs.restore_options import Overwrite, RestoreOptions
 from strongroom.net.control import decode_name
+from strongroom.net.where_rules import WhereRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,6 +152,7 @@ def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
         includes=_patterns(given.get("includes"), "includes"),
         excludes=_patterns(given.get("excludes"), "excludes"),
         overwrite=overwrite,
+        where=WhereRules(request.where) if request.where else None,
         **found,
     )
 

@@ -210,6 +210,7 @@ def _restore(context: DirectorContext, record: RunRecord) -> Order:
         grant=grant,
         target=encode_name(target),
         options=options,
+        where=tuple(tuple(layer) for layer in request.get("where", ())),
         scripts=scripts_of(job),
         maximum_bytes_per_second=(
             int(request.get("maximum_bytes_per_second", 0)) or _bandwidth(context, record, job)

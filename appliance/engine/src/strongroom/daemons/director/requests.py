@@ -188,6 +188,7 @@ def new_restore(
             "dry_run": wanted.dry_run,
             "workers": wanted.workers,
             "maximum_bytes_per_second": wanted.maximum_bytes_per_second,
+            "where": [list(layer) for layer in wanted.where],
         },
     )
 

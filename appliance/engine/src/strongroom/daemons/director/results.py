@@ -256,7 +256,8 @@ class RestoreRequest:
     paths: of the snapshot, absolute; () for all. client: where the files go, "" for the client
     they came from. target: a folder on it; b"" with `in_place` puts every path where it was.
     overwrite: of jobs.restore_options.Overwrite, "" for what the restore job
-    says. maximum_bytes_per_second: 0 is no limit.
+    says. maximum_bytes_per_second: 0 is no limit. where: the Where ACLs of whoever asks, by which
+    the agent judges where the target really is (StartRestore).
     """
 
     snapshot: str
@@ -271,6 +272,7 @@ class RestoreRequest:
     workers: int = 0
     priority: int = 0
     maximum_bytes_per_second: int = 0
+    where: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,11 @@ unless no Where ACL is set at all.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from strongroom.errors import NotPermittedError, UsageError
+from strongroom.net.where_rules import ALL, compiled_entry, where_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +34,6 @@ KINDS: tuple[Kind, ...] = (
     "fileset",
     "where",
 )
-_ALL = "*all*"
 _IN_PLACE = "/"
 
 # What the API does -> the commands that allow it, ours first, then those of Bareos's console.
@@ -106,7 +104,7 @@ class Rights:
         return self.everything or (
             bool(self.layers)
             and all(
-                _first_entry(layer, kind).lower() == _ALL for layer in self.layers for kind in KINDS
+                _first_entry(layer, kind).lower() == ALL for layer in self.layers for kind in KINDS
             )
         )
 
@@ -149,6 +147,16 @@ class Rights:
             for layer in self.layers
         )
 
+    def where_layers(self) -> tuple[tuple[str, ...], ...]:
+        """The Where ACLs that deny anything, for the agent (StartRestore)."""
+        if self.everything:
+            return ()
+        return tuple(
+            _entries(layer, "where")
+            for layer in self.layers
+            if _first_entry(layer, "where").lower() != ALL
+        )
+
     def require_command(self, action: str) -> None:
         """Raise NotPermittedError unless `action` of COMMANDS is allowed."""
         if not self.permits_command(action):
@@ -189,40 +197,29 @@ def checked_target(target: str) -> str:
 
 
 def _verdict(layer: Iterable[Permissions], kind: Kind, name: str) -> bool | None:
-    for permissions in layer:
-        for entry in permissions.entries.get(kind, ()):
-            pattern = entry.removeprefix("!")
-            if pattern.lower() == _ALL or _fits(kind, pattern, name):
-                return not entry.startswith("!")
+    entries = _entries(layer, kind)
+    if kind == "where":
+        return where_verdict(entries, name)
+    for entry in entries:
+        pattern = entry.removeprefix("!")
+        if pattern.lower() == ALL or _fits(pattern, name):
+            return not entry.startswith("!")
     return None
 
 
+def _entries(layer: Iterable[Permissions], kind: Kind) -> tuple[str, ...]:
+    return tuple(entry for one in layer for entry in one.entries.get(kind, ()))
+
+
 def _first_entry(layer: Iterable[Permissions], kind: Kind) -> str:
-    entries = (one.entries.get(kind) for one in layer)
-    return next((found[0] for found in entries if found), "")
+    return next(iter(_entries(layer, kind)), "")
 
 
-def _fits(kind: Kind, pattern: str, name: str) -> bool:
-    if kind == "where":
-        folder = pattern.rstrip("/")
-        if name == folder or name.startswith(folder + "/"):
-            return True
-    elif pattern.lower() == name.lower():
+def _fits(pattern: str, name: str) -> bool:
+    if pattern.lower() == name.lower():
         return True
-    compiled = _compiled(pattern, kind == "where")
+    compiled = compiled_entry(pattern, minds_case=False)
     return compiled is not None and compiled.fullmatch(name) is not None
-
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str, minds_case: bool) -> re.Pattern[str] | None:
-    # The configuration allows letters, digits and !()[]|+?*.:_-'/ in an entry; within these Python
-    # reads a regular expression as POSIX does.
-    if not set(pattern) & set("()[]|+?*."):
-        return None
-    try:
-        return re.compile(pattern, 0 if minds_case else re.IGNORECASE)
-    except re.error:
-        return None
 
 
 def _attribute(kind: Kind) -> str:

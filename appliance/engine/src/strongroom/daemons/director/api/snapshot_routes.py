@@ -159,6 +159,7 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
         workers=wanted.workers,
         priority=wanted.priority,
         maximum_bytes_per_second=wanted.maximum_bytes_per_second,
+        where=asked.rights.where_layers() if target else (),
     )
     return Run.of(await asked.service.start_restore(request, asked.actor))
 
