@@ -277,6 +277,7 @@ WITHOUT_ZONES = """
 import sys
 sys.modules["tzdata"] = None
 from datetime import datetime
+from strongroom.daemons.director import schedule
 schedule._LOCAL_ZONE_FILE = "/nowhere"
 noon = datetime(2026, 7, 1, 12, tzinfo=schedule.time_zone(""))
 print(noon.isoformat(), noon.tzname())
