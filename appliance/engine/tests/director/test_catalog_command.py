@@ -91,7 +91,7 @@ def test_a_catalog_is_made_from_repositories(place):
         "nightly",
     )[-1]["snapshot"]
     said = strongroom("catalog", "--config", str(place / "one"), "rebuild")
-    assert said == [{"type": "catalog-rebuild", "storage": "main", "snapshots": 1}]
+    assert said == [{"type": "catalog-rebuild", "storage": "main", "snapshots": 1, "gone": 0}]
     catalog = open_catalog(f"sqlite:///{place}/work-one/catalog.sqlite")
     found = find_snapshots(catalog, SnapshotFilter())
     assert [(one.id, one.client, one.job, one.pool) for one in found] == [

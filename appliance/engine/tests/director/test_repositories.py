@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import subprocess
 import sys
 from base64 import b64decode
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from director.director_fixture import OPERATOR, TestDirector, client, in_loop, job
+from director.director_fixture import OPERATOR, client, in_loop, job
+from director.repository_place import ADMIN, Place
 from director.virtual_time import ShiftedTime
-from kit.tiny_backup import CHEAP
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.portable import read_portable
 from strongroom.daemons.director.catalog.runs import find_runs
@@ -28,7 +25,6 @@ from strongroom.errors import (
     UsageError,
     WrongKeyError,
 )
-from strongroom.net.authority import Authority
 from strongroom.net.control import StartRestore, StartVerify, decode_name
 from strongroom.net.statements import verify_statement
 from strongroom.repo.repository import Repository
@@ -39,85 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from director.simulated_agents import SimulatedAgent
 
 DAY = 86400
-PASSPHRASE = b"open sesame"
-
-
-class Place(TestDirector):
-    """A director with two repositories, and a folder that is backed up."""
-
-    def __init__(self, folder: Path, time: ShiftedTime) -> None:
-        authority = Authority.create(str(folder / "ca"), "test")
-        identity = authority.issue_identity(str(folder / "identity"), "dir", "director", ())
-        super().__init__(folder, time, identity)
-        self.source = folder / "home"
-        self.source.mkdir()
-        for number in range(20):
-            (self.source / f"file{number}").write_bytes(os.urandom(2000))
-        (self.source / "odd \xff".encode("latin-1").decode("utf-8", "surrogateescape")).write_text(
-            "x"
-        )
-        (folder / "passphrase").write_bytes(PASSPHRASE + b"\n")
-        (folder / "passphrase").chmod(0o600)
-        for name in ("main", "offsite"):
-            Repository.create(LocalStore(str(folder / name)), PASSPHRASE, cost=CHEAP).close()
-
-    def configure(self, text: str, **settings: Any) -> None:
-        offsite = f"""
-        Storage {{ Name = offsite; Address = 192.0.2.4; Password = "x"; Device = disk
-          MediaType = File; {self.reached("offsite")} }}
-        Pool {{ Name = Offsite; Storage = offsite; KeepLast = 2 }}
-        """
-        super().configure(text + offsite, storage=self.reached("main"), **settings)
-
-    def reached(self, name: str) -> str:
-        return f'Repository = "{self.folder}/{name}"; PassphraseFile = "{self.folder}/passphrase"'
-
-    def repository(self, name: str = "main") -> Repository:
-        return Repository.open(LocalStore(str(self.folder / name)), PASSPHRASE)
-
-    async def back_up(self, agent: SimulatedAgent, name: str = "nightly", host: str = "") -> str:
-        """Have the agent do what it is told, by the command line of the engine."""
-        run = await self.start(name)
-        order = agent.order()
-        await agent.start(run.id)
-        summary = await asyncio.to_thread(
-            self.command,
-            "backup",
-            str(self.source),
-            "--host",
-            host or agent.name,
-            "--job",
-            name,
-            "--tag",
-            ",".join(order.tags),
-            "--shards",
-            "1",
-        )
-        await self.end(agent, run.id, snapshot=summary["snapshot"], summary=summary)
-        return str(summary["snapshot"])
-
-    def command(self, *words: str) -> dict[str, Any]:
-        ended = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "strongroom",
-                *words,
-                "--json",
-                "--no-cache",
-                "--repo",
-                str(self.folder / "main"),
-                "--password-file",
-                str(self.folder / "passphrase"),
-            ],
-            check=True,
-            stdout=subprocess.PIPE,
-            timeout=60,
-        )
-        return dict(json.loads(ended.stdout.splitlines()[-1]))
 
 
 @pytest.fixture
@@ -380,12 +299,6 @@ async def test_a_copy_job_brings_another_repository_what_it_lacks(director):
     # Copies do not become parents of backups.
     await director.start("nightly")
     assert agent.order().parent in made
-
-
-ADMIN = """Job { Name = admin; Type = Admin; Storage = main; Pool = Default; Messages = Standard
-  Client = web1; FileSet = Home
-  RunScript { RunsWhen = Before; RunsOnClient = no; %s } }
-"""
 
 
 @in_loop

@@ -9,7 +9,7 @@ from strongroom import clock
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.confirmation import confirm_snapshot
-from strongroom.daemons.director.rebuild import rebuild_catalog
+from strongroom.daemons.director.reconciliation import rebuild_catalog, reconcile
 from strongroom.daemons.director.results import SnapshotFilter
 from strongroom.errors import RightError
 from strongroom.jobs.forget import ForgetOptions, forget
@@ -47,6 +47,24 @@ async def test_rebuilding_the_catalog_believes_no_agent_that_it_is_another(
     assert await context.with_repository(rebuild_catalog, context, "main") == 2
     found = await director.service.snapshots(SnapshotFilter())
     assert {(one.client, one.id) for one in found} == {("web1", honest.id), ("web3", own.id)}
+
+
+@in_loop
+async def test_what_is_forgotten_at_the_maintenance_socket_is_gone_from_the_catalog(
+    director, daemon, appliance, open_as
+):
+    gone = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
+    kept = back_up(appliance, FILES, host="web3")
+    await director.open()
+    context = director.service._context
+    await context.with_repository(rebuild_catalog, context, "main")
+    forget(appliance, [gone], ForgetOptions(snapshot_ids=(gone.id,)), NullProgress())
+    unordered = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
+    result = await context.with_repository(reconcile, context, "main")
+    assert (result.gone, result.entered) == ((gone.id,), ())
+    assert list(result.refused) == [unordered.id]
+    found = await director.service.snapshots(SnapshotFilter())
+    assert [one.id for one in found] == [kept.id]
 
 
 def test_false_snapshots_push_no_true_one_out(daemon, appliance, open_as):

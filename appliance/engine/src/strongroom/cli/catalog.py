@@ -25,7 +25,7 @@ examples:
   strongroom catalog rebuild --storage main
 
 An export may be made while the director runs, and so may a rebuild: it enters snapshots that the
-catalog does not know and leaves the rest alone. Stop the director for an import.
+catalog does not know and marks those that are no longer there. Stop the director for an import.
 """
 
 
@@ -86,16 +86,21 @@ def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.daemons.director.rebuild import rebuild_catalog
+    from strongroom.daemons.director.reconciliation import reconcile
 
     with _context(arguments) as context:
         names = [arguments.storage] if arguments.storage else context.repositories.names
         if not names:
             raise UsageError("no Storage resource says Repository, so there is nothing to read")
         for name in names:
-            count = rebuild_catalog(context, name)
-            terminal.emit({"type": "catalog-rebuild", "storage": name, "snapshots": count})
-            terminal.line(f"{name}: {count:,} snapshots entered")
+            found = reconcile(context, name, rebuilds=True)
+            entered, gone = len(found.entered), len(found.gone)
+            terminal.emit(
+                {"type": "catalog-rebuild", "storage": name, "snapshots": entered, "gone": gone}
+            )
+            terminal.line(f"{name}: {entered:,} snapshots entered, {gone:,} are gone")
+            for one, why in found.refused.items():
+                terminal.warn(f"{name}: snapshot {one[:8]} is not entered: {why}")
     return EXIT_DONE
 
 

@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 
 def falsely_named(store: Store, snapshots: Iterable[Snapshot]) -> dict[str, str]:
     """Ids of those whose host did not store them, and who did. Raises StoreError."""
+    owners = owners_of(store)
+    found = {}
+    for snapshot in snapshots:
+        stored_by = owners.get(snapshot.id, {""})
+        if "" not in stored_by and snapshot.host not in stored_by:
+            found[snapshot.id] = ", ".join(sorted(stored_by))
+    return found
+
+
+def owners_of(store: Store) -> dict[str, set[str]]:
+    """Who stored each snapshot, as far as the store knows; "" is the appliance. StoreError."""
     ask = getattr(store, "owners", None)
     if not callable(ask):
         return {}
@@ -29,9 +40,4 @@ def falsely_named(store: Store, snapshots: Iterable[Snapshot]) -> dict[str, str]
     except RightError:
         # Who may not ask may not delete either.
         return {}
-    found = {}
-    for snapshot in snapshots:
-        stored_by = owners.get(snapshot.id, {""})
-        if "" not in stored_by and snapshot.host not in stored_by:
-            found[snapshot.id] = ", ".join(sorted(stored_by))
-    return found
+    return owners

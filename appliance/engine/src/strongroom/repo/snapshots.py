@@ -30,7 +30,7 @@ from strongroom.errors import (
 from strongroom.repo.keys import Key, agree, derive_key, public_of, required_restore_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from strongroom.stores.store import Store
 
@@ -161,14 +161,18 @@ def read_snapshot(store: Store, key: Key, name: str, *, pages: bool = False) -> 
     return decode_snapshot(key, name, store.get("snapshots", name), pages=pages)
 
 
-def list_snapshots(store: Store, key: Key) -> list[Snapshot]:
+def list_snapshots(store: Store, key: Key, leave_out: Container[str] = ()) -> list[Snapshot]:
     """Every snapshot without its pages, the oldest first; DamageError when one is not sound.
+
+    leave_out: ids of those that are not read.
 
     One that was forged, and that nobody has vouched for, is left out: it would keep the others from
     being listed.
     """
     snapshots = []
     for info in store.list("snapshots"):
+        if info.name in leave_out:
+            continue
         try:
             snapshots.append(read_snapshot(store, key, info.name))
         except ObjectMissingError:

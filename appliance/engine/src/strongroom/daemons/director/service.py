@@ -41,6 +41,7 @@ from strongroom.daemons.director.catalog.runs import (
 from strongroom.daemons.director.job_plan import Overrides
 from strongroom.daemons.director.looking import Looking
 from strongroom.daemons.director.reading import open_context, read_configuration, repository_places
+from strongroom.daemons.director.reconciliation import Reconciler
 from strongroom.daemons.director.requests import new_restore, new_run
 from strongroom.daemons.director.retention import remove_snapshots
 from strongroom.errors import ConflictError, StrongroomError, UsageError
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from strongroom.net.control import Hello, ToDirector
     from strongroom.net.identity import Identity
 
+# How often the catalog is compared with the repositories.
+RECONCILE_SECONDS: Final = 3600.0
 _SECOND_NS: Final = 1_000_000_000
 
 _log = logging.getLogger(__name__)
@@ -77,6 +80,7 @@ class DirectorService(Looking):
         self._path = path
         self._agents = Agents(context, self._runs)
         self._scheduling: asyncio.Task[None] | None = None
+        self._reconciling: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -105,12 +109,14 @@ class DirectorService(Looking):
         await self._runs.resume()
         await self._scheduler.load()
         self._scheduling = asyncio.create_task(self._scheduler.run(), name="scheduler")
+        self._reconciling = asyncio.create_task(self._reconcile(), name="reconciliation")
 
     async def stop(self) -> None:
         """End; agents go on with what they do and report it to the next director."""
-        if self._scheduling is not None:
-            self._scheduling.cancel()
-            await asyncio.wait((self._scheduling,))
+        for task in (self._scheduling, self._reconciling):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait((task,))
         await self._runs.shut_down()
         self._browser.close()
         await asyncio.to_thread(self._context.close)
@@ -289,6 +295,20 @@ class DirectorService(Looking):
         await self._context.in_thread(add_audit, self._context.catalog, who, action, target, result)
 
     # Within.
+
+    async def _reconcile(self) -> None:
+        """See now and then what others did to the repositories."""
+        context = self._context
+        reconciler = Reconciler(context)
+        while True:
+            await asyncio.sleep(RECONCILE_SECONDS)
+            for storage in context.repositories.names:
+                try:
+                    await context.with_repository(reconciler.reconcile, storage)
+                except (StrongroomError, OSError) as error:
+                    _log.warning("the repository of %s cannot be looked at: %s", storage, error)
+                except Exception:  # noqa: BLE001 - it is to go on
+                    _log.exception("the catalog cannot be compared with storage %s", storage)
 
     async def _found(self, beginning: str) -> ActiveRun | RunRecord:
         """A run by its id or the beginning of it, active or not."""

@@ -6,9 +6,10 @@ of their pool, `Job` and `Client` those whose job or client fits the Selection P
 give the Console commands of their scripts, in order:
 
     vouch [STORAGE]             look at what agents stored, so that others may share it
-    prune [STORAGE]             vouch, and give back the space that no snapshot needs
+    prune [STORAGE]             vouch, give back the space that no snapshot needs, and look which
+                                snapshots are there
     backup catalog [STORAGE]    the catalog and the configuration become a snapshot
-    rebuild catalog [STORAGE]   enter the snapshots of a repository that the catalog does not know
+    rebuild catalog [STORAGE]   enter all snapshots of a repository, mark those that are gone
     expire runs DAYS            remove runs from the catalog that are older and have no snapshot
 
 Without STORAGE each takes the job's own. Everything heavy runs in a process of its own (`task`).
@@ -43,7 +44,7 @@ from strongroom.daemons.director.catalog.snapshots import (
 from strongroom.daemons.director.job_plan import VERIFY_SAMPLE, resource
 from strongroom.daemons.director.orders import POOL_TAG, RUN_TAG, verified_snapshot
 from strongroom.daemons.director.outage import outlast
-from strongroom.daemons.director.rebuild import rebuild_catalog
+from strongroom.daemons.director.reconciliation import Reconciled, reconcile
 from strongroom.daemons.director.run_parts import Outcome
 from strongroom.daemons.director.task_messages import (
     BackUpFolder,
@@ -238,10 +239,15 @@ class DirectorWork:
             task = (Prune if verb == "prune" else Vouch)(
                 place=self._place(storage), host=context.name, cache_folder=self._cache_folder
             )
-            return _outcome(await self._run(active, runs, task), {})
+            outcome = _outcome(await self._run(active, runs, task), {})
+            if verb == "vouch" or outcome.state not in ("done", "incomplete"):
+                return outcome
+            found = await outlast(context.with_repository, reconcile, context, storage)
+            return Outcome(outcome.state, outcome.changes, (*outcome.lines, *found.lines()))
         if verb == "rebuild catalog":
-            count = await outlast(context.with_repository, rebuild_catalog, context, storage)
-            return Outcome("done", {}, (("info", f"{count} snapshots were entered"),))
+            found = await outlast(context.with_repository, self._rebuild, storage)
+            text = f"{len(found.entered)} snapshots were entered"
+            return Outcome("done", {}, (("info", text), *found.lines()))
         return await self._back_up_catalog(storage, active, runs)
 
     async def _back_up_catalog(self, storage: str, active: ActiveRun, runs: Runs) -> Outcome:
@@ -270,6 +276,9 @@ class DirectorWork:
             )
             await outlast(context.in_thread, add_snapshots, context.catalog, [entry])
         return _outcome(ended, {"snapshot": ended.snapshot})
+
+    def _rebuild(self, storage: str) -> Reconciled:
+        return reconcile(self._context, storage, rebuilds=True)
 
     def _catalog_snapshot(self, storage: str, name: str, record: RunRecord) -> SnapshotRecord:
         repository = self._context.repositories.open(storage)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from sqlalchemy import and_, func, insert, select, update
@@ -48,6 +48,16 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
     def begun_ns(self) -> int:
         """When it began, but never later than the store received it."""
         return min(self.start_ns, self.server_ns) if self.server_ns else self.start_ns
+
+
+class KnownSnapshot(NamedTuple):
+    """As much of a snapshot as tells whether it is there."""
+
+    storage: str
+    client: str
+    job: str
+    removed_ns: int
+    removed_reason: str
 
 
 def add_snapshots(catalog: Catalog, records: Iterable[SnapshotRecord]) -> int:
@@ -143,6 +153,13 @@ def present_snapshots(
         return [_record(row) for row in connection.execute(query)]
 
 
+def known_snapshots(catalog: Catalog) -> dict[str, KnownSnapshot]:
+    """All by their ids, removed ones too."""
+    columns = [SNAPSHOTS.c[name] for name in ("id", *KnownSnapshot._fields)]
+    with catalog.reading() as connection:
+        return {name: KnownSnapshot(*rest) for name, *rest in connection.execute(select(*columns))}
+
+
 def note_removed(catalog: Catalog, ids: Iterable[str], removed_ns: int, reason: str) -> None:
     """Remember that snapshots are gone, and why."""
     with catalog.writing() as connection:
@@ -150,6 +167,16 @@ def note_removed(catalog: Catalog, ids: Iterable[str], removed_ns: int, reason: 
             update(SNAPSHOTS)
             .where(SNAPSHOTS.c.id.in_(list(ids)), SNAPSHOTS.c.removed_ns == 0)
             .values(removed_ns=removed_ns, removed_reason=reason)
+        )
+
+
+def note_returned(catalog: Catalog, ids: Iterable[str], reason: str) -> None:
+    """Take back that snapshots are gone, where that was the reason."""
+    with catalog.writing() as connection:
+        connection.execute(
+            update(SNAPSHOTS)
+            .where(SNAPSHOTS.c.id.in_(list(ids)), SNAPSHOTS.c.removed_reason == reason)
+            .values(removed_ns=0, removed_reason="")
         )
 
 
