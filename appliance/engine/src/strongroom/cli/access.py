@@ -10,6 +10,7 @@ from strongroom.errors import UsageError, WrongKeyError
 from strongroom.repo.keys import import_key
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
+from strongroom.stores.store import connect_ahead
 
 if TYPE_CHECKING:
     import argparse
@@ -57,8 +58,21 @@ def open_store(place: str, settings: Settings | None = None) -> Store:
     return parse_faults(store, settings.store_faults)
 
 
+def begin_store(arguments: argparse.Namespace, copies: int) -> Store:
+    """Give the store that the user named, on its way to be connected if that takes time.
+
+    `copies`: how many processes will be forked that need a connection each. For `open_repository`.
+    """
+    store = open_store(repository_place(arguments), arguments.settings)
+    connect_ahead(store, copies)
+    return store
+
+
 def open_repository(
-    arguments: argparse.Namespace, terminal: Terminal, need: Need = "read"
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+    need: Need = "read",
+    store: Store | None = None,
 ) -> Repository:
     """Open the repository that the user named with the key that the user gave.
 
@@ -66,12 +80,14 @@ def open_repository(
     RepositoryNotFoundError, WrongKeyError, UsageError, and KeyRightError when the key cannot do
     what is needed. The caller closes it.
     """
-    return open_place(repository_place(arguments), arguments.settings, terminal, need)
+    return open_place(repository_place(arguments), arguments.settings, terminal, need, store)
 
 
-def open_place(place: str, settings: Settings, terminal: Terminal, need: Need) -> Repository:
+def open_place(
+    place: str, settings: Settings, terminal: Terminal, need: Need, store: Store | None = None
+) -> Repository:
     """Open the repository at `place` as `open_repository` does, with the keys of `settings`."""
-    store = open_store(place, settings)
+    store = store or open_store(place, settings)
     try:
         repository = _open(store, settings, terminal)
         if need == "read":

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from strongroom.cli.access import open_repository
+from strongroom.cli.access import begin_store, open_repository
 from strongroom.cli.terminal import duration_text, shown, size_text
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
 
@@ -114,9 +114,6 @@ def _add_knobs(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Make the snapshot and say what it holds."""
-    # After the command line is understood, not before: these bring numpy.
-    from strongroom.jobs.backup import back_up
-
     if arguments.parent and arguments.level == "full":
         raise UsageError("a full backup compares with nothing: leave out --parent or --level full")
     options = _options(arguments)
@@ -124,7 +121,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         source = _source(arguments)
     else:
         source, options = _of_fileset(arguments, options, terminal)
-    repository = open_repository(arguments, terminal, "write")
+    store = begin_store(arguments, options.tuning.shard_count())
+    # While a distant store is being reached: it brings numpy.
+    from strongroom.jobs.backup import back_up
+
+    repository = open_repository(arguments, terminal, "write", store)
     try:
         report = back_up(repository, source, options, lambda: terminal.progress("backup"))
     finally:

@@ -185,20 +185,27 @@ class _Backup:
                 shards.scan_threads,
                 options.known_problems,
             )
+
+            def finish() -> Snapshot:
+                listing.finish()
+                if not listing.pages:
+                    raise SourceError("there is nothing to back up")
+                self._write_index()
+                return self._snapshot(paths, base, coordinator, listing)
+
+            snapshot = None
             try:
                 coordinator.run()
-                listing.finish()
+                progress.message("committing")
+                if options.dry_run:
+                    finish()
+                else:
+                    snapshot = self._repository.conclude(finish, self._lease)
             except BaseException:
                 listing.abort()
                 raise
-            if not listing.pages:
-                raise SourceError("there is nothing to back up")
-            progress.message("committing")
-            snapshot = None
-            if not options.dry_run:
-                snapshot = self._commit(paths, base, coordinator, listing)
-                if keeper is not None and cache is not None:
-                    cache.keep(keeper, snapshot)
+            if snapshot is not None and keeper is not None and cache is not None:
+                cache.keep(keeper, snapshot)
         counts = coordinator.counts
         return BackupReport(
             snapshot=snapshot,
@@ -279,7 +286,7 @@ class _Backup:
             self._repository.write_index(self._footers)
         self._footers = []
 
-    def _commit(
+    def _snapshot(
         self,
         paths: tuple[bytes, ...],
         base: Snapshot | None,
@@ -288,7 +295,6 @@ class _Backup:
     ) -> Snapshot:
         options = self._options
         counts = coordinator.counts
-        self._write_index()
         totals = Totals(
             files=listing.files,
             directories=listing.directories,
@@ -302,7 +308,7 @@ class _Backup:
             stored_bytes=self._stored_bytes,
         )
         tuning = options.tuning
-        snapshot = Snapshot(
+        return Snapshot(
             host=options.host,
             job=options.job,
             fileset=options.fileset,
@@ -322,4 +328,3 @@ class _Backup:
             },
             pages=tuple(listing.pages),
         )
-        return self._repository.commit(snapshot, self._lease)

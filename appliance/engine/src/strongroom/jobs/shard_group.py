@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -77,7 +78,8 @@ class ShardGroup:
             ours, theirs = channel_pair()
             ends.append(ours)
             self.channels.append(CoordinatorChannel(ours))
-            self._pids.append(fork_shard(theirs, self._be_shard, ends))
+            be_shard = partial(self._be_shard, self._repository.copy_ahead())
+            self._pids.append(fork_shard(theirs, be_shard, ends))
         return self
 
     def __exit__(
@@ -93,10 +95,10 @@ class ShardGroup:
         else:
             stop_shards(self._pids)
 
-    def _be_shard(self, channel: ShardChannel) -> None:
+    def _be_shard(self, copy: Repository | None, channel: ShardChannel) -> None:
         tuning = self._options.tuning
         put_key = self._repository.key.put_key
-        repository = self._repository.reopen()
+        repository = copy or self._repository.reopen()
         shard_count = tuning.shard_count()
         lane = BlockLane(
             LaneSettings(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from strongroom.net.storage_client import Answer, StorageClient
+    from strongroom.net.storage_client import Answer, Request, StorageClient
 
 LONGEST_SECONDS: Final = 30.0
 
@@ -36,13 +36,14 @@ class Question(NamedTuple):
 
 
 # What a job that adds asks after it took a lease: other leases' time, what must not be used, what
-# there is, and what others added that no index names yet.
+# there is, what others added that no index names yet, and with which snapshot to compare.
 AFTER_LEASE: Final = tuple(
     Question(FrameType.LIST, kind)
     for kind in (
         *("tombstones", "leases"),
         *("tombstones", "index"),
         *("tombstones", "packs"),
+        "snapshots",
         *("tombstones", "index"),
     )
 )
@@ -80,10 +81,11 @@ class Foreseen:
             answer = self._take(question) or client.request(frame_type, header)
         return client.wait(answer)
 
-    def forget(self) -> None:
-        """Something is going to change."""
+    def request_series(self, client: StorageClient, requests: Sequence[Request]) -> list[Answer]:
+        """Send requests that change something, each done only if those before it were."""
         with self._lock:
             self._asked.clear()
+            return client.request_series(requests)
 
     def _take(self, question: Question) -> Answer | None:
         while self._asked:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LARGEST_FRAME_BYTES: Final = 9 << 20
 LARGEST_HEADER_BYTES: Final = 0xFFFF
-# More frames of the same answer follow.
+# More frames of the same answer follow; or more requests of the same series.
 FLAG_MORE: Final = 1
 
 _START = struct.Struct("<IBBIH")
@@ -50,7 +50,7 @@ class Frame(NamedTuple):
 
     @property
     def has_more(self) -> bool:
-        """Whether another frame of the same answer follows."""
+        """Whether another frame of the same answer, or series of requests, follows."""
         return bool(self.flags & FLAG_MORE)
 
 

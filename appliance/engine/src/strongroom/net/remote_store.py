@@ -13,26 +13,25 @@ first use.
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from strongroom.errors import ConnectionLostError, StrongroomError
+from strongroom.net.connections_ahead import ConnectionsAhead
 from strongroom.net.foreseen import AFTER_LEASE, AFTER_RENEWAL, Foreseen, Question
 from strongroom.net.object_cache import ObjectCache
 from strongroom.net.read_ahead import ReadAhead
+from strongroom.net.remote_writer import RemoteWriter
+from strongroom.net.series import RequestSeries
 from strongroom.net.storage_client import StorageClient
 from strongroom.net.storage_protocol import (
-    DIGESTED_KINDS,
     LARGEST_PART_BYTES,
     UPLOAD_PART_BYTES,
-    CommitUpload,
     FrameType,
     Hello,
     ObjectName,
     ObjectPart,
     PutMode,
     PutObject,
-    UploadData,
     Vouching,
     decode,
     decode_infos,
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
     from strongroom.net.storage_client import Answer
     from strongroom.stores.store import Kind, ObjectInfo
 
-# Pieces that are smaller are gathered: a frame costs two system calls at either end.
-_GATHERED_BYTES: Final = 256 << 10
 # Kinds that are listed and then read one by one; those that are also kept on this machine.
 _READ_AHEAD: Final = frozenset(("index", "snapshots", "tombstones"))
 _CACHED: Final = frozenset(("index", "snapshots"))
@@ -65,10 +62,12 @@ class RemoteStore:
         cache_folder: bytes | None = None,
         *,
         is_far: bool = False,
+        client: StorageClient | None = None,
     ) -> None:
         """`connect` makes a new connection; `cache_folder` keeps index objects and snapshots.
 
         `is_far`: it takes time to reach the daemon, so what a job usually asks is asked ahead.
+        `client`: a connection that is there already.
         """
         self._location = location
         self._connect = connect
@@ -78,8 +77,11 @@ class RemoteStore:
         self._is_far = is_far
         self._foreseen = Foreseen()
         self._lease = ""
+        self._series: RequestSeries | None = None
         self._connecting = threading.Lock()
-        self._client: StorageClient | None = None
+        self._client = client
+        self._own_ahead = ConnectionsAhead(self._dial, 0)
+        self._copies_ahead = ConnectionsAhead(self._dial, 0)
         self._reading = threading.Lock()
         self._ahead: dict[Kind, ReadAhead] = {}
         self._latest: tuple[str, bytes] | None = None
@@ -103,12 +105,7 @@ class RemoteStore:
         """The connection, made now if there is none. Raises ConnectionLostError and the like."""
         with self._connecting:
             if self._client is None:
-                channel = self._connect()
-                try:
-                    self._client = StorageClient(channel, self._hello, self._location)
-                except BaseException:
-                    channel.close()
-                    raise
+                self._client = self._own_ahead.take() or self._dial()
             return self._client
 
     def prepare(self) -> None:
@@ -117,7 +114,7 @@ class RemoteStore:
 
     def writer(self, kind: Kind) -> RemoteWriter:
         """Begin an object that is sent while it is written."""
-        return RemoteWriter(self.client(), kind, self._foreseen)
+        return RemoteWriter(self, kind)
 
     def put(self, kind: Kind, name: str, data: Buffer) -> None:
         """Store a small object."""
@@ -162,17 +159,17 @@ class RemoteStore:
         """Remove an object; RightError for whoever may not."""
         if name == self._lease:
             self._lease = ""
-        self._change(FrameType.DELETE, ObjectName(kind, name))
+        self.change(FrameType.DELETE, ObjectName(kind, name))
 
     def remove_abandoned(self) -> int:
         """Remove what dead writers left; the daemon sees to those of its clients."""
         if self.role == "agent":
             return 0
-        return decode(self._change(FrameType.REMOVE_ABANDONED, None).header, int)
+        return decode(self.change(FrameType.REMOVE_ABANDONED, None).header, int)
 
     def sync(self) -> None:
         """Everything put so far is on the daemon's stable storage when this returns."""
-        self._change(FrameType.SYNC, None, following=self._lease_questions())
+        self.change(FrameType.SYNC, None, following=self._lease_questions())
 
     def doubted(self, kind: Kind) -> frozenset[str]:
         """Objects of a kind that the appliance has not vouched for, where that is our business."""
@@ -194,7 +191,7 @@ class RemoteStore:
         """Say of objects that they are sound, or false and to be hidden; an appliance's right."""
         for start in range(0, len(names), 512):
             chosen = tuple(names[start : start + 512])
-            self._change(FrameType.VOUCH, Vouching(kind, chosen, sound))
+            self.change(FrameType.VOUCH, Vouching(kind, chosen, sound))
 
     def limit_bandwidth(self, bytes_per_second: int) -> None:
         """Limit all connections of this job together; 0: to what the daemon allows."""
@@ -204,25 +201,86 @@ class RemoteStore:
         """The daemon's figures in Prometheus' format; only on its own machine."""
         return self.client().ask(FrameType.METRICS, None).payload().decode()
 
+    @contextmanager
+    def together(self) -> Iterator[RequestSeries | None]:
+        """Changes by this thread are sent at the end, each done only if those before it were."""
+        if not self._is_far:
+            yield None
+            return
+        series = self._series = RequestSeries()
+        try:
+            yield series
+        finally:
+            self._series = None
+        client = self.client()
+        if series.requests:
+            series.settle(client, self._foreseen.request_series(client, series.requests))
+
+    def change(
+        self,
+        frame_type: FrameType,
+        header: object,
+        data: Buffer = b"",
+        following: Sequence[Question] = (),
+    ) -> Answer:
+        """Do a request that changes something, and what will be asked after it."""
+        if self._series is not None and self._series.is_ours:
+            return self._series.add(frame_type, header, data)
+        client = self.client()
+        return client.wait(self._foreseen.request(client, frame_type, header, data, following))
+
     def reopen(self) -> RemoteStore:
         """The same store with a connection of its own, on its way at once if that takes time."""
-        again = RemoteStore(
-            self._location, self._connect, self._hello, self._cache_folder, is_far=self._is_far
-        )
-        if self._is_far:
-            threading.Thread(target=again._connect_early, name="connecting", daemon=True).start()
+        again = self._copy()
+        again.connect_ahead(0)
         return again
+
+    def connect_ahead(self, copies: int) -> None:
+        """Connect in the background, and for so many `copy_ahead` as well, if that takes time."""
+        if self._is_far:
+            self._own_ahead = ConnectionsAhead(self._dial, 1)
+            self._copies_ahead = ConnectionsAhead(self._dial, copies)
+
+    def copy_ahead(self) -> RemoteStore | None:
+        """The same store with a connection made ahead, None if there is none; no thread runs."""
+        client = self._copies_ahead.take()
+        if client is None:
+            return None
+        return self._copy(client)
 
     def close(self) -> None:
         """End the connection."""
         with self._connecting:
+            for ahead in (self._own_ahead, self._copies_ahead):
+                ahead.close()
             if self._client is not None:
                 self._client.close()
 
+    def _copy(self, client: StorageClient | None = None) -> RemoteStore:
+        return RemoteStore(
+            self._location,
+            self._connect,
+            self._hello,
+            self._cache_folder,
+            is_far=self._is_far,
+            client=client,
+        )
+
+    def _dial(self) -> StorageClient:
+        channel = self._connect()
+        try:
+            return StorageClient(channel, self._hello, self._location)
+        except BaseException:
+            channel.close()
+            raise
+
     def _put(self, kind: Kind, name: str, data: Buffer, mode: PutMode) -> bool:
+        if self._cache is not None and kind in _CACHED:
+            # The next job reads it; should it not get there, that job forgets it.
+            self._cache.put(kind, name, bytes(data))
         if memoryview(data).nbytes <= UPLOAD_PART_BYTES:
             following = self._questions_after(kind, name, mode)
-            answer = self._change(FrameType.PUT, PutObject(kind, name, mode), data, following)
+            answer = self.change(FrameType.PUT, PutObject(kind, name, mode), data, following)
             return decode(answer.header, bool)
         writer = self.writer(kind)
         try:
@@ -230,16 +288,6 @@ class RemoteStore:
             return writer.finish(name, mode)
         finally:
             writer.abort()
-
-    def _change(
-        self,
-        frame_type: FrameType,
-        header: object,
-        data: Buffer = b"",
-        following: Sequence[Question] = (),
-    ) -> Answer:
-        client = self.client()
-        return client.wait(self._foreseen.request(client, frame_type, header, data, following))
 
     def _questions_after(self, kind: Kind, name: str, mode: PutMode) -> Sequence[Question]:
         """What a job asks once it has put this object."""
@@ -257,11 +305,6 @@ class RemoteStore:
         if not self._lease:
             return ()
         return (Question(FrameType.SIZE, ObjectName("leases", self._lease)),)
-
-    def _connect_early(self) -> None:
-        # Whoever uses the store tries again, and is told.
-        with suppress(StrongroomError, OSError):
-            self.client()
 
     def _get(self, kind: Kind, name: str, offset: int, length: int | None) -> bytes:
         client = self.client()
@@ -309,58 +352,3 @@ class RemoteStore:
 
     def _has(self, kind: Kind, name: str) -> bool:
         return self._cache is not None and self._cache.has(kind, name)
-
-
-class RemoteWriter:
-    """A `strongroom.stores.store.Writer` whose bytes are at the daemon before it has a name."""
-
-    def __init__(self, client: StorageClient, kind: Kind, foreseen: Foreseen) -> None:
-        self._client = client
-        self._foreseen = foreseen
-        self._header = UploadData(client.new_upload(), kind)
-        # The daemon takes it under no name but the digest of its bytes.
-        self._is_verified = kind in DIGESTED_KINDS
-        self._gathered = bytearray()
-        self._begun = False
-        self._ended = False
-
-    def write(self, data: Buffer) -> None:
-        """Append `data`; waits only while the connection is full."""
-        view = memoryview(data).cast("B")
-        if len(self._gathered) + len(view) < _GATHERED_BYTES:
-            self._gathered += view
-            return
-        if self._gathered:
-            self._flush()
-        for start in range(0, len(view), UPLOAD_PART_BYTES):
-            self._send(view[start : start + UPLOAD_PART_BYTES])
-
-    def commit(self, name: str) -> None:
-        """Publish under `name`."""
-        self.finish(name, "publish")
-
-    def finish(self, name: str, mode: PutMode) -> bool:
-        """Publish in one of the ways of PutMode; whether the name was free."""
-        if self._gathered or not self._begun:
-            self._flush()
-        self._ended = True
-        header = CommitUpload(self._header.number, name, mode)
-        answer = self._foreseen.request(self._client, FrameType.COMMIT, header)
-        return decode(self._client.wait(answer).header, bool)
-
-    def abort(self) -> None:
-        """Forget what was sent; harmless after `commit` or `abort`."""
-        if self._begun and not self._ended:
-            # A daemon forgets the uploads of a connection that is lost.
-            with suppress(ConnectionLostError):
-                self._client.post(FrameType.ABORT, self._header.number)
-        self._ended = True
-        self._gathered = bytearray()
-
-    def _flush(self) -> None:
-        self._send(self._gathered)
-        self._gathered = bytearray()
-
-    def _send(self, data: Buffer) -> None:
-        self._begun = True
-        self._client.post(FrameType.DATA, self._header, data, is_verified=self._is_verified)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.errors import (
     CancelledError,
@@ -22,7 +22,7 @@ from strongroom.errors import (
     StoreError,
     StrongroomError,
 )
-from strongroom.net.frames import START_SIZE, decode_start, encode_start
+from strongroom.net.frames import FLAG_MORE, START_SIZE, decode_start, encode_start
 from strongroom.net.storage_protocol import (
     PROTOCOL_VERSION,
     Failure,
@@ -34,7 +34,7 @@ from strongroom.net.storage_protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import Buffer
 
@@ -47,6 +47,11 @@ LARGEST_ANSWER_BYTES: Final = 1 << 30
 SILENCE_SECONDS: Final = 900.0
 # What is smaller fits into the buffers of a connection, as long as there are few of them.
 _LARGE_BYTES: Final = 16 << 10
+# Requests answered by more than a word or the reason of a failure; so many of the others fit there.
+_ASKING_FOR_DATA: Final = frozenset(
+    (FrameType.LIST, FrameType.GET, FrameType.DOUBTED, FrameType.OWNERS, FrameType.METRICS)
+)
+_FEW_ANSWERS: Final = 8
 # A daemon that takes nothing for so long has stalled, or the network has.
 STALL_SECONDS: Final = 300.0
 # Numbers of requests begin with it, and leave it out when they begin again.
@@ -55,10 +60,14 @@ _HELLO_ID: Final = 0
 
 @dataclass(slots=True)
 class Answer:
-    """What came, or will come, for one request; settled once `is_done`."""
+    """What came, or will come, for one request; settled once `is_done`.
+
+    is_data: it may be long.
+    """
 
     request_id: int
     limit_bytes: int
+    is_data: bool = False
     header: bytes = b""
     parts: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
@@ -69,6 +78,14 @@ class Answer:
     def payload(self) -> bytes:
         """All parts, joined."""
         return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
+
+class Request(NamedTuple):
+    """What is asked of a daemon."""
+
+    type: FrameType
+    header: object
+    payload: Buffer = b""
 
 
 class StorageClient:
@@ -128,9 +145,26 @@ class StorageClient:
         """
         # Who would be one too many receives for the others first.
         self._receive_until(lambda: len(self._expected) < self._most_in_flight)
-        answer = Answer(0, limit_bytes)
+        answer = Answer(0, limit_bytes, frame_type in _ASKING_FOR_DATA)
         self._send(frame_type, header, payload, answer)
         return answer
+
+    def request_series(self, requests: Sequence[Request]) -> list[Answer]:
+        """Send requests of which each is done only if those before it were; wait for them later.
+
+        Nothing comes between them. Raises ConnectionLostError.
+        """
+        self._receive_until(
+            lambda: len(self._expected) + len(requests) <= self._most_in_flight and self._is_read()
+        )
+        answers = []
+        with self._sending:
+            for number, request in enumerate(requests, 1):
+                answer = Answer(0, LARGEST_ANSWER_BYTES)
+                flags = FLAG_MORE if number < len(requests) else 0
+                self._send_frame(request, answer, flags)
+                answers.append(answer)
+        return answers
 
     def post(
         self,
@@ -170,40 +204,51 @@ class StorageClient:
         *,
         is_verified: bool = False,
     ) -> None:
-        encoded = encode(header)
         if memoryview(payload).nbytes >= _LARGE_BYTES:
             # The daemon reads nothing while it cannot send: answers that were asked for ahead, and
             # that nobody waits for, would have both sides wait for each other.
             self._receive_until(self._is_read)
         with self._sending:
-            with self._condition:
-                self._require_whole()
-                request_id = self._next_id
-                self._next_id = self._next_id % 0xFFFFFFFF + 1
-                if answer is not None:
-                    answer.request_id = request_id
-                    self._expected.append(answer)
-            size = memoryview(payload).nbytes
-            start = encode_start(frame_type, 0, request_id, encoded, size)
-            try:
-                if size and is_verified:
-                    self._channel.send_content(start, payload)
-                elif size:
-                    self._channel.send(start, payload)
-                else:
-                    self._channel.send(start)
-            except BaseException as error:
-                # Also when a signal stopped us: half a frame is out, nothing can follow it.
-                broken = self._broken_by(error)
-                if broken is error:
-                    raise
-                raise broken from error
+            request = Request(frame_type, header, payload)
+            self._send_frame(request, answer, 0, is_verified=is_verified)
+
+    def _send_frame(
+        self, request: Request, answer: Answer | None, flags: int, *, is_verified: bool = False
+    ) -> None:
+        """Send a frame, with `_sending` held."""
+        encoded = encode(request.header)
+        with self._condition:
+            self._require_whole()
+            request_id = self._next_id
+            self._next_id = self._next_id % 0xFFFFFFFF + 1
+            if answer is not None:
+                answer.request_id = request_id
+                self._expected.append(answer)
+        size = memoryview(request.payload).nbytes
+        start = encode_start(request.type, flags, request_id, encoded, size)
+        try:
+            if size and is_verified:
+                self._channel.send_content(start, request.payload)
+            elif size:
+                self._channel.send(start, request.payload)
+            else:
+                self._channel.send(start)
+        except BaseException as error:
+            # Also when a signal stopped us: half a frame is out, nothing can follow it.
+            broken = self._broken_by(error)
+            if broken is error:
+                raise
+            raise broken from error
 
     def _is_read(self) -> bool:
-        """Whether somebody receives, or will, or nothing is to come."""
-        if self._receiving or not self._expected:
+        """Whether somebody receives, or will, or what is to come fits into buffers."""
+        if self._receiving:
             return True
-        return any(answer.is_awaited for answer in self._expected)
+        with self._condition:
+            expected = list(self._expected)
+        if len(expected) <= _FEW_ANSWERS and not any(answer.is_data for answer in expected):
+            return True
+        return any(answer.is_awaited for answer in expected)
 
     def _receive_until(self, satisfied: Callable[[], bool]) -> None:
         with self._condition:

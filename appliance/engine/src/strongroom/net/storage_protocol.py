@@ -3,7 +3,9 @@
 A client says HELLO first. The requests of a connection are done one after the other and answered
 in that order, each by one OK or FAILED frame, before which PART frames bring data. DATA and ABORT
 are not answered: what goes wrong with an upload is the answer to its COMMIT. So a client may send
-any number of requests before it reads, as long as somebody reads.
+any number of requests before it reads, as long as somebody reads. A request with FLAG_MORE is one
+of a series, which the first without ends: when one of them fails, those after it are not done, and
+are answered by the same error.
 
     HELLO   Hello           -> Welcome       who we are was settled by the channel
     LIST    kind            -> PARTs: msgpack of [[name, size, modified_ns], ...]

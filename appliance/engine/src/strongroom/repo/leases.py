@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from strongroom.repo.keys import Key
-    from strongroom.stores.store import ObjectInfo, Store
+    from strongroom.stores.store import ObjectInfo, Series, Store
 
 RENEWAL_SECONDS = 60.0
 EXPIRY_SECONDS = 1800.0
@@ -104,6 +104,7 @@ class Lease:
             store.replace("leases", self.name, self._encoded())
         self._renewed_ns = _required_info(store, self.name).modified_ns
         self._thread: threading.Thread | None = None
+        self._is_given_back = False
 
     @property
     def holder(self) -> Holder:
@@ -136,20 +137,49 @@ class Lease:
             try:
                 self._store.size("leases", self.name)
             except ObjectMissingError as error:
-                self._lost = "it was removed as abandoned"
-                raise LeaseError(
-                    f"the lease {self.name} of this job ended while it committed; the commit was "
-                    "taken back: run the same command again"
-                ) from error
+                raise self.missed() from error
 
-    def end(self) -> None:
-        """Give the lease back; harmless when that has happened."""
+    def missed(self) -> LeaseError:
+        """The error for a lease that was gone after a commit, which is taken back."""
+        self._lost = "it was removed as abandoned"
+        return LeaseError(
+            f"the lease {self.name} of this job ended while it committed; the commit was taken "
+            "back: run the same command again"
+        )
+
+    def stop_renewing(self) -> None:
+        """End the thread that renews, if there is one."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+    def renew_in(self, series: Series) -> None:
+        """Renew as part of a series, which ends here when the lease has ended.
+
+        The store refuses to renew one that was not renewed in time: no answer is seen here.
+        """
         with self._lock:
-            self._store.delete("leases", self.name)
+            if self._lost:
+                raise self.lost()
+            series.require("leases", self.name)
+            self._store.replace("leases", self.name, self._encoded())
+
+    def end_in(self, series: Series) -> None:
+        """As part of a series confirm the lease and give it back."""
+        series.require("leases", self.name)
+        self._store.delete("leases", self.name)
+
+    def ended(self) -> None:
+        """The series of `end_in` was done."""
+        self._is_given_back = True
+
+    def end(self) -> None:
+        """Give the lease back; harmless when that has happened."""
+        self.stop_renewing()
+        if not self._is_given_back:
+            with self._lock:
+                self._store.delete("leases", self.name)
 
     def __enter__(self) -> Self:
         return self
@@ -192,10 +222,14 @@ class Lease:
                     self._lost = "it was not renewed in time"
                 self._renewed_ns = renewed_ns
         if self._lost:
-            raise LeaseError(
-                f"the lease {self.name} of this job has ended ({self._lost}), so what it "
-                "refers to may be gone; nothing was committed: run the same command again"
-            )
+            raise self.lost()
+
+    def lost(self) -> LeaseError:
+        """The error for a lease that was found ended before anything was committed."""
+        return LeaseError(
+            f"the lease {self.name} of this job has ended ({self._lost or 'it was removed'}), so "
+            "what it refers to may be gone; nothing was committed: run the same command again"
+        )
 
     def _encoded(self) -> bytes:
         text = msgspec.msgpack.encode(self._holder)

@@ -53,14 +53,15 @@ from strongroom.repo.snapshots import (
     read_snapshot,
     write_snapshot,
 )
+from strongroom.stores.store import ConnectsAhead, together
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from strongroom.repo.blocks import BlockReader
     from strongroom.repo.index import Index
     from strongroom.repo.packs import PackFooter, PackWriter
-    from strongroom.stores.store import Store
+    from strongroom.stores.store import Series, Store
 
 VERSION = 1
 DEFAULT_CACHE_BYTES = 32 << 20
@@ -165,6 +166,14 @@ class Repository:
         """The same repository for a forked process."""
         return Repository(self.store.reopen(), self.config, self.key)
 
+    def copy_ahead(self) -> Repository | None:
+        """The same for a process that is about to be forked, if its connection was made ahead.
+
+        Whoever forked forgets it, without `close`.
+        """
+        store = self.store.copy_ahead() if isinstance(self.store, ConnectsAhead) else None
+        return None if store is None else Repository(store, self.config, self.key)
+
     def close(self) -> None:
         """Give back what the store holds open."""
         self.store.close()
@@ -211,6 +220,37 @@ class Repository:
             # We slept in between, and a prune went by without us.
             self.store.delete("snapshots", written.id)
             raise
+        return written
+
+    def conclude(self, finish: Callable[[], Snapshot], lease: Lease) -> Snapshot:
+        """Commit the snapshot that `finish` gives once it has written what is left.
+
+        As `commit`, and the lease is given back: its holder has nothing more to do. A distant store
+        is told all of it at once, and stops where something fails.
+        """
+        lease.stop_renewing()
+        series: Series | None = None
+        try:
+            with together(self.store) as series:
+                snapshot = finish()
+                if series is None:
+                    return self.commit(snapshot, lease)
+                self.store.sync()
+                lease.renew_in(series)
+                # The lease as it was renewed last is what we know of the store's time.
+                stamped = msgspec.structs.replace(snapshot, server_ns=lease.store_time_ns)
+                before = len(series)
+                written = write_snapshot(self.store, self.key, stamped, self.cipher)
+                lease.end_in(series)
+        except ObjectMissingError as error:
+            if series is None or not series.done:
+                raise
+            if series.done <= before:
+                raise lease.lost() from error
+            # We slept in between, and a prune went by without us.
+            self.store.delete("snapshots", written.id)
+            raise lease.missed() from error
+        lease.ended()
         return written
 
     def snapshots(self) -> list[Snapshot]:

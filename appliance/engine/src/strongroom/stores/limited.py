@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from strongroom.stores.store import ConnectsAhead, connect_ahead, together
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from typing_extensions import Buffer
 
-    from strongroom.stores.store import Kind, ObjectInfo, Store, Writer
+    from strongroom.stores.store import Kind, ObjectInfo, Series, Store, Writer
 
 
 class Limiter(Protocol):
@@ -91,6 +94,19 @@ class LimitedStore:
     def doubted(self, kind: Kind) -> frozenset[str]:
         """As the inner store."""
         return self._inner.doubted(kind)
+
+    def together(self) -> AbstractContextManager[Series | None]:
+        """As the inner store; changes wait for their turn when they are asked for."""
+        return together(self._inner)
+
+    def connect_ahead(self, copies: int) -> None:
+        """As the inner store."""
+        connect_ahead(self._inner, copies)
+
+    def copy_ahead(self) -> LimitedStore | None:
+        """The inner store's, behind the same limit."""
+        copy = self._inner.copy_ahead() if isinstance(self._inner, ConnectsAhead) else None
+        return None if copy is None else LimitedStore(copy, self._limiter)
 
     def reopen(self) -> LimitedStore:
         """The inner store for a forked process, behind the same limit."""

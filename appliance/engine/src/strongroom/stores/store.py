@@ -17,7 +17,8 @@ A store and its writers are used by one thread at a time unless the store says o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,3 +117,55 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Give back what the store holds open."""
+
+
+class Series(Protocol):
+    """Changes that a distant store is given together, instead of one when the last was done.
+
+    Those that a thread asks for while it has a series are sent when that ends, in their order, and
+    each is done only if all before it were. They seem to succeed at once; the first failure is
+    raised at the end.
+    """
+
+    # How many of the changes were done; to be looked at when the series has ended.
+    done: int
+
+    def __len__(self) -> int:
+        """How many changes there are."""
+
+    def require(self, kind: Kind, name: str) -> None:
+        """Count as a change that an object is there; ObjectMissingError at the end."""
+
+
+@runtime_checkable
+class TakesSeries(Protocol):
+    """A store that takes a series of changes at once, as far as it is one that waits."""
+
+    def together(self) -> AbstractContextManager[Series | None]:
+        """A series of this thread, None where nothing is gained by it."""
+
+
+def together(store: Store) -> AbstractContextManager[Series | None]:
+    """A series of changes, or None where the store does each as it comes."""
+    return store.together() if isinstance(store, TakesSeries) else nullcontext()
+
+
+@runtime_checkable
+class ConnectsAhead(Protocol):
+    """A store to which it takes time to get."""
+
+    def connect_ahead(self, copies: int) -> None:
+        """Connect in the background, and for so many `copy_ahead` as well."""
+
+    def copy_ahead(self) -> Store | None:
+        """The same store for a process that is about to be forked, if a connection was made ahead.
+
+        No thread of the store runs when this returns. Whoever forked forgets it, without `close`:
+        that would end the connection for both.
+        """
+
+
+def connect_ahead(store: Store, copies: int) -> None:
+    """Begin to connect a store where that takes time; `copies`: processes that will be forked."""
+    if isinstance(store, ConnectsAhead):
+        store.connect_ahead(copies)

@@ -22,6 +22,7 @@ from strongroom.errors import (
 from strongroom.jobs.backup import BackupReport, back_up
 from strongroom.jobs.backup_options import BackupOptions, Tuning
 from strongroom.jobs.fileset import resolve_fileset, with_fileset
+from strongroom.stores.store import connect_ahead
 
 if TYPE_CHECKING:
     from strongroom.daemons.agent.job_messages import JobDescription
@@ -122,6 +123,7 @@ def _attempt(
     limiter: Limiter,
 ) -> _Attempt:
     store = open_store(description, request, limiter)
+    connect_ahead(store.store, options.tuning.shard_count())
     try:
         repository = store.open(read_put_keys(description.identity_folder))
         security = store.security()

@@ -30,6 +30,7 @@ from strongroom.net.storage_protocol import (
     UploadData,
     decode,
 )
+from strongroom.repo.leases import EXPIRY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,9 +133,7 @@ class Changes:
             raise RightError(f"{self._shown} may not delete {kind} {name}: only maintenance may")
         if kind == "snapshots" and not undone:
             self._require_old(name)
-        self._store.delete(kind, name)
-        for owner, size in self._book.forget(kind, name):
-            self._served.quotas.release(owner, size)
+        self._remove(kind, name)
         if kind != "leases":
             log.info("%s: deleted %s %s", self._shown, kind, name)
 
@@ -150,8 +149,12 @@ class Changes:
         try:
             self._rights.require_adding(kind, name, mode, self._book)
             self._require_fit(kind, name)
+            is_renewal = kind == "leases" and mode == "replace"
+            renewed_ns = self._renewed_ns(name) if is_renewal else None
             size = upload.size_bytes
             was_free = upload.commit(self._store, name, mode, is_digest=kind in DIGESTED_KINDS)
+            if renewed_ns is not None:
+                self._require_in_time(name, renewed_ns, upload)
         finally:
             upload.abort()
         if mode == "new" and not was_free:
@@ -188,13 +191,33 @@ class Changes:
         if kind == "snapshots" and not self._holds_lease():
             raise LeaseError("no snapshot is taken without a lease; run the same command again")
 
+    def _remove(self, kind: Kind, name: str) -> None:
+        self._store.delete(kind, name)
+        for owner, size in self._book.forget(kind, name):
+            self._served.quotas.release(owner, size)
+
+    def _renewed_ns(self, name: str) -> int | None:
+        infos = self._store.list("leases")
+        return next((info.modified_ns for info in infos if info.name == name), None)
+
+    def _require_in_time(self, name: str, renewed_ns: int, upload: Upload) -> None:
+        """Refuse the renewal of a lease that had ended: its holder may commit without looking."""
+        # Both are times of files: a clock that is wrong makes no lease look alive.
+        now_ns = self._renewed_ns(name)
+        if now_ns is not None and now_ns - renewed_ns <= EXPIRY_SECONDS * 1e9:
+            return
+        upload.release()
+        self._remove("leases", name)
+        raise LeaseError(
+            f"the lease {name} of this job has ended (it was not renewed in time), so what it "
+            "refers to may be gone; nothing was committed: run the same command again"
+        )
+
     def _confirm_lease(self, name: str, *, is_new: bool) -> None:
         if self._rights.owner and not self._holds_lease():
             if is_new:
                 self._undo.pop(name, None)
-                self._store.delete("snapshots", name)
-                for owner, size in self._book.forget("snapshots", name):
-                    self._served.quotas.release(owner, size)
+                self._remove("snapshots", name)
             raise LeaseError(
                 "the lease of this job ended while it committed; the commit was taken back: run "
                 "the same command again"

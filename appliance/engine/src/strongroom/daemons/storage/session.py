@@ -64,14 +64,6 @@ _MOST_REFUSALS: Final = 100
 _SILENT: Final = frozenset((FrameType.DATA, FrameType.ABORT))
 
 
-class _NotDoneError(Exception):
-    """A request of a series was not done, because one before it was not."""
-
-    def __init__(self, reason: StrongroomError) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
-
-
 class Session:
     """See the module's docstring. `run` serves until the peer leaves or is thrown out."""
 
@@ -172,9 +164,12 @@ class Session:
         """Do one request; False when the connection is of no more use."""
         self.answers.request_id = frame.request_id
         self._pace()
+        if self._failed is not None:
+            if frame.type not in _SILENT:
+                self.answers.fail(self._failed)
+            self._failed = self._failed if frame.has_more else None
+            return True
         try:
-            if self._failed is not None:
-                raise _NotDoneError(self._failed)
             handler = self._handlers.get(frame.type)
             if handler is None:
                 raise ProtocolError(f"a request of type {frame.type} is unknown, or out of place")
@@ -182,11 +177,6 @@ class Session:
             handler(frame)
         except (ConnectionLostError, PeerRefusedError):
             raise
-        except _NotDoneError as error:
-            self._failed = error.reason if frame.has_more else None
-            if frame.type not in _SILENT:
-                self.answers.fail(error.reason)
-            return True
         except StrongroomError as error:
             self._failed = error if frame.has_more else None
             self._server.metrics.count("failures", error=error.error_id)

@@ -1,0 +1,68 @@
+"""How often a job waits for a distant daemon does not grow: every wait is the latency of the link.
+
+Counted are waits after something was sent, on all connections together, so also those that another
+wait hides. What setting a connection up takes comes before: TCP, the handshake and the greeting.
+"""
+
+import os
+from contextlib import closing, nullcontext
+
+import pytest
+
+from kit.counted_channel import RoundTrips
+from strongroom.jobs.backup import back_up
+from strongroom.jobs.backup_options import BackupOptions, Tuning
+from strongroom.net.remote_store import RemoteStore
+from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.tls import connect
+from strongroom.progress import NullProgress
+from strongroom.repo.keys import import_key
+from strongroom.repo.repository import Repository
+from strongroom.scan.sources import SourceRequest, open_source
+from strongroom.stores.store import connect_ahead
+
+
+@pytest.fixture
+def run(site):
+    web1 = site.identity("web1", "agent")
+    tree = site.folder / "tree"
+    tree.mkdir()
+    (tree / "file").write_bytes(os.urandom(100_000))
+    # So that no file looks as if it had been changed while the first backup began.
+    os.utime(tree / "file", (10**9, 10**9))
+
+    def run(**options):
+        trips = RoundTrips()
+        folder = os.fsencode(site.folder / "cache")
+        store = RemoteStore(
+            f"strongroom://127.0.0.1:{site.port}",
+            trips.counted(lambda: connect("127.0.0.1", site.port, "vault", web1)),
+            Hello(PROTOCOL_VERSION),
+            folder,
+            is_far=True,
+        )
+        connect_ahead(store, 1)
+        source = open_source("files", SourceRequest((os.fsencode(tree),), b"", {}))
+        wanted = BackupOptions("web1", tuning=Tuning(shards=1), cache_folder=folder, **options)
+        with closing(Repository.open(store, import_key(site.put_key.read_text()))) as repository:
+            report = back_up(repository, source, wanted, lambda: nullcontext(NullProgress()))
+        return report, sum(trips.connections)
+
+    return run
+
+
+def test_a_first_backup_waits_four_times(run):
+    """For the configuration, the lease with all listings, the packs, and the end in one go."""
+    report, round_trips = run()
+    assert report.snapshot is not None
+    assert report.new_chunks == 1
+    assert round_trips <= 4
+
+
+def test_an_unchanged_backup_waits_three_times(run):
+    """It reads index and snapshots from what this machine stored itself."""
+    first, _ = run()
+    again, round_trips = run(level="incremental")
+    assert again.parent_id == first.snapshot.id
+    assert again.new_chunks == 0
+    assert round_trips <= 3

@@ -1,0 +1,152 @@
+"""What a job does last is sent in one go, and stops at the first thing that is not done."""
+
+import os
+from contextlib import closing
+
+import pytest
+
+from kit.tiny_backup import new_repository
+from strongroom.content.digests import object_name
+from strongroom.errors import LeaseError, ObjectMissingError, QuotaError
+from strongroom.net.peer import Peer
+from strongroom.net.remote_store import RemoteStore
+from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+from strongroom.repo.leases import EXPIRY_SECONDS, Holder, Lease
+from strongroom.repo.repository import Repository
+from strongroom.repo.snapshots import Snapshot
+from strongroom.stores.store import together
+
+LEASE = "ab" * 16
+MISSING = "cd" * 16
+
+
+@pytest.fixture
+def far(daemon):
+    store = RemoteStore(
+        "strongroom://somewhere",
+        lambda: daemon.connect(Peer("web1", "agent", "ab")),
+        Hello(PROTOCOL_VERSION),
+        is_far=True,
+    )
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def repository(daemon, far):
+    with closing(new_repository(daemon.local())) as appliance:
+        yield Repository.open(far, appliance.key.put_key)
+
+
+def _index_names(store: RemoteStore) -> list[str]:
+    return [info.name for info in store.list("index")]
+
+
+def _age(daemon, name: str, seconds: float) -> None:
+    path = daemon.repository / "leases" / name
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - int(seconds * 1e9)))
+
+
+def _do_together(far, *changes) -> int:
+    """Do changes as one series; how many were done, where one failed."""
+    taken = []
+
+    def run():
+        with together(far) as series:
+            taken.append(series)
+            for change in changes:
+                change(series)
+
+    with pytest.raises((ObjectMissingError, QuotaError)):
+        run()
+    return taken[0].done
+
+
+def _put(store: RemoteStore, data: bytes) -> str:
+    store.put("index", object_name(data), data)
+    return object_name(data)
+
+
+def test_nothing_is_done_after_what_failed(far):
+    far.put_new("leases", LEASE, b"mine")
+    done = _do_together(
+        far,
+        lambda _: _put(far, b"before"),
+        lambda series: series.require("leases", MISSING),
+        lambda _: _put(far, b"after"),
+        lambda _: far.sync(),
+    )
+    assert done == 1
+    assert _index_names(far) == [object_name(b"before")]
+
+
+def test_a_failed_series_does_not_concern_what_comes_after_it(far):
+    far.put_new("leases", LEASE, b"mine")
+    _do_together(
+        far, lambda series: series.require("leases", MISSING), lambda _: _put(far, b"within")
+    )
+    assert _index_names(far) == []
+    name = _put(far, b"after it")
+    assert _index_names(far) == [name]
+
+
+def test_nothing_is_sent_of_a_series_that_was_not_finished(far):
+    def stop(_):
+        raise QuotaError("no room")
+
+    far.put_new("leases", LEASE, b"mine")
+    assert _do_together(far, lambda _: _put(far, b"an index"), stop) == 0
+    assert _index_names(far) == []
+
+
+def test_a_lease_that_has_ended_is_not_renewed_by_the_daemon(daemon, far):
+    """Who sends on without waiting does not see when it was renewed."""
+    far.put_new("leases", LEASE, b"mine")
+    far.replace("leases", LEASE, b"mine")
+    _age(daemon, LEASE, EXPIRY_SECONDS + 1)
+    with pytest.raises(LeaseError, match="in time"):
+        far.replace("leases", LEASE, b"mine")
+    with pytest.raises(ObjectMissingError):
+        far.replace("leases", LEASE, b"mine")
+
+
+def test_a_job_is_concluded_and_its_lease_given_back(repository):
+    with repository.lease("h", 1, "backup") as lease:
+        made = repository.conclude(lambda: Snapshot(host="h"), lease)
+        assert made.server_ns == lease.store_time_ns
+        assert list(repository.store.list("leases")) == []
+    assert [one.id for one in repository.snapshots()] == [made.id]
+
+
+def test_nothing_is_concluded_after_the_lease_was_removed(daemon, repository):
+    local = daemon.local()
+    with repository.lease("h", 1, "backup") as lease:
+        local.delete("leases", lease.name)
+        with pytest.raises(LeaseError, match="nothing was committed"):
+            repository.conclude(lambda: Snapshot(host="h"), lease)
+    assert repository.snapshots() == []
+    local.close()
+
+
+def test_nothing_is_concluded_when_the_lease_was_not_renewed_in_time(daemon, repository):
+    with repository.lease("h", 1, "backup") as lease:
+        _age(daemon, lease.name, EXPIRY_SECONDS + 1)
+        with pytest.raises(LeaseError, match="in time"):
+            repository.conclude(lambda: Snapshot(host="h"), lease)
+    assert repository.snapshots() == []
+
+
+def test_a_snapshot_is_taken_back_when_the_lease_was_missed_after_it(repository):
+    class Vanishing(Lease):
+        """Is gone as soon as the snapshot is there."""
+
+        def end_in(self, series):
+            self._store.delete("leases", self.name)
+            super().end_in(series)
+
+    holder = Holder("h", 1, "backup", 0, ())
+    lease = Vanishing(repository.store, repository.key, repository.cipher, holder)
+    with pytest.raises(LeaseError, match="taken back"):
+        repository.conclude(lambda: Snapshot(host="h"), lease)
+    assert repository.snapshots() == []
