@@ -3,7 +3,9 @@
 A lane keeps several packs open and puts each block into one of them at random, because a keyed
 chunker alone lets the order and sizes of blocks betray which files are stored (eprint 2025/532,
 2025/558). A pack that reaches its size is finished in the background, so that nobody waits while a
-distant store answers, and its footer handed on.
+distant store answers, and its footer handed on. So is one that has been open for long: what is in
+an open pack is sent again after an interruption, and where little goes through that would be hours
+of work.
 
 Threads: the shard's thread calls `store`, `finish` and `abort`; workers compress and write;
 finishers publish packs that nobody adds to any more. A pack slot is used by one thread at a time,
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 OPEN_PACKS: Final = 2
 FINISHED_AT_ONCE: Final = 4
+# A pack that has been open for so long is finished if it holds enough not to be a nuisance.
+OPEN_SECONDS: Final = 30.0
+WORTH_FINISHING_BYTES: Final = 1 << 20
 
 
 class OpenPack(Protocol):
@@ -70,11 +75,12 @@ class LaneSettings:
 class _PackSlot:
     """A place for one open pack; whoever holds `lock` may use it."""
 
-    __slots__ = ("lock", "pack")
+    __slots__ = ("lock", "opened_at", "pack")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.pack: OpenPack | None = None
+        self.opened_at = 0.0
 
 
 class BlockLane:
@@ -202,12 +208,19 @@ class BlockLane:
         try:
             if slot.pack is None:
                 slot.pack = self._new_pack()
+                slot.opened_at = clock.elapsed_seconds()
             slot.pack.add(block_id, ids, lengths, codec, stored, sum(lengths))
-            if slot.pack.size_bytes >= self._settings.pack_size_bytes:
+            if self._is_to_finish(slot.pack, slot.opened_at):
                 pack, slot.pack = slot.pack, None
                 self._finish_later(pack)
         finally:
             slot.lock.release()
+
+    def _is_to_finish(self, pack: OpenPack, opened_at: float) -> bool:
+        if pack.size_bytes >= self._settings.pack_size_bytes:
+            return True
+        is_old = clock.elapsed_seconds() - opened_at >= OPEN_SECONDS
+        return is_old and pack.size_bytes >= WORTH_FINISHING_BYTES
 
     def _compressor(self, number: int) -> Compressor:
         """The compressor of this number that belongs to the calling thread."""
