@@ -17,6 +17,7 @@ import fcntl
 import os
 import stat
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from strongroom.jobs.restore_options import Kind
@@ -223,6 +224,9 @@ class MetadataSetter:
             os.chmod(where, mode)
         except OSError as error:
             self._problem(Kind.MODE, row.name, reason_of(error))
+            if mode & _SET_ID_BITS:  # a sandbox may forbid these alone
+                with suppress(OSError):
+                    os.chmod(where, mode & ~_SET_ID_BITS)
 
 
 def change_flags(fd: int, mask: int, flags: int) -> None:

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 _CACHE_BYTES: Final = 8 << 20
 _ESCAPED: Final = b"*?[]\\!"
 _MOST_TOLD: Final = 100
-# What a restore by somebody who is not root cannot set, and says so.
+# What a restore by somebody who is not root cannot set, and says so. The mode is compared after.
 _RIGHTS: Final = frozenset(("owner", "xattr", "acl", "flags", "device"))
+_SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,8 @@ def _regular(rows: Rows) -> Iterator[tuple[int, bytes]]:
         reader = RowReader(rows)
         for row in found:
             view = reader.view(row)
-            if view.state == WHOLE:
+            # Without root's rights nobody compares what its owner may not read.
+            if view.state == WHOLE and (view.mode & stat.S_IRUSR or not os.geteuid()):
                 yield int(columns[row, SIZE]), view.path
 
 
@@ -150,7 +152,7 @@ class _Faults:
         self.told: list[str] = []
 
     def problem(self, problem: Problem) -> None:
-        if os.geteuid() and problem.kind in _RIGHTS:
+        if os.geteuid() and problem.kind in (*_RIGHTS, "mode"):
             return
         self._note(f"not restored ({problem.kind})", problem.path, problem.reason)
 
@@ -158,7 +160,7 @@ class _Faults:
         """Nothing to note."""
 
     def difference(self, difference: Difference) -> None:
-        if os.geteuid() and difference.kind in _RIGHTS:
+        if os.geteuid() and (difference.kind in _RIGHTS or _is_set_id_alone(difference)):
             return
         self._note(f"differs ({difference.kind})", difference.path, difference.reason)
 
@@ -166,3 +168,11 @@ class _Faults:
         self.count += 1
         if len(self.told) < _MOST_TOLD:
             self.told.append(f"/{path.decode('utf-8', 'backslashreplace')}: {what}: {reason}")
+
+
+def _is_set_id_alone(difference: Difference) -> bool:
+    """Whether modes differ in bits only that nobody gives to what is not his."""
+    if difference.kind != "mode":
+        return False
+    then, now = (int(part.split()[0], 8) for part in difference.reason.split(","))
+    return not (then ^ now) & ~_SET_ID_BITS
