@@ -5,6 +5,7 @@ Nothing else in the engine calls `time.time`, `datetime.now`, `os.urandom` or `r
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 
@@ -17,6 +18,21 @@ def now_ns() -> int:
 def elapsed_seconds() -> float:
     """A clock that only goes forward, for durations; its zero means nothing."""
     return time.perf_counter()
+
+
+def since_boot_ns() -> int:
+    """Nanoseconds since the machine was started, sleep included; no setting of a clock moves it."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+@functools.cache
+def boot_id() -> str:
+    """Which start of the machine this is; "" where the kernel does not tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def random_bytes(size: int) -> bytes:

@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 60.0
 _CONFIGURATION = """
 Storage {{
   Name = vault
-  Address = 127.0.0.1
+  Address = {host}
   Port = {port}
   Maintenance Socket = {socket}
   Identity Directory = {identity}
@@ -41,6 +41,8 @@ class StorageSite:
 
     folder: Path
     further: str = ""
+    daemon_environment: dict[str, str] = field(default_factory=dict)
+    host: str = "127.0.0.1"
     repository: Path = field(init=False)
     port: int = field(init=False)
 
@@ -50,8 +52,8 @@ class StorageSite:
         self.restore_key = self.folder / "restore.key"
         self.put_key = self.folder / "put.key"
         self.authority = Authority.create(str(self.folder / "ca"), "house")
-        self.identity("vault", "storage", "127.0.0.1")
-        with socket.create_server(("127.0.0.1", 0)) as taken:
+        self.identity("vault", "storage", self.host)
+        with socket.create_server((self.host, 0)) as taken:
             self.port = taken.getsockname()[1]
         self.configuration = self.folder / "storage.conf"
         self.configure(self.further)
@@ -65,6 +67,7 @@ class StorageSite:
         """Write the configuration, with further directives."""
         self.configuration.write_text(
             _CONFIGURATION.format(
+                host=self.host,
                 port=self.port,
                 socket=self.socket,
                 identity=self.folder / "vault",
@@ -97,13 +100,13 @@ class StorageSite:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self.environment,
+                env={**self.environment, **self.daemon_environment},
             )
         until = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < until:
             with socket.socket(socket.AF_UNIX) as probe, socket.socket() as remote:
                 if not probe.connect_ex(str(self.socket)) and not remote.connect_ex(
-                    ("127.0.0.1", self.port)
+                    (self.host, self.port)
                 ):
                     return
             assert self._daemon.poll() is None, self.log()
@@ -148,7 +151,7 @@ class StorageSite:
 
     def agent_words(self, name: str, *words: str, tls: str = "tls") -> list[str]:
         """The command line of an agent, which has only the put key."""
-        place = f"strongroom://127.0.0.1:{self.port}"
+        place = f"strongroom://{self.host}:{self.port}"
         identity = str(self.folder / name)
         return self._words(
             *words,

@@ -172,7 +172,7 @@ def test_the_daemon_lives_on_when_no_thread_can_be_started(daemon, appliance, mo
         daemon.agent("web1").size("config", "config")
     assert not failures
     assert names(daemon.agent("web1"), "config") == {"config"}
-    assert daemon.server._entering == 0
+    assert daemon.server._unproven.count == 0
 
 
 def test_no_object_is_taken_that_nobody_could_read_whole():

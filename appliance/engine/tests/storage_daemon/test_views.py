@@ -203,8 +203,9 @@ def test_young_snapshots_stay_whoever_asks(make_daemon, monkeypatch):
     with pytest.raises(RightError, match="Minimum Retention"):
         daemon.local().delete("snapshots", snapshot.id)
     assert names(daemon.local(), "snapshots") == {snapshot.id}
-    now_ns = clock.now_ns
+    now_ns, since_boot_ns = clock.now_ns, clock.since_boot_ns
     monkeypatch.setattr(clock, "now_ns", lambda: now_ns() + 86401 * 10**9)
+    monkeypatch.setattr(clock, "since_boot_ns", lambda: since_boot_ns() + 86401 * 10**9)
     daemon.local().delete("snapshots", snapshot.id)
     assert names(daemon.local(), "snapshots") == set()
 

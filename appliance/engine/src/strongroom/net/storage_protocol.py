@@ -66,6 +66,7 @@ class FrameType(enum.IntEnum):
     VOUCH = 15
     METRICS = 16
     OWNERS = 17
+    CONFIRM_CLOCK = 18
     OK = 128
     PART = 129
     FAILED = 130

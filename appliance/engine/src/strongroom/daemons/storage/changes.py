@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.content.digests import is_object_name
 from strongroom.daemons.storage.provenance import FALSE
+from strongroom.daemons.storage.sure_time import SECOND_NS, span_text
 from strongroom.daemons.storage.uploads import Upload
 from strongroom.errors import (
     DamageError,
@@ -160,7 +161,7 @@ class Changes:
         if mode == "new" and not was_free:
             upload.release()
             return False
-        now_ns = clock.now_ns()
+        now_ns = self._served.time.now_ns()
         appliance = self._rights.is_appliance
         if not self._book.record(kind, name, size, owner, now_ns, vouched=appliance):
             upload.release()
@@ -246,9 +247,16 @@ class Changes:
             stored_ns = next((info.modified_ns for info in infos if info.name == name), None)
         if not minimum or stored_ns is None:
             return
-        age_seconds = (clock.now_ns() - stored_ns) / 1e9
+        age_seconds = (self._served.time.now_ns() - stored_ns) / SECOND_NS
         if age_seconds < minimum:
+            ahead_ns = self._served.time.ahead_ns()
+            doubt = (
+                f"; the clock of that machine is {span_text(ahead_ns)} ahead of what is plausible "
+                "and is not believed: put it right, or have root confirm it there with `strongroom "
+                "storage --confirm-clock`"
+            )
             raise RightError(
                 f"snapshot {name} is {age_seconds / 86400:.1f} days old, and nothing younger than "
                 f"{minimum / 86400:.1f} days is deleted (Minimum Retention of the storage daemon)"
+                f"{doubt if ahead_ns else ''}"
             )

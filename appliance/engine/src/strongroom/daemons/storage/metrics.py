@@ -26,6 +26,10 @@ _HELP = {
     "strongroom_storage_quota_bytes": ("gauge", "Bytes that one may store."),
     "strongroom_storage_doubted_objects": ("gauge", "Objects that nobody has vouched for yet."),
     "strongroom_storage_false_objects": ("gauge", "Objects that were found false and are hidden."),
+    "strongroom_storage_clock_ahead_seconds": (
+        "gauge",
+        "How far the clock is ahead of the time that Minimum Retention believes; 0 while it does.",
+    ),
     "strongroom_storage_free_bytes": ("gauge", "Free bytes of the repository's file system."),
     "strongroom_storage_size_bytes": ("gauge", "Size of the repository's file system."),
 }

@@ -153,6 +153,20 @@ class Provenance:
         rows = self._rows("select stored_ns from objects where kind = ? and name = ?", (kind, name))
         return int(rows[0][0]) if rows else None
 
+    def move_times(self, since_ns: int, by_ns: int, latest_ns: int) -> None:
+        """Count objects stored at `since_ns` or later as stored later, and none after `latest_ns`.
+
+        Raises StoreError.
+        """
+        with self._transaction() as database:
+            database.execute(
+                "update objects set stored_ns = stored_ns + ? where stored_ns >= ?",
+                (by_ns, since_ns),
+            )
+            database.execute(
+                "update objects set stored_ns = ? where stored_ns > ?", (latest_ns, latest_ns)
+            )
+
     def usage(self) -> dict[str, tuple[int, int]]:
         """For each owner how many objects it has stored, and their bytes."""
         rows = self._rows(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strongroom.daemons.storage.accounts import Quotas
-from strongroom.daemons.storage.provenance import DOUBTED, FALSE, Provenance
+from strongroom.daemons.storage.provenance import DOUBTED, FALSE, FOLDER, Provenance
+from strongroom.daemons.storage.sure_time import SECOND_NS, SureTime
 from strongroom.errors import ObjectMissingError, RepositoryNotFoundError
 from strongroom.stores.local import LocalStore
 from strongroom.stores.store import KINDS
@@ -34,6 +35,7 @@ class ServedRepository:
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             self.book = Provenance(folder)
+            self.time = SureTime(name, os.path.join(folder, FOLDER))
             self.abandoned = store.remove_abandoned()
             self.entered = 0
             for kind in KINDS:
@@ -77,6 +79,7 @@ class ServedRepository:
             labels = (mine, ("kind", kind))
             yield "doubted_objects", labels, len(self.book.of_standing(kind, DOUBTED))
             yield "false_objects", labels, len(self.book.of_standing(kind, FALSE))
+        yield "clock_ahead_seconds", (mine,), self.time.ahead_ns() / SECOND_NS
         status = os.statvfs(self.folder)
         yield "free_bytes", (mine,), status.f_bavail * status.f_frsize
         yield "size_bytes", (mine,), status.f_blocks * status.f_frsize

@@ -153,6 +153,11 @@ class StorageServer:
             raise RightError("this storage daemon knows no authority whose grants count")
         return self._read_grant(text)
 
+    def confirm_clock(self, who: str) -> tuple[int, int]:
+        """Believe the clock: the time that Minimum Retention went by, and goes by now."""
+        times = [one.time.confirm(who, one.book) for one in self._repositories.values()]
+        return min(before for before, _ in times), times[0][1]
+
     def pause(self, seconds: float) -> None:
         """Wait, unless the daemon stops."""
         if seconds > 0:
@@ -285,6 +290,8 @@ class StorageServer:
         while not self._stopped.wait(_WATCH_SECONDS):
             now = clock.elapsed_seconds()
             self._strangers.flush()
+            for served in self._repositories.values():
+                served.time.watch()
             with self._lock:
                 sessions = list(self._sessions)
                 self._threads = [thread for thread in self._threads if thread.is_alive()]

@@ -32,6 +32,7 @@ from strongroom.errors import (
     StrongroomError,
 )
 from strongroom.net.frames import FrameReader
+from strongroom.net.local_channel import local_peer
 from strongroom.net.storage_protocol import (
     LISTED_AT_ONCE,
     PROTOCOL_VERSION,
@@ -96,6 +97,7 @@ class Session:
             FrameType.VOUCH: self._vouch,
             FrameType.METRICS: self._metrics,
             FrameType.OWNERS: self._owners,
+            FrameType.CONFIRM_CLOCK: self._confirm_clock,
         }
 
     def run(self) -> None:
@@ -283,6 +285,14 @@ class Session:
         for start in range(0, len(pairs), LISTED_AT_ONCE):
             self.answers.send_part(msgspec.msgpack.encode(pairs[start : start + LISTED_AT_ONCE]))
         self.answers.send(None)
+
+    def _confirm_clock(self, frame: Frame) -> None:
+        # Maintenance users may delete, but not decide how old what they delete is.
+        if self.peer.name not in {local_peer(user).name for user in (0, os.geteuid())}:
+            raise RightError(
+                f"{self.peer} may not confirm the clock: only root and the daemon's user may"
+            )
+        self.answers.send(self._server.confirm_clock(str(self.peer)))
 
     def _vouch(self, frame: Frame) -> None:
         vouching = decode(frame.header, Vouching)
