@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground (it always does)"
     )
-    parser.add_argument("--check", action="store_true", help="read the configuration and end")
+    parser.add_argument("--check", action="store_true", help="say all that is wrong, and end")
     enrolling = parser.add_argument_group("enrol")
     enrolling.add_argument("--director", metavar="URL", help="such as https://vault:9101")
     enrolling.add_argument("--token-file", metavar="FILE", help="`-` reads standard input")
@@ -67,7 +67,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.action == "renew":
         return _renew(load_settings(path), terminal)
     if arguments.check:
-        _show(load_settings(path), terminal)
+        from strongroom.cli.daemon_checks import tell_faults
+        from strongroom.daemons.agent.checking import check_agent
+
+        settings, look = check_agent(path)
+        if exit_code := tell_faults(terminal, look):
+            return exit_code
+        _show(settings, terminal)
         return EXIT_DONE
     import logging
 

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FOLDER", default="/etc/strongroom", help="the tree or file"
     )
-    parser.add_argument("--check", action="store_true", help="read the configuration and end")
+    parser.add_argument("--check", action="store_true", help="say all that is wrong, and end")
     # It never leaves the foreground; service managers of all kinds may say so nevertheless.
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground (it always does)"
@@ -36,9 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until told to stop. Raises ConfigurationError, UsageError, OperatingSystemError."""
     if arguments.check:
-        from strongroom.daemons.director.settings import DirectorSettings
+        from strongroom.cli.daemon_checks import tell_faults
+        from strongroom.daemons.director.checking import check_director
 
-        settings = DirectorSettings.read(arguments.config)
+        settings, look = check_director(arguments.config)
+        if exit_code := tell_faults(terminal, look):
+            return exit_code
         places = ", ".join(f"{address} port {port}" for address, port in settings.addresses)
         terminal.emit({"type": "director", "name": settings.name, "addresses": places})
         terminal.line(f"director {settings.name} would listen on {places}")

@@ -257,6 +257,10 @@ class Authority:
             if has_identity(folder):
                 install_list(os.path.join(os.fsencode(folder), files.REVOKED), pem, [self._root])
 
+    def try_key(self, passphrase: bytes | None) -> None:
+        """See that the root key opens. Raises UsageError, WrongKeyError, DamageError."""
+        files.read_root_key(self.folder, passphrase)
+
     def _private_key(self) -> ec.EllipticCurvePrivateKey:
         if self._key is None:
             self._key = files.read_root_key(self.folder, self._passphrase)

@@ -45,18 +45,24 @@ LOOK_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
+def own_identity(settings: DirectorSettings) -> Identity:
+    """The director's certificate. Raises UsageError, PeerRefusedError for that of another."""
+    identity = Identity.load(settings.identity_folder)
+    if identity.role != "director" or identity.name != settings.name:
+        raise PeerRefusedError(
+            f"the certificate in {settings.identity_folder} is of {identity.peer}, but this "
+            f"director is {settings.name!r}: issue it one of that name"
+        )
+    return identity
+
+
 class DirectorDaemon:
     """A director from its configuration at `path`. Raises what reading it raises."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.settings = DirectorSettings.read(path)
-        self._identity = Identity.load(self.settings.identity_folder)
-        if self._identity.role != "director" or self._identity.name != self.settings.name:
-            raise PeerRefusedError(
-                f"the certificate in {self.settings.identity_folder} is of {self._identity.peer}, "
-                f"but this director is {self.settings.name!r}: issue it one of that name"
-            )
+        self._identity = own_identity(self.settings)
         self._authority = self._open_authority()
         self._put_key = self.settings.put_key()
         self._context: ssl.SSLContext

@@ -32,7 +32,7 @@ VOUCHED: Final = 1
 FALSE: Final = 2
 FOLDER: Final = b"provenance"
 
-_SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 1
 _SCHEMA: Final = """
 create table objects (kind text, name text, size integer not null, stored_ns integer not null,
     standing integer not null, primary key (kind, name)) without rowid;
@@ -43,13 +43,18 @@ create index standing_of on objects (kind, standing);
 """
 
 
+def book_path(repository: bytes) -> bytes:
+    """The file of the book of a repository folder."""
+    return os.path.join(repository, FOLDER, b"objects.sqlite")
+
+
 class Provenance:
     """See the module's docstring. The appliance's own name is ""."""
 
     def __init__(self, repository: bytes) -> None:
         """Opens or makes the book of a repository folder. Raises StoreError."""
-        folder = os.path.join(repository, FOLDER)
-        self._path = os.path.join(folder, b"objects.sqlite")
+        self._path = book_path(repository)
+        folder = os.path.dirname(self._path)
         self._lock = threading.Lock()
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -200,13 +205,13 @@ class Provenance:
         database.execute("pragma journal_mode = wal")
         database.execute("pragma synchronous = normal")
         version = database.execute("pragma user_version").fetchone()[0]
-        if version > _SCHEMA_VERSION:
+        if version > SCHEMA_VERSION:
             raise StoreError(
                 f"{os.fsdecode(self._path)} is of a newer version; upgrade this storage daemon"
             )
         if version == 0:
             database.executescript(
-                f"begin immediate; {_SCHEMA} pragma user_version = {_SCHEMA_VERSION}; commit;"
+                f"begin immediate; {_SCHEMA} pragma user_version = {SCHEMA_VERSION}; commit;"
             )
 
     def _rows(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:

@@ -26,12 +26,14 @@ from sqlalchemy.exc import (
     TimeoutError,  # noqa: A004 - that of the pool
 )
 
+from strongroom.daemons.preflight import sqlite_value
 from strongroom.errors import CatalogError, CatalogUnavailableError, UsageError
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
+    from alembic.config import Config
     from sqlalchemy import Connection, Engine
 
     from strongroom.config.model import Resource
@@ -139,15 +141,42 @@ def _password(resource: Resource) -> str | None:
     return line.decode("utf-8", "surrogateescape")
 
 
+def look_at_catalog(url: URL) -> None:
+    """See that the catalog could be opened, and change nothing.
+
+    Raises CatalogError (of a newer version), CatalogUnavailableError, UsageError (no driver), and
+    sqlite3.DatabaseError for a file that is none of SQLite's.
+    """
+    if url.get_backend_name() == "sqlite":
+        query = "SELECT version_num FROM alembic_version"
+        present = sqlite_value(url.database or "", query)
+    else:
+        from alembic.runtime.migration import MigrationContext
+
+        catalog = Catalog(_engine(url))
+        try:
+            with catalog.reading() as connection:
+                present = MigrationContext.configure(connection).get_current_revision()
+        finally:
+            catalog.close()
+    _judge(str(present or ""), url.render_as_string(hide_password=True))
+
+
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(
-            url,
-            connect_args=_POSTGRESQL,
-            pool_size=_POOL_SIZE,
-            max_overflow=0,
-            pool_pre_ping=True,
-        )
+        try:
+            return create_engine(
+                url,
+                connect_args=_POSTGRESQL,
+                pool_size=_POOL_SIZE,
+                max_overflow=0,
+                pool_pre_ping=True,
+            )
+        except ImportError as error:
+            raise UsageError(
+                f"a catalog in PostgreSQL needs its driver, which is not installed ({error}): "
+                "install strongroom with its extra `director`"
+            ) from error
     folder = os.path.dirname(url.database or "")
     if folder:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -178,22 +207,34 @@ def _begin_sqlite(connection: Connection) -> None:
 
 def _migrate(catalog: Catalog) -> None:
     from alembic import command
-    from alembic.config import Config
     from alembic.runtime.migration import MigrationContext
-    from alembic.script import ScriptDirectory
+
+    config = _migrations()
+    with catalog.writing() as connection:
+        present = MigrationContext.configure(connection).get_current_revision()
+        _judge(present or "", catalog.place)
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _migrations() -> Config:
+    from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", "strongroom.daemons.director.catalog:migrations")
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    with catalog.writing() as connection:
-        present = MigrationContext.configure(connection).get_current_revision()
-        if present is not None and present not in known:
-            raise CatalogError(
-                f"the catalog {catalog.place} was written by a newer version (revision {present}); "
-                "update strongroom"
-            )
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    return config
+
+
+def _judge(present: str, place: str) -> None:
+    """Refuse a catalog whose revision we do not know; "" is none yet."""
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(_migrations()).walk_revisions()
+    if present and present not in {script.revision for script in scripts}:
+        raise CatalogError(
+            f"the catalog {place} was written by a newer version (revision {present}); update "
+            "strongroom"
+        )
 
 
 @contextmanager

@@ -1,0 +1,21 @@
+"""What `--check` of the three daemons says: each fault, and the exit code of the first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.cli.terminal import shown
+from strongroom.errors import EXIT_DONE
+
+if TYPE_CHECKING:
+    from strongroom.cli.terminal import Terminal
+    from strongroom.daemons.preflight import Preflight
+
+
+def tell_faults(terminal: Terminal, look: Preflight) -> int:
+    """Say what is wrong; the exit code."""
+    for text in look.warnings:
+        terminal.warn(shown(text))
+    for fault in look.faults:
+        terminal.report_error(fault.error_id, shown(fault.text), fault.exit_code)
+    return look.faults[0].exit_code if look.faults else EXIT_DONE

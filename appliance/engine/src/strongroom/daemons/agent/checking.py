@@ -1,0 +1,42 @@
+"""Whether the agent could start, and back up; see preflight."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from strongroom.daemons.agent.put_keys import read_put_keys
+from strongroom.daemons.agent.settings import load_settings
+from strongroom.daemons.preflight import Preflight
+from strongroom.errors import KeyRightError, PeerRefusedError
+from strongroom.net.identity import Identity
+from strongroom.net.tls_contexts import client_context
+
+if TYPE_CHECKING:
+    from strongroom.daemons.agent.settings import AgentSettings
+
+
+def check_agent(path: str) -> tuple[AgentSettings, Preflight]:
+    """What the configuration at `path` says, and what is wrong with what it names.
+
+    Raises ConfigurationError and UsageError when the configuration itself cannot be taken.
+    """
+    settings = load_settings(path)
+    look = Preflight()
+    with look.part("Identity Directory"):
+        identity = Identity.load(settings.identity_folder)
+        if identity.role != "agent" or identity.name != settings.name:
+            raise PeerRefusedError(
+                f"the certificate in {settings.identity_folder} is of {identity.peer}, but this "
+                f"agent is {settings.name!r}: enrol it, or mend the Client's Name"
+            )
+        client_context(identity, check_hostname=False)
+        with look.part("put keys in the Identity Directory"):
+            try:
+                read_put_keys(settings.identity_folder)
+            except KeyRightError as error:  # it restores, and backs up nothing
+                look.warnings.append(str(error))
+    look.writable("Working Directory", settings.working_folder)
+    look.changeable("Working Directory", os.path.join(settings.working_folder, "agent.lock"))
+    look.addresses("Address, Port and Addresses of the Client", settings.listen_addresses)
+    return settings, look

@@ -1,0 +1,95 @@
+"""Whether the director could start, and do all that its configuration says; see preflight."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import TYPE_CHECKING
+
+from strongroom.config.resolve import load
+from strongroom.daemons.director.api.server import tls_context
+from strongroom.daemons.director.catalog.database import catalog_url, look_at_catalog
+from strongroom.daemons.director.daemon import own_identity
+from strongroom.daemons.director.reading import repository_places
+from strongroom.daemons.director.repositories import read_passphrase
+from strongroom.daemons.director.settings import DirectorSettings
+from strongroom.daemons.preflight import Preflight
+from strongroom.errors import (
+    CatalogError,
+    ConfigurationError,
+    RepositoryNotFoundError,
+    UsageError,
+)
+from strongroom.net.authority import Authority
+
+if TYPE_CHECKING:
+    from strongroom.config.model import ComponentConfiguration
+    from strongroom.daemons.director.repositories import RepositoryPlace
+
+
+def check_director(path: str) -> tuple[DirectorSettings, Preflight]:
+    """What the configuration at `path` says, and what is wrong with what it names.
+
+    Raises ConfigurationError and UsageError when the configuration itself cannot be taken.
+    """
+    settings = DirectorSettings.read(path)
+    configuration = load(path, component="director").director
+    if configuration is None or configuration.daemon is None:
+        raise ConfigurationError(f"{path} has no resource Director; see strongroom config check")
+    look = Preflight()
+    _identity(look, settings)
+    _authority(look, settings)
+    with look.part("Put Key File"):
+        settings.put_key()
+    folder = str(configuration.daemon.working_directory)
+    look.writable("Working Directory", folder)
+    _catalog(look, configuration, folder)
+    for name, place in repository_places(configuration).items():
+        _repository(look, name, place)
+    look.addresses("Address, Port and Addresses of the Director", settings.addresses)
+    return settings, look
+
+
+def _identity(look: Preflight, settings: DirectorSettings) -> None:
+    with look.part("Identity Directory"):
+        identity = own_identity(settings)
+        with look.part("TLS Cipher Suites"):
+            tls_context(identity, settings.cipher_suites)
+
+
+def _authority(look: Preflight, settings: DirectorSettings) -> None:
+    if not settings.authority_folder:
+        return
+    with look.part("Authority Directory"):
+        authority = Authority(os.fsencode(settings.authority_folder))
+        with look.part("Authority Passphrase File"):
+            passphrase = settings.authority_passphrase()
+            with look.part("Authority Directory"):
+                authority.try_key(passphrase)
+
+
+def _catalog(look: Preflight, configuration: ComponentConfiguration, folder: str) -> None:
+    resource = configuration.first("Catalog")
+    where = "Catalog" if resource is None else f"Catalog {resource.name}"
+    with look.part(where):
+        url = catalog_url(resource, folder)
+        try:
+            look_at_catalog(url)
+        except sqlite3.DatabaseError as error:
+            raise CatalogError(f"{url.database} is no catalog: {error}") from error
+        if url.get_backend_name() == "sqlite":
+            look.changeable(where, url.database or "")
+
+
+def _repository(look: Preflight, storage: str, place: RepositoryPlace) -> None:
+    with look.part(f"Passphrase File of Storage {storage}"):
+        read_passphrase(place)
+    with look.part(f"Repository of Storage {storage}"):
+        from strongroom.net.remote_place import is_remote, parse_place
+
+        if is_remote(place.place):
+            parse_place(place.place)
+        elif not place.place.startswith("/"):
+            raise UsageError(f"{place.place} is no absolute path and no unix:PATH of a socket")
+        elif not os.path.isdir(place.place):
+            raise RepositoryNotFoundError(f"there is no repository at {place.place}")

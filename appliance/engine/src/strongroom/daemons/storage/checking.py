@@ -1,0 +1,54 @@
+"""Whether the storage daemon could start; see preflight."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import TYPE_CHECKING
+
+from strongroom.daemons.preflight import Preflight, sqlite_value
+from strongroom.daemons.storage.configuration import StorageConfiguration
+from strongroom.daemons.storage.provenance import SCHEMA_VERSION, book_path
+from strongroom.errors import StoreError
+
+if TYPE_CHECKING:
+    from strongroom.daemons.storage.settings import StorageSettings
+
+
+def check_storage(path: str) -> tuple[StorageSettings, Preflight]:
+    """What the configuration at `path` says, and what is wrong with what it names.
+
+    Raises ConfigurationError and UsageError when the configuration itself cannot be taken.
+    """
+    configuration = StorageConfiguration(path)
+    settings = configuration.settings
+    look = Preflight()
+    if os.path.exists(os.path.join(settings.identity_folder, b"certificate.pem")):
+        from strongroom.net.identity import Identity
+        from strongroom.net.tls_contexts import server_context
+
+        with look.part("Identity Directory"):
+            identity = Identity.load(settings.identity_folder)
+            with look.part("TLS Cipher Suites"):
+                server_context(identity, configuration.cipher_suites)
+    else:
+        folder_text = os.fsdecode(settings.identity_folder)
+        look.warnings.append(f"{folder_text} holds no certificate: only the local socket works")
+    for name, folder in settings.repositories:
+        look.writable(f"Archive Device of Device {name}", folder)
+        look.changeable(f"Archive Device of Device {name}", book_path(folder))
+        with look.part(f"Archive Device of Device {name}"):
+            _look_at_book(book_path(folder))
+    if settings.socket_path:
+        look.writable("Maintenance Socket", os.path.dirname(settings.socket_path))
+    look.addresses("Address, Port and Addresses of the Storage", settings.addresses)
+    return settings, look
+
+
+def _look_at_book(path: bytes) -> None:
+    try:
+        version = sqlite_value(path, "pragma user_version")
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{os.fsdecode(path)} is no book of this daemon: {error}") from error
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise StoreError(f"{os.fsdecode(path)} was written by a newer version; update strongroom")
