@@ -1,7 +1,7 @@
 """How often a job waits for a distant daemon does not grow: every wait is the latency of the link.
 
 Counted are waits after something was sent, on all connections together, so also those that another
-wait hides. What setting a connection up takes comes before: TCP, the handshake and the greeting.
+wait hides. What setting a connection up takes comes before: TCP and the handshake.
 """
 
 import os
@@ -36,7 +36,7 @@ def run(site):
         folder = os.fsencode(site.folder / "cache")
         store = RemoteStore(
             f"strongroom://127.0.0.1:{site.port}",
-            trips.counted(lambda: connect("127.0.0.1", site.port, "vault", web1)),
+            trips.counted(lambda: connect("127.0.0.1", site.port, "vault", web1, is_early=True)),
             Hello(PROTOCOL_VERSION),
             folder,
             is_far=True,

@@ -106,6 +106,7 @@ def open_network(
             load_identity(),
             tls_mode,
             cipher_suites,
+            is_early=True,
         )
 
     hello = Hello(PROTOCOL_VERSION, place.repository, job, grant, view_as)

@@ -21,6 +21,7 @@ from strongroom.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net import ktls
 from strongroom.net.channel import Security, tune_socket
 from strongroom.net.deadline import apply_deadline, peek_byte, receive_before, send_before
+from strongroom.net.early_channel import EarlyChannel
 from strongroom.net.greeting import receive_greeting, send_refusal, send_welcome
 from strongroom.net.local_channel import admit_local, local_channel
 from strongroom.net.off_handshake import MAGIC, shake_hands_as_client, shake_hands_as_server
@@ -54,8 +55,13 @@ def connect(
     cipher_suites: str = "",
     timeout_seconds: float = 30.0,
     roles: Collection[str] = SERVER_ROLES,
+    *,
+    is_early: bool = False,
 ) -> Channel:
     """Dial a daemon and return when it has let us in.
+
+    `is_early`: return when it is proven who it is; what it says then is found out by who uses the
+    channel. Not where the kernel is to do the records: it takes over between the two.
 
     `server_name`: the name, or one of the DNS names or addresses, that its certificate must bear.
     Mode "ktls" falls back to TLS in OpenSSL, with a warning in the channel's `security`;
@@ -84,6 +90,8 @@ def connect(
     except BaseException:
         connection.close()
         raise
+    if is_early and mode in ("off", "tls"):
+        return EarlyChannel(channel, deadline)
     try:
         channel.set_timeout(max(0.001, deadline - clock.elapsed_seconds()))
         greeting = receive_greeting(channel)

@@ -19,7 +19,6 @@ from strongroom.errors import (
     SnapshotNotFoundError,
     UsageError,
 )
-from strongroom.jobs.backup import BackupReport, back_up
 from strongroom.jobs.backup_options import BackupOptions, Tuning
 from strongroom.jobs.fileset import resolve_fileset, with_fileset
 from strongroom.stores.store import connect_ahead
@@ -27,6 +26,7 @@ from strongroom.stores.store import connect_ahead
 if TYPE_CHECKING:
     from strongroom.daemons.agent.job_messages import JobDescription
     from strongroom.daemons.agent.job_output import JobOutput
+    from strongroom.jobs.backup import BackupReport
     from strongroom.jobs.coordinator import Problem
     from strongroom.net.control import StartBackup
     from strongroom.scan.sources import Source
@@ -124,6 +124,9 @@ def _attempt(
 ) -> _Attempt:
     store = open_store(description, request, limiter)
     connect_ahead(store.store, options.tuning.shard_count())
+    # While a distant daemon is being reached: it brings numpy.
+    from strongroom.jobs.backup import back_up
+
     try:
         repository = store.open(read_put_keys(description.identity_folder))
         security = store.security()
