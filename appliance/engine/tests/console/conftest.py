@@ -3,11 +3,14 @@ import json
 import threading
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
 from kit.director_server import RunningDirector
 from kit.simulated_agent import SimulatedAgent
 from strongroom.cli.main import main
+from strongroom.daemons.director.catalog.database import open_catalog
+from strongroom.daemons.director.catalog.snapshots import add_snapshots, load_snapshot
 
 
 @pytest.fixture(scope="session")
@@ -68,3 +71,29 @@ def working_agent(director):
 
     with stopping:
         yield start
+
+
+@pytest.fixture
+def own_director(tmp_path, director):
+    """A director for one test, which may change everything."""
+    with RunningDirector(tmp_path, like=director) as running:
+        yield running
+
+
+@pytest.fixture
+def copied(own_director):
+    """The newest snapshot of web1, and what the catalog says of its copy elsewhere."""
+    original = own_director.snapshots[1]
+    catalog = open_catalog(f"sqlite:///{own_director.folder}/state/main.sqlite")
+    try:
+        copy = msgspec.structs.replace(
+            load_snapshot(catalog, original.id),
+            id="c0" * 32,
+            storage="offsite",
+            original=original.id,
+            server_ns=original.server_ns + 86400 * 10**9,
+        )
+        add_snapshots(catalog, [copy])
+    finally:
+        catalog.close()
+    return original, copy

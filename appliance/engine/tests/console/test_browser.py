@@ -85,6 +85,16 @@ def test_snapshots_are_listed_and_narrowed_down(director):
     asyncio.run(scene())
 
 
+def test_copies_are_shown_as_such_and_where_they_are(own_director, copied):
+    async def scene():
+        async with browsing(own_director, client="web1") as pilot:
+            assert [row[-2] for row in rows(pilot)] == ["vault", "offsite (copy)", "vault"]
+            await press(pilot, "slash", "c", "o", "p", "y")
+            assert [row[-1] for row in rows(pilot)] == [copied[1].id[:8]]
+
+    asyncio.run(scene())
+
+
 def test_one_walks_through_directories_as_in_a_file_manager(director):
     tree = f"{director.folder}/tree"
 

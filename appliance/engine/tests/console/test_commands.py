@@ -177,6 +177,26 @@ def test_a_restore_through_the_director(command, director, working_agent):
     command("cancel", run["id"])
 
 
+def test_the_latest_is_a_copy_only_where_the_original_is_gone(command, own_director, copied):
+    original, copy = copied
+    identity = own_director.identity("admin").folder.decode()
+    place = ["--director", own_director.url, "--identity", identity]
+    words = ["restore", "latest", "--host", "web1", "--client", "web1", "--target", "/x"]
+    answer = command(*words, "--background", "--json", place=place)
+    assert answer.objects[0]["snapshot"] == original.id
+    assert "is a copy" not in answer.messages
+    with own_director.client("admin") as admin:
+        first, second, *_ = admin.get("/snapshots", params={"client": "web1"}).json()["items"]
+        assert (first["id"], first["storage"], first["original"]) == (original.id, "vault", "")
+        assert (second["id"], second["storage"]) == (copy.id, "offsite")
+        assert second["original"] == original.id
+        assert admin.delete(f"/snapshots/{original.id}").status_code == 200
+    # This director has no storage of that name.
+    answer = command(*words, "--background", place=place, exit_code=60)
+    assert "storage 'offsite'" in answer.messages
+    assert f"{copy.id[:8]} is a copy in storage offsite" in answer.messages
+
+
 @pytest.mark.parametrize(
     ("words", "exit_code", "told"),
     [

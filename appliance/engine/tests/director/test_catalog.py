@@ -280,6 +280,19 @@ def test_snapshots_are_entered_once_and_found(catalog):
             load_snapshot(catalog, wrong)
 
 
+def test_copies_come_after_their_originals_and_only_where_they_are_asked_for(catalog):
+    older, newer = make_snapshot(10, server_ns=12), make_snapshot(20, server_ns=23)
+    copy = make_snapshot(30, start_ns=20, server_ns=90, original=newer.id, storage="offsite")
+    # Its client's clock was ahead.
+    ahead = make_snapshot(15, start_ns=70)
+    add_snapshots(catalog, [copy, older, newer, ahead])
+    assert find_snapshots(catalog, SnapshotFilter()) == [newer, copy, ahead, older]
+    one_each = SnapshotFilter(with_copies=False)
+    assert find_snapshots(catalog, one_each) == [newer, ahead, older]
+    note_removed(catalog, [newer.id], 99, "keep-last 1")
+    assert find_snapshots(catalog, one_each) == [copy, ahead, older]
+
+
 def test_a_removed_snapshot_is_remembered_but_not_found(catalog):
     add_snapshots(catalog, [make_snapshot(1, job="a"), make_snapshot(2, job="a")])
     note_removed(catalog, [f"{2:064x}"], 77, "keep-last 1")

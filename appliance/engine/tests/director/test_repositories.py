@@ -287,6 +287,7 @@ async def test_a_copy_job_brings_another_repository_what_it_lacks(director):
     assert {(one.id, one.storage, one.client) for one in entered} == {
         (one.id, "offsite", "web1") for one in there
     }
+    assert {one.original for one in entered} == made
     again = await director.start("offsite")
     assert "nothing to copy" in await director.texts(again.id)
     # The pool of the copies has a retention of its own, which is told here.

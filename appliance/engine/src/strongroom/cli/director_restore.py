@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from strongroom.cli.director_view import path_for_api, run_exit_code, run_line
+from strongroom.cli.director_view import path_for_api, run_exit_code, run_line, short_id
 from strongroom.cli.snapshot_choice import normal_path
 from strongroom.errors import EXIT_DONE, SnapshotNotFoundError, UsageError
 
@@ -47,13 +47,19 @@ def restore_through_director(arguments: argparse.Namespace, terminal: Terminal) 
 
     body = _request(arguments)
     with open_director(arguments) as director:
-        body["snapshot"] = chosen_snapshot_id(
+        chosen = chosen_snapshot(
             director,
             body["snapshot"],
             # Without another host it is the client's own files that are wanted back.
             client=arguments.host or (None if arguments.job else arguments.client),
             job=arguments.job,
         )
+        if chosen["original"] and body["snapshot"] == "latest":
+            terminal.warn(
+                f"{short_id(chosen['id'])} is a copy in storage {chosen['storage']}: the newest "
+                "backup's original is not there, or not for you to see"
+            )
+        body["snapshot"] = chosen["id"]
         found = director.post("/restores", body)
         if arguments.background:
             terminal.emit({"type": "run", **found})
@@ -66,20 +72,24 @@ def restore_through_director(arguments: argparse.Namespace, terminal: Terminal) 
     return run_exit_code(found)
 
 
-def chosen_snapshot_id(
+def chosen_snapshot(
     director: DirectorClient, wanted: str, *, client: str | None, job: str | None
-) -> str:
-    """The id of the snapshot that `latest` or the beginning of an id means."""
+) -> dict[str, Any]:
+    """The snapshot that `latest` or the beginning of an id means, as the director tells it.
+
+    The latest is the newest backup by when it began, and a copy of it only if that is all there is.
+    """
     from strongroom.cli.director_client import named
 
     if wanted != "latest":
-        return str(director.get(f"/snapshots/{named(wanted)}")["id"])
+        return dict(director.get(f"/snapshots/{named(wanted)}"))
     if not client and not job:
         raise UsageError("`latest` of whom? Say --host CLIENT or --job JOB, or a snapshot's id")
-    newest = director.get("/snapshots", client=client, job=job, limit=1)["items"]
-    if not newest:
-        raise SnapshotNotFoundError(f"no snapshot of {client or job} that you may see")
-    return str(newest[0]["id"])
+    for copies in (False, True):
+        newest = director.get("/snapshots", client=client, job=job, copies=copies, limit=1)["items"]
+        if newest:
+            return dict(newest[0])
+    raise SnapshotNotFoundError(f"no snapshot of {client or job} that you may see")
 
 
 def _request(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from strongroom.errors import StrongroomError
 if TYPE_CHECKING:
     from strongroom.cli.browser.place import ShownSnapshot, SnapshotPlace
 
-_HEADINGS = ("TIME", "CLIENT", "JOB", "LEVEL", "FILES", "SIZE", "ERRORS", "SNAPSHOT")
+_HEADINGS = ("TIME", "CLIENT", "JOB", "LEVEL", "FILES", "SIZE", "ERRORS", "STORAGE", "SNAPSHOT")
 
 
 class Browser(App[None]):
@@ -72,7 +72,7 @@ class SnapshotsScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """The table, and a line to type into."""
         yield Static("snapshots", id="place", markup=False)
-        yield Input(placeholder="words of client, job, level or time", id="filter")
+        yield Input(placeholder="words of client, job, level, storage or time", id="filter")
         yield DataTable(id="snapshots", cursor_type="row", zebra_stripes=True)
         yield Footer()
 
@@ -159,9 +159,19 @@ class SnapshotsScreen(Screen[None]):
 
 def _has_words(snapshot: ShownSnapshot, words: list[str]) -> bool:
     text = " ".join(
-        (time_text(snapshot.time_ns), *snapshot.series, snapshot.level, snapshot.id)
+        (
+            time_text(snapshot.time_ns),
+            *snapshot.series,
+            snapshot.level,
+            _storage(snapshot),
+            snapshot.id,
+        )
     ).lower()
     return all(word in text for word in words)
+
+
+def _storage(snapshot: ShownSnapshot) -> str:
+    return f"{shown(snapshot.storage)}{' (copy)' if snapshot.is_copy else ''}"
 
 
 def _cells(snapshot: ShownSnapshot) -> list[Text]:
@@ -173,5 +183,6 @@ def _cells(snapshot: ShownSnapshot) -> list[Text]:
         Text(f"{snapshot.files:,}", justify="right"),
         Text(size_text(snapshot.size_bytes), justify="right"),
         Text(f"{snapshot.errors:,}" if snapshot.errors else "", justify="right"),
+        Text(_storage(snapshot)),
         Text(short_id(snapshot.id)),
     ]

@@ -32,6 +32,8 @@ class ShownSnapshot:
     files: int
     size_bytes: int
     errors: int
+    storage: str
+    is_copy: bool
 
     @property
     def series(self) -> tuple[str, str, str]:
@@ -128,6 +130,8 @@ def _snapshot(said: Mapping[str, Any]) -> ShownSnapshot:
         files=said["files"],
         size_bytes=said["bytes"],
         errors=said["errors"],
+        storage=said["storage"],
+        is_copy=bool(said["original"]),
     )
 
 

@@ -242,6 +242,7 @@ class Looking:
             pool=record.pool,
             level=record.level,
             run=record.run,
+            original=record.original,
             start_ns=record.start_ns,
             server_ns=record.server_ns,
             files=record.files,

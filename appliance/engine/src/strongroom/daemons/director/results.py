@@ -185,7 +185,10 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFilter:
-    """Which snapshots; what is empty does not count, but with `exactly` of names."""
+    """Which snapshots; what is empty does not count, but with `exactly` of names.
+
+    with_copies: if not, a copy counts only where its original is gone.
+    """
 
     client: str = ""
     job: str = ""
@@ -194,6 +197,7 @@ class SnapshotFilter:
     after_ns: int = 0
     before_ns: int = 0
     with_removed: bool = False
+    with_copies: bool = True
     exactly: bool = False
     limit: int = 100
     offset: int = 0
@@ -203,7 +207,8 @@ class SnapshotFilter:
 class SnapshotInfo:
     """A snapshot as the catalog has it. removed_ns: when it was forgotten, 0: it is there.
 
-    kept_until_ns: nobody can remove it earlier (Minimum Retention).
+    original: the id of the snapshot that it is a copy of, or "". kept_until_ns: nobody can remove
+    it earlier (Minimum Retention).
     """
 
     id: str
@@ -214,6 +219,7 @@ class SnapshotInfo:
     pool: str
     level: str
     run: str
+    original: str
     start_ns: int
     server_ns: int
     files: int

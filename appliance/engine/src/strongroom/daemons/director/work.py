@@ -169,7 +169,9 @@ class DirectorWork:
         if kind not in tests:
             known = ", ".join(tests)
             raise UsageError(f"a copy job selects by {known}, not by {kind}: there are no volumes")
-        return [one for one in present if tests[kind](one) and one.id not in copied]
+        return [
+            one for one in present if tests[kind](one) and (one.original or one.id) not in copied
+        ]
 
     def _enter_copies(
         self,
@@ -195,7 +197,8 @@ class DirectorWork:
                         storage=target,
                         pool=pool,
                         run=record.id,
-                        original=original_id,
+                        # Of a copy's copy as well the backup, which alone is asked about.
+                        original=originals[original_id].original or original_id,
                         server_ns=copy.server_ns or clock.now_ns(),
                         stored_bytes=0,
                     )

@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from strongroom.daemons.director.api.texts import PathText, moment, path_text
-from strongroom.daemons.director.results import (
-    EventKind,
-    RunKind,
-    RunState,
-)
+from strongroom.daemons.director.results import EventKind, RunKind, RunState
 
 if TYPE_CHECKING:
     from strongroom.daemons.director import results
@@ -251,7 +247,10 @@ class Status(Answer):
 
 
 class Snapshot(Answer):
-    """A snapshot as the catalog has it; `kept_until`: nobody can remove it earlier."""
+    """A snapshot as the catalog has it; `kept_until`: nobody can remove it earlier.
+
+    `original`: the id of the snapshot that it is a copy of, "" if it is none.
+    """
 
     id: str
     client: str
@@ -261,6 +260,7 @@ class Snapshot(Answer):
     pool: str
     level: str
     run: str
+    original: str
     time: str | None
     server_time: str | None
     files: int
@@ -283,6 +283,7 @@ class Snapshot(Answer):
             pool=snapshot.pool,
             level=snapshot.level,
             run=snapshot.run,
+            original=snapshot.original,
             time=moment(snapshot.start_ns),
             server_time=moment(snapshot.server_ns),
             files=snapshot.files,

@@ -47,10 +47,14 @@ async def snapshots(
     fileset: str = "",
     pool: str = "",
     removed: bool = False,
+    copies: bool = True,
     after: Cursor = "",
     limit: PageSize = 100,
 ) -> Page[Snapshot]:
-    """Snapshots that the caller may see, the newest first; with `removed` forgotten ones too."""
+    """Snapshots that the caller may see, by when they began, the newest first.
+
+    With `removed` forgotten ones too; without `copies` copies only where the original is gone.
+    """
     asked.rights.require_command("snapshots")
 
     async def read(offset: int, count: int) -> list[SnapshotInfo]:
@@ -61,6 +65,7 @@ async def snapshots(
                 fileset=fileset,
                 pool=pool,
                 with_removed=removed,
+                with_copies=copies,
                 limit=count,
                 offset=offset,
             )

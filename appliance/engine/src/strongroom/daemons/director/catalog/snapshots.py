@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy import and_, case, exists, func, insert, not_, select, update
 
 from strongroom.daemons.director.catalog.tables import SNAPSHOTS
 from strongroom.errors import SnapshotNotFoundError
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.results import SnapshotFilter
 
 SHORTEST_BEGINNING = 4
+# SnapshotRecord.begun_ns
+_BEGUN_NS = case(
+    (
+        and_(SNAPSHOTS.c.server_ns != 0, SNAPSHOTS.c.server_ns < SNAPSHOTS.c.start_ns),
+        SNAPSHOTS.c.server_ns,
+    ),
+    else_=SNAPSHOTS.c.start_ns,
+)
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +101,7 @@ def load_snapshot(catalog: Catalog, beginning: str) -> SnapshotRecord:
 
 
 def find_snapshots(catalog: Catalog, wanted: SnapshotFilter) -> list[SnapshotRecord]:
-    """Snapshots that fit, the newest first."""
+    """Snapshots that fit, the newest first by when they began, each before its copies."""
     conditions: list[ColumnElement[bool]] = [
         SNAPSHOTS.c[column] == value
         for column in ("client", "job", "fileset", "pool")
@@ -105,10 +113,21 @@ def find_snapshots(catalog: Catalog, wanted: SnapshotFilter) -> list[SnapshotRec
         conditions.append(SNAPSHOTS.c.start_ns < wanted.before_ns)
     if not wanted.with_removed:
         conditions.append(SNAPSHOTS.c.removed_ns == 0)
+    if not wanted.with_copies:
+        originals = SNAPSHOTS.alias("originals")
+        original_is_there = exists().where(
+            originals.c.id == SNAPSHOTS.c.original, originals.c.removed_ns == 0
+        )
+        conditions.append(not_(original_is_there))
     query = (
         select(SNAPSHOTS)
         .where(*conditions)
-        .order_by(SNAPSHOTS.c.server_ns.desc(), SNAPSHOTS.c.id)
+        .order_by(
+            _BEGUN_NS.desc(),
+            case((SNAPSHOTS.c.original == "", 0), else_=1),
+            SNAPSHOTS.c.server_ns.desc(),
+            SNAPSHOTS.c.id,
+        )
         .limit(wanted.limit)
         .offset(wanted.offset)
     )
