@@ -125,6 +125,18 @@ def test_one_walks_through_directories_as_in_a_file_manager(director):
     asyncio.run(scene())
 
 
+def test_modes_begin_with_the_type_as_in_ls(director):
+    tree = f"{director.folder}/tree"
+
+    async def scene():
+        async with browsing(director, begin=director.snapshots[0].id) as pilot:
+            await go_to(pilot, f"{tree}/home/ann")
+            shown = [(row[1], row[-1][0]) for row in rows(pilot)]
+            assert shown == [("Pictures/", "d"), ("letter.odt", "-")]
+
+    asyncio.run(scene())
+
+
 def test_snapshots_before_and_after_are_shown_at_the_same_place(director):
     tree = f"{director.folder}/tree"
 

@@ -24,6 +24,7 @@ _KINDS = {
     stat.S_IFCHR: "character-device",
     stat.S_IFBLK: "block-device",
 }
+_TYPE_BITS = {name: bits for bits, name in _KINDS.items()}
 KIND_NAMES = tuple(_KINDS.values())
 STATE_NAMES = {UNREADABLE: "unreadable", CHANGED: "changed"}
 _ACL_NAME = b"system.posix_acl_"
@@ -32,6 +33,11 @@ _ACL_NAME = b"system.posix_acl_"
 def kind_name(mode: int) -> str:
     """`file`, `directory`, `symlink`, `fifo`, `character-device` or `block-device`."""
     return _KINDS.get(stat.S_IFMT(mode), "other")
+
+
+def type_bits(kind: str) -> int:
+    """The bits of a mode that stand for a kind, 0 for `other`."""
+    return _TYPE_BITS.get(kind, 0)
 
 
 def entry_object(row: RowView) -> dict[str, object]:

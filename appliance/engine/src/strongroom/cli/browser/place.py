@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from strongroom.cli.director_client import named
 from strongroom.cli.director_view import moment_ns, path_for_api, plain_path
+from strongroom.cli.entry_view import type_bits
 from strongroom.cli.run_watch import run_events
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class ShownSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """An entry of a directory; `path` is absolute."""
+    """An entry of a directory; `path` is absolute, `mode` has the bits of the type as well."""
 
     path: bytes
     kind: str
@@ -139,7 +140,7 @@ def _file(said: Mapping[str, Any]) -> ShownFile:
     return ShownFile(
         path=b"/" + plain_path(said["path"]).lstrip(b"/"),
         kind=said["kind"],
-        mode=said["mode"],
+        mode=said["mode"] | type_bits(said["kind"]),
         size_bytes=said["size_bytes"],
         modified_ns=moment_ns(said["modified"]),
         target=plain_path(said["target"]) if said["target"] else b"",
