@@ -169,6 +169,13 @@ class StorageSite:
         summary: dict[str, Any] = json.loads(lines[-1])
         return summary
 
+    def restore_as_operator(self, name: str, snapshot: str, target: Path, tls: str = "tls") -> None:
+        """Restore over the network with the restore key, as an operator may."""
+        words = ["restore", snapshot, "--target", str(target), "--tls", tls]
+        words += ["--repo", f"strongroom://{self.host}:{self.port}"]
+        words += ["--identity", str(self.folder / name), "--key-file", str(self.restore_key)]
+        self._run(words, 0)
+
     def _run(self, words: list[str], exit_code: int) -> str:
         answer = subprocess.run(
             self._words(*words),

@@ -16,6 +16,7 @@ examples:
   strongroom storage --config /etc/strongroom --check       only say whether it could start
   strongroom storage --config /etc/strongroom --foreground
   strongroom storage --metrics                              figures of the daemon that runs here
+  strongroom storage --confirm-clock                        the machine's clock is right after all
 
 It serves the repository of each Device resource: to agents over the network, who may only add, and
 for maintenance at a local socket:
@@ -37,15 +38,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--metrics", action="store_true", help="print the figures of the running daemon"
     )
+    which.add_argument(
+        "--confirm-clock",
+        action="store_true",
+        help="tell the running daemon that this machine's clock is right although it jumped, so "
+        "that Minimum Retention goes by it",
+    )
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until told to stop. Raises ConfigurationError, StoreError, PeerRefusedError."""
-    if arguments.metrics:
+    if arguments.metrics or arguments.confirm_clock:
         from strongroom.daemons.storage.configuration import StorageConfiguration
 
-        settings = StorageConfiguration(arguments.config).settings
-        _print_metrics(settings.socket_path.decode(), terminal)
+        socket_path = StorageConfiguration(arguments.config).settings.socket_path.decode()
+        if arguments.metrics:
+            _print_metrics(socket_path, terminal)
+        else:
+            _confirm_clock(socket_path, terminal)
         return EXIT_DONE
     if arguments.check:
         return _check(arguments.config, terminal)
@@ -79,3 +89,18 @@ def _print_metrics(socket_path: str, terminal: Terminal) -> None:
         terminal.raw(store.metrics())
     finally:
         store.close()
+
+
+def _confirm_clock(socket_path: str, terminal: Terminal) -> None:
+    from strongroom.clock import utc_text
+    from strongroom.net.remote_place import open_socket, parse_place
+    from strongroom.net.storage_protocol import FrameType, decode
+
+    store = open_socket(parse_place(f"unix:{socket_path}"))
+    try:
+        answer = store.client().ask(FrameType.CONFIRM_CLOCK, None)
+    finally:
+        store.close()
+    before_ns, now_ns = decode(answer.header, tuple[int, int])
+    terminal.emit({"type": "clock", "before_ns": before_ns, "now_ns": now_ns})
+    terminal.line(f"Minimum Retention went by {utc_text(before_ns)} and goes by {utc_text(now_ns)}")
