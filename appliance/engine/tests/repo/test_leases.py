@@ -49,7 +49,8 @@ def test_a_lease_names_the_tombstones_known_when_it_began(repository):
 
 
 def test_a_lease_that_was_not_renewed_has_ended_by_the_clock_of_the_store(repository):
-    with repository.lease("h", 1, "backup") as old, repository.lease("h", 2, "prune") as own:
+    mine = os.getpid()
+    with repository.lease("h", mine, "backup") as old, repository.lease("h", mine, "prune") as own:
         age(repository, old.name, 1700)
         own.require()
         ended = {
