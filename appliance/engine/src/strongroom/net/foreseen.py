@@ -16,7 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom import clock
-from strongroom.net.storage_protocol import FrameType
+from strongroom.net.storage_protocol import FrameType, ObjectPart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,8 @@ AFTER_LEASE: Final = tuple(
         *("tombstones", "index"),
     )
 )
+# Whoever opens a repository begins with its configuration.
+AT_FIRST: Final = (Question(FrameType.GET, ObjectPart("config", "config", 0, None)),)
 AFTER_RENEWAL: Final = (Question(FrameType.LIST, "leases"),)
 
 
@@ -69,10 +71,13 @@ class Foreseen:
         with self._lock:
             self._asked.clear()
             answer = client.request(frame_type, header, payload)
-            for question in following:
-                foreseen = client.request(question.type, question.header)
-                self._asked.append((question, clock.elapsed_seconds(), foreseen))
+            self._foresee(client, following)
         return answer
+
+    def foresee(self, client: StorageClient, questions: Sequence[Question]) -> None:
+        """Ask what will be asked, of a connection that has just been made."""
+        with self._lock:
+            self._foresee(client, questions)
 
     def ask(self, client: StorageClient, frame_type: FrameType, header: object) -> Answer:
         """The answer to a question, asked now if it was not foreseen. Raises what it says."""
@@ -86,6 +91,11 @@ class Foreseen:
         with self._lock:
             self._asked.clear()
             return client.request_series(requests)
+
+    def _foresee(self, client: StorageClient, questions: Sequence[Question]) -> None:
+        for question in questions:
+            answer = client.request(question.type, question.header)
+            self._asked.append((question, clock.elapsed_seconds(), answer))
 
     def _take(self, question: Question) -> Answer | None:
         while self._asked:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from strongroom.net.connections_ahead import ConnectionsAhead
-from strongroom.net.foreseen import AFTER_LEASE, AFTER_RENEWAL, Foreseen, Question
+from strongroom.net.foreseen import AFTER_LEASE, AFTER_RENEWAL, AT_FIRST, Foreseen, Question
 from strongroom.net.object_cache import ObjectCache
 from strongroom.net.read_ahead import ReadAhead
 from strongroom.net.remote_writer import RemoteWriter
@@ -136,6 +136,9 @@ class RemoteStore:
         """Read an object or a part of it."""
         if kind in _READ_AHEAD:
             return self._get_small(kind, name, offset, length)
+        if kind == "config":
+            part = ObjectPart(kind, name, offset, length)
+            return self._foreseen.ask(self.client(), FrameType.GET, part).payload()
         return self._get(kind, name, offset, length)
 
     def size(self, kind: Kind, name: str) -> int:
@@ -232,13 +235,22 @@ class RemoteStore:
     def reopen(self) -> RemoteStore:
         """The same store with a connection of its own, on its way at once if that takes time."""
         again = self._copy()
-        again.connect_ahead(0)
+        again.connect_ahead(0, ())
         return again
 
-    def connect_ahead(self, copies: int) -> None:
-        """Connect in the background, and for so many `copy_ahead` as well, if that takes time."""
+    def connect_ahead(self, copies: int, questions: Sequence[Question] = AT_FIRST) -> None:
+        """Connect in the background, and for so many `copy_ahead` as well, if that takes time.
+
+        `questions`: what will be asked first.
+        """
+
+        def connect() -> StorageClient:
+            client = self._dial()
+            self._foreseen.foresee(client, questions)
+            return client
+
         if self._is_far:
-            self._own_ahead = ConnectionsAhead(self._dial, 1)
+            self._own_ahead = ConnectionsAhead(connect, 1)
             self._copies_ahead = ConnectionsAhead(self._dial, copies)
 
     def copy_ahead(self) -> RemoteStore | None:
