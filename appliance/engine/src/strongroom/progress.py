@@ -23,7 +23,10 @@ class Progress(Protocol):
         stored_bytes: int = 0,
         errors: int = 0,
     ) -> None:
-        """Count `files` and `bytes` as done, `stored_bytes` as written to the store."""
+        """Count `files` and `bytes` as done, `stored_bytes` as written to the store.
+
+        Less than nothing takes back what a job that begins anew does again.
+        """
 
     def message(self, text: str) -> None:
         """Say what the job is doing now, in a few words (`writing the index`)."""

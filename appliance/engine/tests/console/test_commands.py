@@ -7,6 +7,8 @@ import pytest
 
 from kit.simulated_agent import SimulatedAgent
 from strongroom.cli import run_watch
+from strongroom.cli.bandwidth import bytes_per_second_of
+from strongroom.cli.main import main
 from strongroom.net.control import Cancel, SetBandwidth, StartBackup, StartEstimate, StartRestore
 
 
@@ -144,13 +146,43 @@ def test_cancel_and_bandwidth(command, director):
         assert "at most 2.0 MiB/s" in answer.output
         assert agent.expect(SetBandwidth).maximum_bytes_per_second == 2 << 20
         assert "without a limit" in command("bandwidth", run[:8], "none").output
-        assert "[usage]" in command("bandwidth", run[:8], "fast", exit_code=2).messages
+        assert agent.expect(SetBandwidth).maximum_bytes_per_second == 0
+        lines = [one["text"] for one in command("log", run[:8], "--json").objects if "text" in one]
+        assert any(text.startswith("no limit from now on, by ") for text in lines)
+        for rate in ("fast", "0.2", "10 mb/h"):
+            assert "[usage]" in command("bandwidth", run[:8], rate, exit_code=2).messages
         command("cancel", run[:8])
-        agent.expect(SetBandwidth)
         agent.expect(Cancel)
         agent.ended(run, "cancelled")
     assert "[conflict]" in command("cancel", run, exit_code=61).messages
     command("watch", run, exit_code=130)
+
+
+@pytest.mark.parametrize(
+    ("rate", "bytes_per_second"),
+    [
+        ("20mb/s", 20_000_000),
+        ("20 MB/s", 20_000_000),
+        ("500k/s", 500 << 10),
+        ("1m 512k", 1536 << 10),
+        ("10mb", 10_000_000),
+        ("1g", 1 << 30),
+        ("4096", 4096),
+        ("0", 0),
+        ("None", 0),
+    ],
+)
+def test_a_rate_is_written_as_in_the_configuration(rate, bytes_per_second):
+    assert bytes_per_second_of(rate) == bytes_per_second
+
+
+def test_the_help_of_bandwidth_says_how_a_rate_is_written(capsys):
+    with pytest.raises(SystemExit):
+        main(["bandwidth", "--help"])
+    written = capsys.readouterr().out
+    _, _, arguments = written.partition("RATE  ")
+    assert "20mb/s" in arguments
+    assert "none" in arguments
 
 
 def test_an_estimate_counts(command, working_agent):

@@ -16,17 +16,22 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  strongroom bandwidth 3f2a91c0 10m
+  strongroom bandwidth 3f2a91c0 20mb/s
   strongroom bandwidth 3f2a91c0 none
 
-RATE is bytes per second as sizes are written in the configuration (`500k`, `10m`), or `none`.
+The limit stays with the run until it ends, whatever is restarted meanwhile. One that the agent has
+of its own holds all the same.
 """
+_RATE_HELP = (
+    "bytes per second as in the configuration: 20mb/s or 500kb/s count in 1000, 20m/s or 500k/s in "
+    "1024, `/s` may be left out, a bare number is bytes, 1m 512k add up; none or 0: no limit"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add which run, and how much."""
     parser.add_argument("run_id", metavar="RUN", help="its id or the beginning of it")
-    parser.add_argument("rate", metavar="RATE")
+    parser.add_argument("rate", metavar="RATE", help=_RATE_HELP)
     add_director_options(parser)
 
 
@@ -34,7 +39,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Change it."""
     from strongroom.cli.director_client import named, open_director
 
-    rate = _bytes_per_second(arguments.rate)
+    rate = bytes_per_second_of(arguments.rate)
     with open_director(arguments) as director:
         found = director.post(
             f"/runs/{named(arguments.run_id)}/bandwidth", {"maximum_bytes_per_second": rate}
@@ -45,12 +50,15 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
-def _bytes_per_second(text: str) -> int:
-    if text.lower() == "none":
+def bytes_per_second_of(text: str) -> int:
+    """What a rate says, 0 for no limit. Raises UsageError."""
+    if text.strip().lower() in ("none", "0"):
         return 0
-    from strongroom.config.measures import size_bytes
+    from strongroom.config.measures import size_bytes, speed_bytes_per_second
 
-    rate = size_bytes(text)
+    rate = speed_bytes_per_second(text) or size_bytes(text)
     if not rate:
-        raise UsageError(f"{text!r} is no rate of a byte per second or more; write 500k, 10m, none")
+        raise UsageError(
+            f"{text!r} is no rate of a byte per second or more; write 20mb/s, 500k or none"
+        )
     return rate

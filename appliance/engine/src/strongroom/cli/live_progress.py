@@ -74,7 +74,7 @@ class CountedProgress:
             while len(self._marks) > 2 and now - self._marks[1][0] >= RATE_WINDOW_SECONDS:
                 del self._marks[0]
             since, bytes_then = self._marks[0]
-            rate = (self._bytes - bytes_then) / max(now - since, 1e-6)
+            rate = max(0, self._bytes - bytes_then) / max(now - since, 1e-6)
             return {
                 "type": "progress",
                 "message": self._text,

@@ -74,30 +74,37 @@ def tell_line(line: dict[str, Any], terminal: Terminal) -> None:
     terminal.line(f"{local_time(line['time'])}  {line['level']:<8}{shown(line['text'])}")
 
 
+class RunCounts:
+    """Brings a progress to the counts of a run, which go back when its agent begins it anew."""
+
+    def __init__(self) -> None:
+        self._counted = {"files": 0, "bytes": 0, "stored_bytes": 0, "errors": 0}
+
+    def tell(self, run: dict[str, Any], progress: Progress) -> None:
+        """Have `progress` show what the run has now."""
+        progress.total(run.get("total_files"), run.get("total_bytes"))
+        more = {name: run[name] - before for name, before in self._counted.items()}
+        if any(more.values()):
+            progress.add(**more)
+            self._counted = {name: run[name] for name in self._counted}
+        if run.get("message"):
+            progress.message(run["message"])
+
+
 class _Follower:
     def __init__(self, terminal: Terminal, tells_log: bool) -> None:
         self.run: dict[str, Any] = {"state": ""}
         self._terminal = terminal
         self._tells_log = tells_log
-        self._counted = {"files": 0, "bytes": 0, "stored_bytes": 0, "errors": 0}
+        self._counts = RunCounts()
 
     def follow(self, event: dict[str, Any], progress: Progress) -> None:
         """Show one event."""
         if (line := event.get("line")) and self._tells_log:
             tell_line(line, self._terminal)
         if run := event.get("run"):
-            self._count(run, progress)
+            self._counts.tell(run, progress)
             if run["state"] not in (self.run["state"], *FINAL_STATES):
                 self._terminal.emit({"type": "state", "run": run["id"], "state": run["state"]})
                 self._terminal.detail(run_line(run))
             self.run = run
-
-    def _count(self, run: dict[str, Any], progress: Progress) -> None:
-        progress.total(run.get("total_files"), run.get("total_bytes"))
-        more = {name: run[name] - before for name, before in self._counted.items()}
-        if any(more.values()):
-            # A run that its agent begins anew counts from zero again.
-            progress.add(**{name: max(0, value) for name, value in more.items()})
-            self._counted = {name: run[name] for name in self._counted}
-        if run.get("message"):
-            progress.message(run["message"])

@@ -27,6 +27,7 @@ from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import NewLine, load_run
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.confirmation import confirm_snapshot
+from strongroom.daemons.director.orders import limit_set
 from strongroom.daemons.director.reports import connection_text
 from strongroom.daemons.director.time_limits import LOST_ID
 from strongroom.errors import (
@@ -67,19 +68,9 @@ _MOST_DATA_BYTES: Final = 64 << 10
 _LONGEST_TEXT: Final = 4096
 # What ends by itself, or once somebody has made room.
 _PASSING: Final = frozenset(
-    (
-        errno.EAGAIN,
-        errno.EDQUOT,
-        errno.EINTR,
-        errno.EIO,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.ENOSPC,
-        errno.EROFS,
-        errno.ESTALE,
-    )
-)
+    (errno.EAGAIN, errno.EDQUOT, errno.EINTR, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+     errno.ENOSPC, errno.EROFS, errno.ESTALE)
+)  # fmt: skip
 
 _log = logging.getLogger(__name__)
 
@@ -288,6 +279,8 @@ class Agents:
                 changes = {"state": "running", "started_ns": clock.now_ns(), "reason": ""}
                 await self._runs.change(active, changes)
             sequence = active.record.sequence
+            if (limit := limit_set(active.record)) is not None:
+                await self._context.link.send(client, limit)
         else:
             record = await self._record(run_id)
             if record is None or record.client != client or _ended_without_agent(record):

@@ -34,6 +34,7 @@ from strongroom.errors import (
 )
 from strongroom.net.control import (
     Script,
+    SetBandwidth,
     StartBackup,
     StartEstimate,
     StartRestore,
@@ -56,6 +57,8 @@ GRANT_SECONDS: Final = 24 * 3600
 _ENTRIES_A_PAGE: Final = 8192
 RUN_TAG: Final = "run="
 POOL_TAG: Final = "pool="
+# Of a run's request: the limit that an operator set, 0 for none.
+LIMIT_SET: Final = "limit_set_bytes_per_second"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +215,7 @@ def _restore(context: DirectorContext, record: RunRecord) -> Order:
         options=options,
         where=tuple(tuple(layer) for layer in request.get("where", ())),
         scripts=scripts_of(job),
-        maximum_bytes_per_second=(
-            int(request.get("maximum_bytes_per_second", 0)) or _bandwidth(context, record, job)
-        ),
+        maximum_bytes_per_second=_bandwidth(context, record, job),
     )
     return Order(message, {"snapshot": snapshot.id})
 
@@ -292,7 +293,19 @@ def _tuning(client: Resource) -> dict[str, Any]:
     return found
 
 
+def limit_set(record: RunRecord) -> SetBandwidth | None:
+    """The limit that an operator set for a run under way, as its agent is told it."""
+    limit = record.request.get(LIMIT_SET)
+    if limit is None:
+        return None
+    return SetBandwidth(run_id=record.id, maximum_bytes_per_second=int(limit))
+
+
 def _bandwidth(context: DirectorContext, record: RunRecord, job: Resource | None) -> int:
+    if (told := limit_set(record)) is not None:
+        return told.maximum_bytes_per_second
+    if asked := int(record.request.get("maximum_bytes_per_second", 0)):
+        return asked
     return bandwidth(
         job,
         context.configuration.find("Client", record.client),

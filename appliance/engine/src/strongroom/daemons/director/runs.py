@@ -35,7 +35,7 @@ from strongroom.daemons.director.catalog.runs import (
 from strongroom.daemons.director.dispatch import choose
 from strongroom.daemons.director.duplicates import DuplicateRules, judge
 from strongroom.daemons.director.job_plan import is_enabled, limits_of
-from strongroom.daemons.director.orders import make_order, told
+from strongroom.daemons.director.orders import LIMIT_SET, limit_set, make_order, told
 from strongroom.daemons.director.outage import outlast
 from strongroom.daemons.director.time_limits import limit, next_moment, overdue
 from strongroom.daemons.director.watchers import Watchers
@@ -232,6 +232,7 @@ class Runs:
     async def _send_order(self, active: ActiveRun) -> None:
         opens = active.record.kind in ("restore", "verify")
         call = self._context.with_repository if opens else self._context.in_thread
+        limit = limit_set(active.record)
         order = await call(make_order, self._context, active.record)
         await self.change(active, order.changes, told(order.lines, clock.now_ns()))
         self._limit(active)
@@ -239,6 +240,8 @@ class Runs:
             await self.end(active, active.ending.state, ending=active.ending)
         elif await self._context.link.send(active.record.client, order.message):
             active.is_ordered = True
+            if (changed := limit_set(active.record)) is not None and changed != limit:
+                await self._context.link.send(active.record.client, changed)
         else:
             # It went away just now; nothing has begun.
             await self.change(active, {"state": "waiting", "started_ns": 0})
@@ -323,6 +326,18 @@ class Runs:
     async def say(self, active: ActiveRun, level: str, text: str) -> None:
         """Add a line to the log of a run."""
         await outlast(self.change, active, {}, [NewLine(clock.now_ns(), level, text)])
+
+    async def set_limit(self, active: ActiveRun, bytes_per_second: int, text: str) -> None:
+        """Keep the limit of a run with it and tell its agent, now or at its next Hello."""
+        client = active.record.client
+        lines = [NewLine(clock.now_ns(), "info", text)]
+        if not self._context.link.is_connected(client):
+            away = f"agent {client} is away; the agent is told when it is connected again"
+            lines.append(NewLine(clock.now_ns(), "info", away))
+        request = {**active.record.request, LIMIT_SET: bytes_per_second}
+        await self.change(active, {"request": request}, lines)
+        if active.is_ordered and (told := limit_set(active.record)) is not None:
+            await self._context.link.send(client, told)
 
     # Time.
 

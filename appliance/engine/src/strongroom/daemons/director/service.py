@@ -45,7 +45,6 @@ from strongroom.daemons.director.reconciliation import Reconciler
 from strongroom.daemons.director.requests import new_restore, new_run
 from strongroom.daemons.director.retention import remove_snapshots
 from strongroom.errors import ConflictError, StrongroomError, UsageError
-from strongroom.net.control import SetBandwidth
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -215,20 +214,22 @@ class DirectorService(Looking):
     async def set_bandwidth(
         self, run_id: str, maximum_bytes_per_second: int, who: Actor
     ) -> RunInfo:
-        """Change what a run under way may send, 0: no limit; ConflictError if it does not run."""
+        """Change what a run under way may send, 0: no limit; ConflictError if it does not run.
+
+        The limit stays with the run; an agent that is away is told when it is back.
+        """
         async with self._audited(who, "bandwidth", f"{run_id} {maximum_bytes_per_second}"):
             if maximum_bytes_per_second < 0:
                 raise UsageError("a limit is a number of bytes per second, or 0 for none")
             found = await self._found(run_id)
             if not isinstance(found, ActiveRun) or not (found.is_running and found.is_remote):
                 raise ConflictError(f"run {run_id} does not run on an agent now")
-            message = SetBandwidth(
-                run_id=found.record.id, maximum_bytes_per_second=maximum_bytes_per_second
+            limit = "no limit"
+            if maximum_bytes_per_second:
+                limit = f"a limit of {maximum_bytes_per_second} bytes per second"
+            await self._runs.set_limit(
+                found, maximum_bytes_per_second, f"{limit} from now on, by {who.title}"
             )
-            if not await self._context.link.send(found.record.client, message):
-                raise ConflictError(f"agent {found.record.client} is not connected")
-            text = f"limit set to {maximum_bytes_per_second} bytes per second by {who.title}"
-            await self._runs.say(found, "info", text)
             return found.info()
 
     async def forget_snapshot(self, snapshot_id: str, who: Actor) -> SnapshotInfo:

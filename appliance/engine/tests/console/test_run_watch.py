@@ -1,0 +1,18 @@
+"""What a watched run shows are the counts of the run, wherever they go."""
+
+from strongroom.cli.live_progress import CountedProgress
+from strongroom.cli.run_watch import RunCounts
+
+
+def run_with(**counts):
+    return {"files": 0, "bytes": 0, "stored_bytes": 0, "errors": 0, "message": "backup", **counts}
+
+
+def test_a_run_that_its_agent_begins_anew_is_not_counted_twice():
+    progress = CountedProgress("run")
+    counts = RunCounts()
+    for size in (33 << 20, 0, 40 << 20, 95 << 20):
+        counts.tell(run_with(files=size >> 20, bytes=size), progress)
+        shown = progress.snapshot()
+        assert (shown["files"], shown["bytes"]) == (size >> 20, size)
+        assert shown["bytes_per_second"] >= 0
