@@ -61,6 +61,15 @@ def test_the_agent_may_only_read():
     assert "ProtectSystem=strict\n" in text
 
 
+def test_the_agent_may_write_its_figures_where_the_reference_says():
+    text = (UNITS / "strongroom-agent.service").read_text()
+    resource = schema().components["agent"].resources[key_of(DAEMON_RESOURCES["agent"])]
+    said = resource.by_key[key_of("MetricsFile")].description
+    example = re.search(r"such as (/\S+\.prom)", said)
+    assert example is not None
+    assert f"\nReadWritePaths=-{Path(example[1]).parent}\n" in text
+
+
 @pytest.mark.parametrize("component", ["director", "storage", "agent"])
 def test_what_a_daemon_keeps_by_default_lies_where_its_unit_lets_it_write(component):
     text = (UNITS / f"strongroom-{component}.service").read_text()

@@ -171,7 +171,7 @@ class ParentCache:
         cls, folder: bytes, repository: Repository, host: str, job: str, paths: tuple[bytes, ...]
     ) -> Self:
         """The cache in `folder`, which is made if need be. Raises OSError."""
-        parents = folder + b"/parents"
+        parents = parents_folder(folder)
         os.makedirs(parents, 0o700, exist_ok=True)
         key = _local_key(folder)
         what = msgspec.msgpack.encode((repository.config.id, host, job, sorted(paths)))
@@ -233,6 +233,11 @@ class ParentCache:
     def _remove(self, name: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._folder + b"/" + name)
+
+
+def parents_folder(folder: bytes) -> bytes:
+    """Where in a cache folder the listings are."""
+    return folder + b"/parents"
 
 
 def _local_key(folder: bytes) -> bytes:

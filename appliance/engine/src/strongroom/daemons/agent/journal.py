@@ -74,6 +74,8 @@ class RunJournal:
         self._left_out = 0
         self.entry: Entry
         self.begun = 0
+        # When it was first begun, 0 for not yet.
+        self.begun_ns = 0
         self.acknowledged = 0
         self.ended: RunEnded | None = None
 
@@ -111,8 +113,8 @@ class RunJournal:
 
     def begin(self) -> None:
         """A job process is about to be started."""
-        self.begun += 1
-        self._append(_encoder.encode(Begun(time_ns=clock.now_ns())))
+        self._begin(clock.now_ns())
+        self._append(_encoder.encode(Begun(time_ns=self.begun_ns)))
 
     def add_started(self) -> None:
         """The run is under way."""
@@ -210,6 +212,10 @@ class RunJournal:
             raise
         self._size += len(data) + 1
 
+    def _begin(self, time_ns: int) -> None:
+        self.begun += 1
+        self.begun_ns = self.begun_ns or time_ns
+
     def _acknowledged(self, sequence: int) -> None:
         self.acknowledged = sequence
         # What the director has and we lost is nowhere; it will not be asked for.
@@ -240,7 +246,7 @@ class RunJournal:
         if isinstance(found, Entry):
             self.entry = found
         elif isinstance(found, Begun):
-            self.begun += 1
+            self._begin(found.time_ns)
         elif isinstance(found, Acknowledged):
             self._acknowledged(found.sequence)
         else:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.daemons.agent.enrolment import renew
 from strongroom.daemons.agent.links import Links
+from strongroom.daemons.agent.metrics_file import MetricsFile
 from strongroom.daemons.agent.settings import load_settings
 from strongroom.daemons.agent.supervisor import Supervisor
 from strongroom.daemons.service_manager import notify
@@ -47,13 +48,15 @@ class _Service:
         self._settings = load_settings(path)
         self._links = Links(self._settings)
         self._stopped = asyncio.Event()
+        self._figures = MetricsFile(self._settings, self._links.is_welcome)
 
     async def run(self) -> None:
         settings = self._settings
         lock = _lock_folder(settings)
         # Says early what is wrong with the certificate.
         Identity.load(settings.identity_folder)
-        supervisor = Supervisor(settings, self._links.news)
+        supervisor = Supervisor(settings, self._links.news, self._figures.note)
+        self._figures.active_count = lambda: supervisor.active_count
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
@@ -71,6 +74,7 @@ class _Service:
             raise OperatingSystemError(f"cannot listen: {error.strerror or error}") from error
         supervisor.resume()
         renewing = asyncio.create_task(self._keep_renewing(), name="renewal")
+        writing = asyncio.create_task(self._figures.keep_writing(), name="metrics file")
         notify("READY=1")
         _log.info("agent %s is ready", settings.name)
         await self._stopped.wait()
@@ -78,6 +82,8 @@ class _Service:
         renewing.cancel()
         await supervisor.stop()
         await self._links.stop()
+        self._figures.stop()
+        await writing
         os.close(lock)
 
     async def _reload(self, supervisor: Supervisor) -> None:
@@ -89,6 +95,7 @@ class _Service:
             supervisor.settings = settings
             await self._links.reload(settings)
             self._settings = settings
+            self._figures.use(settings)
             _log.info("the configuration was read again")
         except (StrongroomError, OSError) as error:
             _log.error("the configuration stays as it was: %s", error)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.errors import UsageError
 from strongroom.jobs.backup_options import LARGEST_DEFAULT_SHARDS
+from strongroom.jobs.parent_cache import parents_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +58,7 @@ class AgentSettings:
     allow_commands: bool
     restore_socket: str
     ping_seconds: int
+    metrics_file: str
 
     @property
     def run_folder(self) -> bytes:
@@ -67,6 +69,16 @@ class AgentSettings:
     def cache_folder(self) -> str:
         """Where listings and index objects are kept."""
         return os.path.join(self.working_folder, "cache")
+
+    @property
+    def parents_folder(self) -> bytes:
+        """Where the cache keeps listings of earlier backups."""
+        return parents_folder(os.fsencode(self.cache_folder))
+
+    @property
+    def last_runs_file(self) -> bytes:
+        """What the figures of jobs are kept in."""
+        return os.fsencode(os.path.join(self.working_folder, "last-runs.json"))
 
 
 def load_settings(path: str) -> AgentSettings:
@@ -100,7 +112,18 @@ def load_settings(path: str) -> AgentSettings:
         allow_commands=client.allow_fileset_commands,
         restore_socket=client.restore_socket,
         ping_seconds=client.heartbeat_interval_seconds or _PING_SECONDS,
+        metrics_file=_metrics_file(client),
     )
+
+
+def _metrics_file(client: Resource) -> str:
+    path: str = client.metrics_file or ""
+    if path and not (path.startswith("/") and path.endswith(".prom")):
+        raise UsageError(
+            f"Client {client.name}: Metrics File is an absolute path that ends with .prom, for "
+            f"node_exporter reads no others; {path!r} is none"
+        )
+    return path
 
 
 def _director(director: Resource, client: Resource) -> DirectorSettings:

@@ -57,14 +57,24 @@ class _Run:
 
 
 class Supervisor:
-    """Knows all runs. `news(director)` is called whenever there is something to send."""
+    """Knows all runs.
 
-    def __init__(self, settings: AgentSettings, news: Callable[[str], None]) -> None:
+    `news(director)` is called whenever there is something to send, `ended(journal)` when a run has
+    ended; at `resume` once more for those that no director knows of.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        news: Callable[[str], None],
+        ended: Callable[[RunJournal], None],
+    ) -> None:
         """Reads the journals. Raises OSError."""
         self.settings = settings
         # What each director allows to run at once, and how many processes; 0: any number.
         self._limits: dict[str, tuple[int, int]] = {}
         self._news = news
+        self._ended = ended
         self._is_stopping = False
         self._runs = {
             journal.run_id: _Run(journal) for journal in load_journals(settings.run_folder)
@@ -73,6 +83,7 @@ class Supervisor:
     def resume(self) -> None:
         """Begin what was under way or waiting when the agent ended."""
         for run in self._runs.values():
+            self._ended(run.journal)
             if run.journal.ended is None and run.journal.begun >= MOST_BEGINNINGS:
                 self._end(
                     run,
@@ -310,12 +321,14 @@ class Supervisor:
             security=ended.security,
         )
         await self._on_disk(lambda: run.journal.add_ended(report))
+        self._ended(run.journal)
         self._news(run.journal.entry.director)
 
     def _end(self, run: _Run, status: str, error: Exception) -> None:
         """End a run that no process does."""
         try:
             run.journal.add_ended(_ending(run.journal.run_id, status, error))
+            self._ended(run.journal)
         except OSError as failure:
             # It is tried again when the agent starts the next time.
             _log.error("run %s: its end cannot be kept: %s", run.journal.run_id, failure)

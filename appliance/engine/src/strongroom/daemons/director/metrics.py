@@ -10,8 +10,8 @@ from strongroom.daemons.director.catalog.clients import load_clients
 from strongroom.daemons.director.catalog.runs import counts_by_state, last_ends
 from strongroom.daemons.director.catalog.snapshots import totals_by_client
 from strongroom.daemons.director.job_plan import kind_of, tls_mode_of
-from strongroom.daemons.director.results import Metric, MetricKind
 from strongroom.daemons.director.schedule import next_due_ns, time_zone
+from strongroom.daemons.exposition import Metric, MetricKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

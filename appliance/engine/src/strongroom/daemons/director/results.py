@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 RunState = Literal["queued", "waiting", "running", "done", "incomplete", "failed", "cancelled"]
 RunKind = Literal["backup", "restore", "verify", "estimate", "copy", "admin"]
 EventKind = Literal["state", "progress", "log"]
-MetricKind = Literal["gauge", "counter"]
 
 FINAL_STATES: Final[frozenset[str]] = frozenset(("done", "incomplete", "failed", "cancelled"))
 
@@ -314,13 +313,3 @@ class ReloadReport:
     is_loaded: bool
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric with its samples: labels and value."""
-
-    name: str
-    help: str
-    kind: MetricKind
-    samples: tuple[tuple[dict[str, str], float], ...]

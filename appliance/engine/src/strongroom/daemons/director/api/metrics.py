@@ -6,17 +6,12 @@ alone knows. A caller needs the command `metrics` or `status`; Prometheus sends 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 
 from strongroom.daemons.director.api.connections import Connection
 from strongroom.daemons.director.api.door import Asked
-from strongroom.daemons.director.results import Metric
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from strongroom.daemons.exposition import Metric, exposition
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -33,19 +28,6 @@ async def metrics(asked: Asked) -> PlainTextResponse:
     asked.rights.require_command("metrics")
     found = [*await asked.service.metrics(), *_own(len(asked.door.agents))]
     return PlainTextResponse(exposition(found), media_type=CONTENT_TYPE)
-
-
-def exposition(metrics: Iterable[Metric]) -> str:
-    """The text that Prometheus reads."""
-    lines = []
-    for metric in metrics:
-        lines.append(f"# HELP {metric.name} {_escaped(metric.help)}")
-        lines.append(f"# TYPE {metric.name} {metric.kind}")
-        for labels, value in metric.samples:
-            inner = ",".join(f'{name}="{_quoted(text)}"' for name, text in labels.items())
-            lines.append(f"{metric.name}{{{inner}}} {_number(value)}" if inner else
-                         f"{metric.name} {_number(value)}")  # fmt: skip
-    return "\n".join(lines) + "\n"
 
 
 def _own(connected_agents: int) -> list[Metric]:
@@ -69,19 +51,3 @@ def _own(connected_agents: int) -> list[Metric]:
             (({}, float(Connection.handshakes.refused)),),
         ),
     ]
-
-
-def _number(value: float) -> str:
-    if value != value:  # noqa: PLR0124 - how one tells NaN
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(float(value))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _quoted(text: str) -> str:
-    return _escaped(text).replace('"', '\\"')

@@ -1,0 +1,216 @@
+"""Figures of the agent in a file for node_exporter's textfile collector (Metrics File).
+
+An agent listens nowhere, and idles most of the time, so it leaves its figures where the machine's
+own exporter takes them along. The file is written anew whenever a run has ended and every
+INTERVAL_SECONDS, so its age (`node_textfile_mtime_seconds`) says whether the agent lives; what is
+read is always one whole version. A file that cannot be written is told in the log, once, and
+disturbs no run.
+
+Everything happens in the event loop's thread but the reading and writing of files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import stat
+from typing import TYPE_CHECKING, Final
+
+import strongroom
+from strongroom import clock
+from strongroom.daemons.agent.last_runs import LastRuns
+from strongroom.daemons.exposition import Metric, exposition
+from strongroom.errors import StrongroomError
+from strongroom.net.identity import Identity
+from strongroom.net.private_files import PUBLIC_MODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from strongroom.daemons.agent.journal import RunJournal
+    from strongroom.daemons.agent.last_runs import LastRun
+    from strongroom.daemons.agent.settings import AgentSettings
+
+INTERVAL_SECONDS: Final = 30.0
+_SECOND_NS: Final = 1_000_000_000
+_STATUS: Final = {"done": 0, "incomplete": 1, "failed": 2, "cancelled": 3}
+_PREFIX: Final = "strongroom_agent_"
+
+_log = logging.getLogger(__name__)
+
+
+class MetricsFile:
+    """See the module. `is_connected`: whether a director is. active_count: of runs under way."""
+
+    def __init__(self, settings: AgentSettings, is_connected: Callable[[str], bool]) -> None:
+        self._settings = settings
+        self._is_connected = is_connected
+        self.active_count: Callable[[], int] = int
+        self._last_runs = LastRuns(settings.last_runs_file)
+        self._started_ns = clock.now_ns()
+        self._connected_ns: dict[str, int] = {}
+        self._wake = asyncio.Event()
+        self._is_changed = False
+        self._is_up = True
+        self._fault = ""
+
+    def note(self, journal: RunJournal) -> None:
+        """A run has ended."""
+        if self._last_runs.note(journal):
+            self._is_changed = True
+            self._wake.set()
+
+    def use(self, settings: AgentSettings) -> None:
+        """Follow new settings; a file that is no longer wanted is removed, for it would lie."""
+        before, self._settings = self._settings, settings
+        if before.metrics_file and before.metrics_file != settings.metrics_file:
+            with contextlib.suppress(OSError):
+                os.unlink(before.metrics_file)
+        self._wake.set()
+
+    async def keep_writing(self) -> None:
+        """Until `stop`, which has it written for the last time."""
+        while True:
+            self._wake.clear()
+            is_up = self._is_up
+            await self._write(is_up=is_up)
+            if not is_up:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(INTERVAL_SECONDS):
+                    await self._wake.wait()
+
+    def stop(self) -> None:
+        """The agent ends."""
+        self._is_up = False
+        self._wake.set()
+
+    async def _write(self, *, is_up: bool) -> None:
+        keeps, self._is_changed = self._is_changed, False
+        path = os.fsencode(self._settings.metrics_file)
+        try:
+            if keeps:
+                await asyncio.to_thread(self._last_runs.keep)
+            if path:
+                text = exposition(
+                    [*self._own(is_up=is_up), *(await asyncio.to_thread(_on_disk, self._settings))]
+                )
+                await asyncio.to_thread(_replace, path, text.encode("utf-8", "backslashreplace"))
+            self._fault = ""
+        except OSError as error:
+            self._is_changed = self._is_changed or keeps
+            fault = f"{error.strerror}: {os.fsdecode(error.filename or path)}"
+            if fault != self._fault:
+                _log.error("figures cannot be written: %s; see Metrics File", fault)
+            self._fault = fault
+
+    def _own(self, *, is_up: bool) -> Iterable[Metric]:
+        version = {"client": self._settings.name, "version": strongroom.__version__}
+        yield _gauge("info", "Which agent this is, and of which version.", (version, 1))
+        yield _gauge("up", "Whether the agent runs; 0 once it was stopped in good order.",
+                     ({}, is_up))  # fmt: skip
+        yield _gauge("start_time_seconds", "When the agent was started.",
+                     ({}, self._started_ns / _SECOND_NS))  # fmt: skip
+        yield _gauge("active_runs", "Runs under way.", ({}, self.active_count()))
+        connected = {
+            name: is_up and self._is_connected(name) for name in sorted(self._settings.directors)
+        }
+        now_ns = clock.now_ns()
+        self._connected_ns.update({name: now_ns for name, is_so in connected.items() if is_so})
+        yield _gauge(
+            "director_connected",
+            "Whether a director is connected, whoever dialled.",
+            *(({"director": name}, is_so) for name, is_so in connected.items()),
+        )
+        yield _gauge(
+            "director_last_connected_timestamp_seconds",
+            "When it was last seen to be; absent if never since the start.",
+            *(
+                ({"director": name}, self._connected_ns[name] / _SECOND_NS)
+                for name in connected
+                if name in self._connected_ns
+            ),
+        )
+        yield from _of_runs(self._last_runs.all())
+
+
+def _of_runs(runs: list[LastRun]) -> Iterable[Metric]:
+    def of(name: str, text: str, value: Callable[[LastRun], float | None]) -> Metric:
+        samples = (
+            ({"director": run.director, "job": run.job, "kind": run.kind}, value(run))
+            for run in runs
+        )
+        return _gauge(
+            name, text, *((labels, number) for labels, number in samples if number is not None)
+        )
+
+    yield of("last_run_timestamp_seconds", "When the last run of a job ended.",
+             lambda run: run.ended_ns / _SECOND_NS)  # fmt: skip
+    yield of("last_run_duration_seconds", "How long it took.",
+             lambda run: max(0, run.ended_ns - run.begun_ns) / _SECOND_NS)  # fmt: skip
+    yield of("last_run_status", "How it ended: 0 done, 1 incomplete, 2 failed, 3 cancelled.",
+             lambda run: _STATUS.get(run.status))  # fmt: skip
+    yield of("last_success_timestamp_seconds", "When the last run that went well ended.",
+             lambda run: run.success_ns / _SECOND_NS if run.success_ns else None)  # fmt: skip
+    for figure, name, text in (
+        ("files", "last_run_files", "Files of the last run."),
+        ("bytes", "last_run_bytes", "Bytes of these files."),
+        (
+            "read_bytes",
+            "last_run_read_bytes",
+            "Bytes that a backup had to read, the rest is known.",
+        ),
+        ("stored_bytes", "last_run_stored_bytes", "Bytes that a backup added to the repository."),
+        ("problems", "last_run_problems", "Files and attributes that could not be dealt with."),
+        ("used_parent", "last_run_used_parent", "Whether a backup built on one before."),
+    ):
+        yield of(name, text, lambda run, figure=figure: run.figures.get(figure))  # type: ignore[misc]
+
+
+def _on_disk(settings: AgentSettings) -> list[Metric]:
+    """Of the certificate and the parent cache. Raises OSError."""
+    found = []
+    # Of an identity that cannot be read there is nothing to tell here; the log says so.
+    with contextlib.suppress(StrongroomError, OSError):
+        ends = Identity.load(settings.identity_folder).not_after.timestamp()
+        found.append(
+            _gauge("certificate_expiry_timestamp_seconds", "When the certificate ends.", ({}, ends))
+        )
+    listings, size_bytes = 0, 0
+    with contextlib.suppress(FileNotFoundError), os.scandir(settings.parents_folder) as entries:
+        for entry in entries:
+            # One that was removed meanwhile counts no more.
+            with contextlib.suppress(FileNotFoundError):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    listings += 1
+                    size_bytes += status.st_size
+    found.append(
+        _gauge(
+            "parent_cache_listings", "Listings of earlier backups that are kept.", ({}, listings)
+        )
+    )
+    found.append(_gauge("parent_cache_bytes", "Bytes that they take.", ({}, size_bytes)))
+    return found
+
+
+def _replace(path: bytes, data: bytes) -> None:
+    """Put `data` in the place of a file that all may read. Raises OSError.
+
+    It need not last: after a crash of the machine the next one is written at once.
+    """
+    # Its name does not end with .prom, so a half-written one is never read.
+    beside = path + b".new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(beside)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(beside, flags, PUBLIC_MODE), "wb") as file:
+        os.fchmod(file.fileno(), PUBLIC_MODE)
+        file.write(data)
+    os.rename(beside, path)
+
+
+def _gauge(name: str, text: str, *samples: tuple[dict[str, str], float]) -> Metric:
+    return Metric(_PREFIX + name, text, "gauge", samples)
