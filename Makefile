@@ -46,8 +46,10 @@ test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS=
 test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS); done
 
-test-systemd: setup  ## install and use the units on real systemd hosts (containers)
-	for suite in $(SUITES); do $(ENGINE)/tests/systemd_host/run_on_host.sh $$suite; done
+test-systemd: setup  ## follow docs/fleet.md and use the units on real systemd hosts (containers)
+	for suite in $(SUITES); do \
+	    $(ENGINE)/tests/systemd_host/run_on_host.sh $$suite && \
+	    $(PYTHON) $(ENGINE)/tests/systemd_host/follow_fleet.py $$suite || exit 1; done
 
 lint: setup  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/ruff check .
