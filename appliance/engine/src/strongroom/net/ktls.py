@@ -15,6 +15,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from typing import NamedTuple
 OP_ENABLE_KTLS = 1 << 3
 
 _COUNTERS = "/proc/self/net/tls_stat"
+_PROVING = frozenset(("TlsTxSw", "TlsTxDevice", "TlsRxSw", "TlsRxDevice"))
 _TCP_ULP = 31
 _SOL_TLS = 282
 _TLS_SEND = 1
@@ -59,15 +61,24 @@ def is_available() -> bool:
 
 def read_counters() -> TlsCounters | None:
     """The counters; None when the kernel has none (no TLS module) or hides them."""
+    found = read_statistics()
+    if found is None:
+        return None
+    return TlsCounters(
+        send=found["TlsTxSw"] + found["TlsTxDevice"],
+        receive=found["TlsRxSw"] + found["TlsRxDevice"],
+    )
+
+
+def read_statistics() -> dict[str, int] | None:
+    """All that the kernel counts, 0 where it does not; None as for `read_counters`."""
     try:
         with open(_COUNTERS, encoding="ascii") as file:
-            fields = dict(line.split()[:2] for line in file if len(line.split()) >= 2)
-        return TlsCounters(
-            send=int(fields["TlsTxSw"]) + int(fields["TlsTxDevice"]),
-            receive=int(fields["TlsRxSw"]) + int(fields["TlsRxDevice"]),
-        )
-    except (OSError, KeyError, ValueError):
+            lines = [line.split() for line in file]
+        found = {words[0]: int(words[1]) for words in lines if len(words) >= 2}
+    except (OSError, ValueError):
         return None
+    return defaultdict(int, found) if found.keys() >= _PROVING else None
 
 
 def prove(connection: socket.socket, before: TlsCounters | None) -> KtlsProof:

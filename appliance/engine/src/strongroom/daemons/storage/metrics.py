@@ -9,8 +9,10 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from strongroom.net.ktls import read_statistics
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _HELP = {
     "strongroom_storage_connections_total": ("counter", "Connections that were let in."),
@@ -19,6 +21,10 @@ _HELP = {
     "strongroom_storage_connections": ("gauge", "Connections there are."),
     "strongroom_storage_requests_total": ("counter", "Requests done."),
     "strongroom_storage_failures_total": ("counter", "Requests that failed, by error."),
+    "strongroom_storage_refused_deletes_total": (
+        "counter",
+        "Deletes that were refused, by the role of who asked.",
+    ),
     "strongroom_storage_received_bytes_total": ("counter", "Bytes of objects received."),
     "strongroom_storage_sent_bytes_total": ("counter", "Bytes of objects sent."),
     "strongroom_storage_objects": ("gauge", "Objects stored, by who stored them."),
@@ -29,6 +35,18 @@ _HELP = {
     "strongroom_storage_clock_ahead_seconds": (
         "gauge",
         "How far the clock is ahead of the time that Minimum Retention believes; 0 while it does.",
+    ),
+    "strongroom_storage_kernel_tls_opened_total": (
+        "counter",
+        "Directions of sockets that the kernel of this machine has done TLS for.",
+    ),
+    "strongroom_storage_kernel_tls_open": (
+        "gauge",
+        "Directions of sockets that the kernel of this machine does TLS for.",
+    ),
+    "strongroom_storage_kernel_tls_errors_total": (
+        "counter",
+        "Records that the kernel of this machine could not decrypt.",
     ),
     "strongroom_storage_free_bytes": ("gauge", "Free bytes of the repository's file system."),
     "strongroom_storage_size_bytes": ("gauge", "Size of the repository's file system."),
@@ -43,6 +61,9 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[tuple[str, Labels], float] = defaultdict(float)
+        # There from the start: who watches for the first one sees nothing grow from nothing.
+        for role in ("agent", "director", "local"):
+            self.count("refused_deletes", 0, role=role)
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter of `strongroom_storage_NAME_total`."""
@@ -50,7 +71,7 @@ class Metrics:
             self._counts[f"strongroom_storage_{name}_total", tuple(labels.items())] += amount
 
     def text(self, gauges: Iterable[tuple[str, Labels, float]]) -> str:
-        """All counters, and gauges by the end of their name, labels and value."""
+        """All counters; gauges, and what others count, by the end of the name, labels, value."""
         with self._lock:
             rows = [(name, labels, value) for (name, labels), value in self._counts.items()]
         rows += [(f"strongroom_storage_{name}", labels, value) for name, labels, value in gauges]
@@ -61,6 +82,18 @@ class Metrics:
                 lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
                 lines += [f"{name}{_shown(labels)} {value:.17g}" for _, labels, value in mine]
         return "\n".join(lines) + "\n"
+
+
+def kernel_tls() -> Iterator[tuple[str, Labels, float]]:
+    """What the kernel of this machine says of its TLS, for all processes; nothing without it."""
+    found = read_statistics()
+    if found is None:
+        return
+    for direction, stem in (("send", "Tx"), ("receive", "Rx")):
+        labels = (("direction", direction),)
+        for name, begin in (("kernel_tls_opened_total", "Tls"), ("kernel_tls_open", "TlsCurr")):
+            yield name, labels, float(found[f"{begin}{stem}Sw"] + found[f"{begin}{stem}Device"])
+    yield "kernel_tls_errors_total", (), float(found["TlsDecryptError"])
 
 
 def _shown(labels: Labels) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.daemons.storage.accounts import Bandwidths
-from strongroom.daemons.storage.metrics import Metrics
+from strongroom.daemons.storage.metrics import Metrics, kernel_tls
 from strongroom.daemons.storage.served import ServedRepository
 from strongroom.daemons.storage.session import Session
 from strongroom.errors import (
@@ -172,6 +172,7 @@ class StorageServer:
             for role in ("agent", "director", "operator", "local")
         ]
         gauges.append(("handshakes", (), float(self._unproven.count)))
+        gauges += kernel_tls()
         for served in self._repositories.values():
             gauges += served.gauges()
         return self.metrics.text(gauges)

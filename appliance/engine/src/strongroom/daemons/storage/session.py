@@ -182,6 +182,8 @@ class Session:
         except StrongroomError as error:
             self._failed = error if frame.has_more else None
             self._server.metrics.count("failures", error=error.error_id)
+            if frame.type == FrameType.DELETE and isinstance(error, RightError):
+                self._server.metrics.count("refused_deletes", role=self.peer.role)
             if isinstance(error, ObjectMissingError):
                 log.debug("%s: %s", self.shown, _one_line(error))
             elif isinstance(error, RightError | QuotaError | ProtocolError | DamageError):

@@ -1,0 +1,77 @@
+"""Figures that alerts hang on: refused deletes, and TLS in the kernel."""
+
+import contextlib
+import re
+
+import pytest
+
+from kit.tiny_backup import back_up
+from strongroom.errors import RightError
+from strongroom.net import ktls
+
+STATISTICS = """\
+TlsCurrTxSw                     \t2
+TlsCurrRxSw                     \t1
+TlsCurrTxDevice                 \t1
+TlsCurrRxDevice                 \t0
+TlsTxSw                         \t40
+TlsRxSw                         \t30
+TlsTxDevice                     \t2
+TlsRxDevice                     \t0
+TlsDecryptError                 \t3
+"""
+
+
+@pytest.fixture
+def daemon(make_daemon):
+    return make_daemon()
+
+
+def figures(daemon) -> dict[str, float]:
+    lines = daemon.server.metrics_text().splitlines()
+    return {
+        name.removeprefix("strongroom_storage_"): float(value)
+        for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    }
+
+
+def test_refused_deletes_are_counted_from_zero_on(daemon, open_as):
+    refused = 'refused_deletes_total{role="agent"}'
+    assert figures(daemon)[refused] == 0
+    agent = daemon.agent("web1")
+    snapshot = back_up(open_as(agent), {b"one": b"first"})
+    thief = daemon.agent("web2")
+    thief.put_new("leases", "1" * 32, b"mine")
+    thief.delete("leases", "1" * 32)
+    assert figures(daemon)[refused] == 0
+    with pytest.raises(RightError):
+        thief.delete("snapshots", snapshot.id)
+    assert figures(daemon)[refused] == 1
+    assert figures(daemon)['refused_deletes_total{role="local"}'] == 0
+
+
+def test_what_the_kernel_counts_of_its_tls_is_shown(daemon, monkeypatch, tmp_path):
+    statistics = tmp_path / "tls_stat"
+    monkeypatch.setattr(ktls, "_COUNTERS", str(statistics))
+    assert not [name for name in figures(daemon) if name.startswith("kernel_tls")]
+    statistics.write_text(STATISTICS)
+    found = figures(daemon)
+    assert found['kernel_tls_opened_total{direction="send"}'] == 42
+    assert found['kernel_tls_opened_total{direction="receive"}'] == 30
+    assert found['kernel_tls_open{direction="send"}'] == 3
+    assert found['kernel_tls_open{direction="receive"}'] == 1
+    assert found["kernel_tls_errors_total"] == 3
+    assert ktls.read_counters() == (42, 30)
+    # Kernels that count less, or say what nobody understands, prove nothing.
+    for text in (STATISTICS.replace("TlsTxSw", "Other"), "TlsTxSw many\n"):
+        statistics.write_text(text)
+        assert ktls.read_counters() is None
+
+
+def test_every_figure_has_its_kind_and_its_meaning(daemon, open_as):
+    with contextlib.suppress(RightError):
+        daemon.agent("web1").delete("packs", "0" * 64)
+    text = daemon.server.metrics_text()
+    for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
+        assert (kind == "counter") == name.endswith("_total")
+        assert f"# HELP {name} " in text
