@@ -175,6 +175,21 @@ async def test_retention_forgets_after_a_backup_but_never_the_newest(director):
 
 
 @in_loop
+async def test_retention_that_takes_the_full_snapshot_makes_no_more_full_ones(director):
+    director.configure(
+        client("web1") + job("nightly", more="Level = Incremental"), pool="KeepLast = 1"
+    )
+    await director.open()
+    agent = await director.agent("web1")
+    made = [await director.back_up(agent) for _ in range(3)]
+    assert [one.level for one in reversed(await director.runs())] == [
+        "full", "incremental", "incremental",
+    ]  # fmt: skip
+    await director.start("nightly")
+    assert agent.order().parent == made[-1]
+
+
+@in_loop
 async def test_nobody_lifts_minimum_retention(director):
     director.configure(
         client("web1") + job("nightly"), pool="KeepLast = 1; MinimumRetention = 10 days"

@@ -142,22 +142,28 @@ def newest_snapshot(
     client: str,
     storage: str = "",
     levels: Iterable[str] = (),
+    digest: str = "",
+    with_removed: bool = False,
 ) -> SnapshotRecord | None:
-    """The newest one of a job and client that is there, by the server's clock."""
-    conditions = [
-        SNAPSHOTS.c.job == job,
-        SNAPSHOTS.c.client == client,
-        SNAPSHOTS.c.removed_ns == 0,
-        SNAPSHOTS.c.original == "",
-    ]
-    if storage:
-        conditions.append(SNAPSHOTS.c.storage == storage)
+    """The newest one of a job and client that is there, by the server's clock; never a copy.
+
+    digest: of the FileSet; those of which it is not known fit as well.
+    """
+    conditions = _originals(job, client, storage, digest)
+    if not with_removed:
+        conditions.append(SNAPSHOTS.c.removed_ns == 0)
     if wanted := tuple(levels):
         conditions.append(SNAPSHOTS.c.level.in_(wanted))
-    query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns.desc()).limit(1)
-    with catalog.reading() as connection:
-        row = connection.execute(query).one_or_none()
-    return None if row is None else _record(row)
+    return _first(catalog, conditions, SNAPSHOTS.c.server_ns.desc())
+
+
+def oldest_snapshot(
+    catalog: Catalog, *, job: str, client: str, storage: str, digest: str, since_ns: int
+) -> SnapshotRecord | None:
+    """The oldest one that is there and was received then or later; else as newest_snapshot."""
+    conditions = _originals(job, client, storage, digest)
+    conditions += [SNAPSHOTS.c.removed_ns == 0, SNAPSHOTS.c.server_ns >= since_ns]
+    return _first(catalog, conditions, SNAPSHOTS.c.server_ns)
 
 
 def present_snapshots(
@@ -208,6 +214,39 @@ def totals_by_client(catalog: Catalog) -> dict[str, tuple[int, int]]:
     )
     with catalog.reading() as connection:
         return {name: (count, int(size or 0)) for name, count, size in connection.execute(query)}
+
+
+def _originals(job: str, client: str, storage: str, digest: str) -> list[ColumnElement[bool]]:
+    conditions = [
+        SNAPSHOTS.c.job == job,
+        SNAPSHOTS.c.client == client,
+        SNAPSHOTS.c.original == "",
+    ]
+    if storage:
+        conditions.append(SNAPSHOTS.c.storage == storage)
+    if digest:
+        conditions.append(SNAPSHOTS.c.fileset_digest.in_((digest, "")))
+    return conditions
+
+
+def _first(
+    catalog: Catalog, conditions: list[ColumnElement[bool]], order: ColumnElement[int]
+) -> SnapshotRecord | None:
+    query = select(SNAPSHOTS).where(*conditions).order_by(order, SNAPSHOTS.c.id).limit(1)
+    with catalog.reading() as connection:
+        row = connection.execute(query).one_or_none()
+    return None if row is None else _record(row)
+
+
+def bytes_by_storage(catalog: Catalog) -> dict[str, int]:
+    """Storage -> bytes of all files of all snapshots that are there."""
+    query = (
+        select(SNAPSHOTS.c.storage, func.sum(SNAPSHOTS.c.bytes))
+        .where(SNAPSHOTS.c.removed_ns == 0)
+        .group_by(SNAPSHOTS.c.storage)
+    )
+    with catalog.reading() as connection:
+        return {name: int(size or 0) for name, size in connection.execute(query)}
 
 
 def _row(record: SnapshotRecord) -> dict[str, Any]:
