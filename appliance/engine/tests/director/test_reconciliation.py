@@ -219,6 +219,7 @@ async def test_copies_under_way_are_left_to_their_run(director):
 async def test_the_director_looks_by_itself_and_outlives_a_store_that_is_away(
     director, monkeypatch, caplog
 ):
+    monkeypatch.setattr(service, "FIRST_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(service, "RECONCILE_SECONDS", 0.0)
     director.configure(NIGHTLY)
     await director.open()

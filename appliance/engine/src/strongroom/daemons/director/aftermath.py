@@ -83,6 +83,9 @@ class DirectorAftermath:
         record = await outlast(context.in_thread, load_run, context.catalog, run_id)
         if not record.aftermath:
             return
+        if record.kind == "backup":
+            errors, of = context.backup_errors, (record.job, record.client)
+            errors[of] = errors.get(of, 0) + record.errors
         steps = (self._run_scripts, self._try_again, self._conclude)
         for work in steps[AFTERMATH.index(record.aftermath) :]:
             try:

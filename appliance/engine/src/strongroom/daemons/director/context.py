@@ -56,7 +56,9 @@ class NoAgents:
 class DirectorContext:
     """Shared; `configuration` and `link` are replaced while the director runs.
 
-    hellos: what the agents that are connected said of themselves.
+    hellos: what the agents that are connected said of themselves. backup_errors: of all backups of
+    a job and client since the start. repository_bytes: what packs take up at a Storage, as seen
+    last.
     """
 
     configuration: ComponentConfiguration
@@ -66,6 +68,8 @@ class DirectorContext:
     identity: Identity | None = None
     link: AgentLink = field(default_factory=NoAgents)
     hellos: dict[str, Hello] = field(default_factory=dict)
+    backup_errors: dict[tuple[str, str], int] = field(default_factory=dict)
+    repository_bytes: dict[str, int] = field(default_factory=dict)
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="director")
     )

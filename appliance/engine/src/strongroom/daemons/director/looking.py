@@ -49,9 +49,9 @@ if TYPE_CHECKING:
         FileEntry,
         FilePage,
         LogLine,
-        Metric,
         RunInfo,
     )
+    from strongroom.daemons.exposition import Metric
 
 _RECENT_RUNS: Final = 20
 _SECOND_NS: Final = 1_000_000_000

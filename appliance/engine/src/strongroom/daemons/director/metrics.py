@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.daemons.director.catalog.clients import load_clients
 from strongroom.daemons.director.catalog.runs import counts_by_state, last_ends
-from strongroom.daemons.director.catalog.snapshots import totals_by_client
+from strongroom.daemons.director.catalog.snapshots import bytes_by_storage, totals_by_client
 from strongroom.daemons.director.job_plan import kind_of, tls_mode_of
 from strongroom.daemons.director.schedule import next_due_ns, time_zone
 from strongroom.daemons.exposition import Metric, MetricKind
@@ -64,9 +64,18 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
         ("files", "backup_files", "Files in the last backup that went well."),
         ("bytes", "backup_bytes_read", "Bytes of files in the last backup that went well."),
         ("stored_bytes", "backup_bytes_stored", "Bytes that it added to the repository."),
-        ("errors", "backup_errors", "Files that the last backup could not read."),
+        ("errors", "backup_errors", "Files that it could not read."),
     ):
         add(name, text, of_runs(good, lambda one, column=column: getattr(one, column)))  # type: ignore[misc]
+    add(
+        "backup_errors_total",
+        "Files that backups could not read, since the director was started.",
+        [
+            ({"job": job, "client": client}, float(count))
+            for (job, client), count in _backup_errors(context).items()
+        ],
+        "counter",
+    )
     for direction in ("send", "receive"):
         add(
             f"backup_ktls_{direction}",
@@ -109,6 +118,7 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
         "Bytes that the snapshots that are there added when they were made.",
         [({"client": name}, size) for name, (_, size) in totals.items()],
     )
+    _add_repositories(context, add)
     add(
         "runs",
         "Runs in the catalog by how they ended.",
@@ -177,6 +187,40 @@ _STATUS: Final = {"done": 0.0, "incomplete": 1.0, "failed": 2.0, "cancelled": 3.
 def _newest(records: Iterable[RunRecord]) -> list[RunRecord]:
     """The newest of each job and client; `records` come oldest first."""
     return list({(one.job, one.client): one for one in records}.values())
+
+
+def _backup_errors(context: DirectorContext) -> dict[tuple[str, str], int]:
+    """Of each job and client; 0 before the first, or who watches would not see it grow."""
+    found = {
+        (job.name, job.client.name): 0
+        for job in context.configuration.of_type("Job").values()
+        if kind_of(job) == "backup" and job.client is not None
+    }
+    return found | context.backup_errors
+
+
+def _add_repositories(context: DirectorContext, add: Callable[[str, str, Samples], None]) -> None:
+    snapshots = bytes_by_storage(context.catalog)
+    stored = dict(context.repository_bytes)
+    add(
+        "repository_snapshot_bytes",
+        "Bytes of all files of all snapshots that are there, by Storage.",
+        [({"storage": name}, size) for name, size in snapshots.items()],
+    )
+    add(
+        "repository_stored_bytes",
+        "Bytes that the packs of a repository take up, as seen last, by Storage.",
+        [({"storage": name}, size) for name, size in stored.items()],
+    )
+    add(
+        "repository_dedup_ratio",
+        "How many times as much snapshots hold as is stored; compression included.",
+        [
+            ({"storage": name}, snapshots.get(name, 0) / size)
+            for name, size in stored.items()
+            if size
+        ],
+    )
 
 
 def _settings(context: DirectorContext, client: Resource) -> dict[str, str]:

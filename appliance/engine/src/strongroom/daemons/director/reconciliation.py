@@ -124,6 +124,8 @@ def reconcile(
     mine = {name: one for name, one in known.items() if one.storage == storage}
     repository = context.repositories.open(storage)
     try:
+        packs = repository.store.list("packs")
+        context.repository_bytes[storage] = sum(info.size_bytes for info in packs)
         names = {info.name for info in repository.store.list("snapshots")}
         gone = [name for name, one in mine.items() if not one.removed_ns and name not in names]
         returned = [n for n, one in mine.items() if one.removed_reason == GONE and n in names]

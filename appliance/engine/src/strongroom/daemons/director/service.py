@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from strongroom.net.control import Hello, ToDirector
     from strongroom.net.identity import Identity
 
-# How often the catalog is compared with the repositories.
+# When the catalog is compared with the repositories first, and how often.
+FIRST_LOOK_SECONDS: Final = 60.0
 RECONCILE_SECONDS: Final = 3600.0
 _SECOND_NS: Final = 1_000_000_000
 
@@ -301,8 +302,8 @@ class DirectorService(Looking):
         """See now and then what others did to the repositories."""
         context = self._context
         reconciler = Reconciler(context)
+        await asyncio.sleep(FIRST_LOOK_SECONDS)
         while True:
-            await asyncio.sleep(RECONCILE_SECONDS)
             for storage in context.repositories.names:
                 try:
                     await context.with_repository(reconciler.reconcile, storage)
@@ -310,6 +311,7 @@ class DirectorService(Looking):
                     _log.warning("the repository of %s cannot be looked at: %s", storage, error)
                 except Exception:  # noqa: BLE001 - it is to go on
                     _log.exception("the catalog cannot be compared with storage %s", storage)
+            await asyncio.sleep(RECONCILE_SECONDS)
 
     async def _found(self, beginning: str) -> ActiveRun | RunRecord:
         """A run by its id or the beginning of it, active or not."""
