@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from director.director_fixture import OPERATOR, SECOND_NS, START_NS, client, in_loop, job
+from director.director_fixture import (
+    OPERATOR,
+    SECOND_NS,
+    START_NS,
+    TestDirector,
+    client,
+    in_loop,
+    job,
+)
+from director.virtual_time import ShiftedTime
+from strongroom.daemons.director import runs as life_of_runs
+from strongroom.daemons.director import scheduler
 from strongroom.daemons.director.clock_guard import HOLD_SECONDS
 
 HOUR = 3600
@@ -46,6 +59,56 @@ async def test_the_scheduler_runs_by_itself(director):
     assert due_hours(await director.runs()) == [14]
 
 
+@pytest.fixture
+def sleepy_director(tmp_path, monkeypatch):
+    """One with the real clocks, whose scheduler looks at them only when there is a reason."""
+    monkeypatch.setattr(scheduler, "LONGEST_SLEEP_SECONDS", 3600.0)
+    return TestDirector(tmp_path, ShiftedTime(monkeypatch))
+
+
+async def until_state(director, run_id: str, state: str) -> None:
+    async for event in director.service.watch(run_id):
+        if event.run is not None and event.run.state == state:
+            return
+    raise AssertionError(f"it ended, and was never {state}")
+
+
+@in_loop
+async def test_another_attempt_begins_when_its_time_has_come(sleepy_director):
+    director = sleepy_director
+    again = "RescheduleOnError = yes; RescheduleInterval = 1; RescheduleTimes = 2"
+    director.configure(client("web1") + job("nightly", more=again))
+    try:
+        await director.open()
+        await director.service.start()
+        await asyncio.sleep(0)
+        agent = await director.agent("web1")
+        run = await director.start("nightly")
+        for attempt in (2, 3):
+            await director.end(agent, run.id, "failed", exit_code=30, error_id="store")
+            (run,) = await director.runs(states=("waiting", "running"))
+            assert run.attempt == attempt
+            await until_state(director, run.id, "running")
+    finally:
+        await director.close()
+
+
+@in_loop
+async def test_an_agent_that_hears_no_cancel_is_given_up_in_time(sleepy_director, monkeypatch):
+    monkeypatch.setattr(life_of_runs, "STOP_SECONDS", 0.5)
+    director = sleepy_director
+    director.configure(client("web1") + job("nightly"))
+    try:
+        await director.open()
+        await director.service.start()
+        await director.agent("web1")
+        run = await director.start("nightly")
+        await director.service.cancel(run.id, OPERATOR)
+        await until_state(director, run.id, "cancelled")
+    finally:
+        await director.close()
+
+
 @in_loop
 async def test_what_was_missed_is_started_once(director):
     director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
@@ -63,7 +126,6 @@ async def test_what_was_missed_is_started_once(director):
 
 @in_loop
 async def test_a_crash_before_the_due_time_is_noted_starts_nothing_twice(director, monkeypatch):
-    from strongroom.daemons.director import scheduler
 
     director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
     await director.open()

@@ -43,7 +43,7 @@ from strongroom.errors import ConflictError, StrongroomError
 from strongroom.net.control import Cancel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from strongroom.config.model import Resource
     from strongroom.daemons.director.catalog.runs import RunRecord
@@ -68,6 +68,8 @@ class Runs:
         self._gate = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self.watchers = Watchers()
+        # Told a moment of clock.elapsed_seconds by which `tick` has something new to do.
+        self.expects: Callable[[float], None] = lambda _: None
 
     # Looking.
 
@@ -135,6 +137,7 @@ class Runs:
             record = await self._context.in_thread(add_run, self._context.catalog, record, said)
             if not record.is_final:
                 self._active[record.id] = activate(record)
+                self._expect(self._active[record.id])
         if record.is_final:
             self.spawn(self._follow(record.id))
         for run_id, why in verdict.cancelled if verdict is not None else ():
@@ -203,6 +206,11 @@ class Runs:
 
     def _limit(self, active: ActiveRun) -> None:
         limit(active, self._job(active.record), self._context.configuration.daemon)
+        self._expect(active)
+
+    def _expect(self, active: ActiveRun) -> None:
+        if (moment := next_moment((active,))) is not None:
+            self.expects(moment)
 
     def set_to_work(self, active: ActiveRun) -> None:
         """Give the order to the agent (again), or do what is to be done here."""
@@ -256,11 +264,13 @@ class Runs:
         working = active.work is not None and not active.work.done()
         if active.is_running and active.is_remote and active.is_ordered:
             active.stop_at = clock.elapsed_seconds() + STOP_SECONDS
+            self._expect(active)
             if await self._context.link.send(active.record.client, Cancel(run_id=active.record.id)):
                 return
         elif active.is_running and active.is_remote and working:
             # Whoever makes the order looks at `ending` before it is sent.
             active.stop_at = clock.elapsed_seconds() + STOP_SECONDS
+            self._expect(active)
             return
         if working and active.work is not None and active.work is not asyncio.current_task():
             active.work.cancel()

@@ -73,6 +73,8 @@ class Scheduler:
         self._runs = runs
         self._entries: list[_Entry] = []
         self._woken = asyncio.Event()
+        self._wakes_at = 0.0
+        runs.expects = self.wake_by
         self._saved_at = 0.0
         self.guard = ClockGuard()
         self.warnings: list[str] = []
@@ -119,6 +121,7 @@ class Scheduler:
             self._woken.clear()
             try:
                 seconds = max(seconds, self._sleep_seconds())
+                self._wakes_at = clock.elapsed_seconds() + seconds
                 await asyncio.wait_for(self._woken.wait(), seconds)
             except TimeoutError:
                 continue
@@ -126,6 +129,11 @@ class Scheduler:
     def wake(self) -> None:
         """Look at the time again now."""
         self._woken.set()
+
+    def wake_by(self, moment: float) -> None:
+        """Look at the time by this moment of clock.elapsed_seconds, if not earlier."""
+        if moment < self._wakes_at:
+            self.wake()
 
     async def tick(self) -> None:
         """Start what is due; end what has taken too long."""
