@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import json
 import ssl
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 import httpx
 
-from strongroom import __version__
+from strongroom import __version__, clock
+from strongroom.cli.director_failures import told_who, unreachable
 from strongroom.cli.director_place import director_place
-from strongroom.errors import DirectorError, StrongroomError, UsageError
+from strongroom.errors import (
+    DirectorError,
+    NotAuthenticatedError,
+    StrongroomError,
+    UnknownNameError,
+    UsageError,
+)
 from strongroom.net.tls_contexts import authority_context, client_context
 
 if TYPE_CHECKING:
@@ -31,6 +39,7 @@ TIMEOUT_SECONDS = 60.0
 # The director sends a sign of life this often at least on a stream of events.
 EVENT_TIMEOUT_SECONDS = 60.0
 _GREATEST_AUTHORITY_BYTES = 1 << 20
+_SECOND_NS = 1_000_000_000
 
 
 class DirectorClient:
@@ -85,7 +94,7 @@ class DirectorClient:
             with self._http.stream("GET", API + path, timeout=timeout) as answer:
                 if answer.status_code >= 400:
                     answer.read()
-                    raise _error_of(answer)
+                    raise told_who(self._place, _error_of(answer))
                 data: list[str] = []
                 for line in answer.iter_lines():
                     if line.startswith("data:"):
@@ -94,7 +103,7 @@ class DirectorClient:
                         yield json.loads("\n".join(data))
                         data.clear()
         except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+            raise unreachable(self._place, error) from error
 
     def _ask(
         self,
@@ -106,24 +115,22 @@ class DirectorClient:
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         try:
             answer = self._http.request(method, API + path, params=given, json=body)
+        except UnicodeEncodeError as error:
+            raise UsageError(f"{error.object!r} is no UTF-8, which all names are") from error
         except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+            raise unreachable(self._place, error) from error
         if answer.status_code >= 400:
-            raise _error_of(answer)
+            raise told_who(self._place, _error_of(answer))
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
             raise DirectorError(f"{self._place.url} answers what is no JSON") from error
 
-    def _unreachable(self, error: httpx.HTTPError) -> DirectorError:
-        return DirectorError(
-            f"{self._place.url} cannot be reached: {_reason(error)}; does the service run, and is "
-            "this its address?"
-        )
-
 
 def named(name: str) -> str:
-    """A name, an id or the beginning of one as part of a path."""
+    """A name, an id or the beginning of one as part of a path. Raises UnknownNameError."""
+    if not name or "/" in name or not name.isprintable():
+        raise UnknownNameError(f"{name!r} is the name or id of nothing")
     return quote(name, safe="")
 
 
@@ -136,12 +143,19 @@ def _context(place: DirectorPlace) -> ssl.SSLContext:
     if place.identity:
         from strongroom.net.identity import Identity
 
-        identity = Identity.load(place.identity)
+        with _told_of(f"--identity {place.identity}"):
+            identity = Identity.load(place.identity)
+        if identity.not_after.timestamp() * _SECOND_NS <= clock.now_ns():
+            raise told_who(
+                place, NotAuthenticatedError(f"our certificate ended at {identity.not_after}")
+            )
         if place.authority:
             identity = replace(identity, authority_pem=_read(place.authority))
-        return client_context(identity)
+        with _told_of(place.authority or f"--identity {place.identity}"):
+            return client_context(identity)
     if place.authority:
-        context = authority_context(_read(place.authority))
+        with _told_of(f"--authority {place.authority}"):
+            context = authority_context(_read(place.authority))
     else:
         context = ssl.create_default_context()
         context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -153,12 +167,21 @@ def _context(place: DirectorPlace) -> ssl.SSLContext:
     return context
 
 
+@contextmanager
+def _told_of(place: str) -> Iterator[None]:
+    """Have errors about files say which option named them."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from error
+
+
 def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read(_GREATEST_AUTHORITY_BYTES)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read --authority {path}: {error.strerror}") from error
 
 
 def _error_of(answer: httpx.Response) -> StrongroomError:
@@ -183,12 +206,6 @@ def error_class(error_id: str) -> type[StrongroomError] | None:
             return kind
         waiting += kind.__subclasses__()
     return None
-
-
-def _reason(error: httpx.HTTPError) -> str:
-    if isinstance(error, httpx.TimeoutException):
-        return "no answer in time"
-    return str(error) or type(error).__name__
 
 
 def _text(value: object) -> str | list[str]:

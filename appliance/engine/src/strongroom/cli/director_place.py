@@ -62,10 +62,17 @@ class DirectorPlace:
         try:
             with open(self.token_file, encoding="ascii") as file:
                 text = file.read(GREATEST_TOKEN_BYTES).strip()
-        except (OSError, ValueError) as error:
-            raise UsageError(f"cannot read the token file {self.token_file}: {error}") from error
-        if not text or len(text.split()) != 1:
-            raise UsageError(f"{self.token_file} holds no token: one word is wanted")
+        except OSError as error:
+            raise UsageError(
+                f"cannot read --token-file {self.token_file}: {error.strerror}"
+            ) from error
+        except UnicodeDecodeError:
+            text = ""
+        if len(text.split()) != 1 or not text.isprintable():
+            raise UsageError(
+                f"--token-file {self.token_file} holds no token: one word is wanted, as "
+                "`strongroom token create` writes it"
+            )
         return text
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.cli.director_place import add_director_options
 from strongroom.cli.director_view import run_exit_code, run_line
-from strongroom.errors import EXIT_DONE
+from strongroom.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -41,6 +41,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.cli.director_client import open_director
     from strongroom.cli.run_watch import watch_run
 
+    if arguments.priority < 0:
+        raise UsageError("--priority: a number from 1 is wanted, or 0 for that of the job")
     fields = ("job", "level", "client", "fileset", "storage", "pool", "priority")
     with open_director(arguments) as director:
         found = director.post("/runs", {name: getattr(arguments, name) for name in fields})

@@ -24,17 +24,20 @@ _TRIES = 5
 def run_events(director: DirectorClient, run_id: str) -> Iterator[dict[str, Any]]:
     """All events of a run until it has ended; the last one holds the run as it then is.
 
-    A stream that breaks is taken up after the last line seen, so none is missed or given twice.
+    A stream that breaks is taken up after the last line seen, so none is missed or given twice; one
+    that does not even begin is not tried again.
     Raises DirectorError when the director stays away, NotAuthenticatedError and NotPermittedError
     when one may not watch the run, or may no longer.
     """
     place = f"/runs/{named(run_id)}"
     sequence = 0
     tries = 0
+    has_begun = False
     while True:
         try:
             for event in director.events(f"{place}/events?after={sequence}"):
                 tries = 0
+                has_begun = True
                 if line := event.get("line"):
                     sequence = line["sequence"]
                 if event.get("type") == "denied":
@@ -49,7 +52,7 @@ def run_events(director: DirectorClient, run_id: str) -> Iterator[dict[str, Any]
             kind = type(error)
             raise kind(f"run {run_id} cannot be watched: {error}; the run is as it was") from error
         except DirectorError:
-            if tries >= _TRIES:
+            if tries >= _TRIES or not has_begun:
                 raise
         tries += 1
         if tries > _TRIES:

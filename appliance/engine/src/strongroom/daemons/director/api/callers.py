@@ -114,11 +114,15 @@ class Callers:
         if peer.role == "director":
             return Caller(Actor(peer.name, peer.role, address), Rights(everything=True))
         if peer.role != "operator":
-            raise NotPermittedError(f"the certificate of {peer} is not one of an operator")
+            raise NotPermittedError(
+                f"the certificate of {peer} is not one of an operator; `strongroom ca issue NAME "
+                "--role operator` makes one"
+            )
         rights = console_rights(self._service.configuration, peer.name)
         if rights is None:
             raise NotPermittedError(
-                f"there is no Console resource {peer.name!r} that would say what you may do"
+                f"there is no Console resource {peer.name!r} that would say what you may do; add "
+                "it to the director's configuration and reload, or show another certificate"
             )
         return Caller(Actor(peer.name, peer.role, address), rights)
 
