@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import uuid
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kit.large_ticket import with_more_packs
 from kit.tree_compare import compare_trees
 from strongroom.net.control import (
     LARGEST_MESSAGE_BYTES,
@@ -214,3 +215,16 @@ def test_what_is_acknowledged_is_forgotten(agent: AgentSite) -> None:
     # The next answer comes after the acknowledgement was heard.
     run(agent, agent.backup())
     assert len(agent.journals()) <= 1
+
+
+def test_a_ticket_that_no_single_message_holds_restores(agent: AgentSite) -> None:
+    (agent.source / "a").write_text("content")
+    made = run(agent, agent.backup())
+    target = agent.folder / "restored"
+    request = restore_of(agent, made.snapshot, str(target))
+    large = with_more_packs(b64decode(request.ticket), agent.restore_key.put_key, 200_000)
+    request = msgspec.structs.replace(request, ticket=b64encode(large).decode())
+    assert len(request.ticket) > LARGEST_MESSAGE_BYTES
+    assert run(agent, request).status == "done"
+    found = target / str(agent.source).lstrip("/")
+    assert compare_trees(bytes(agent.source), bytes(found)) == []

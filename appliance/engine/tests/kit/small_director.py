@@ -28,6 +28,7 @@ from strongroom.net.control import (
     Welcome,
     decode_for_director,
     encode,
+    encode_for_agent,
 )
 from strongroom.net.tls_contexts import client_context, server_context
 
@@ -63,7 +64,8 @@ class SmallDirector:
 
     def send(self, message: Message) -> None:
         """Tell the agent something."""
-        self.send_raw(encode(message).decode())
+        for text in encode_for_agent(message):
+            self.send_raw(text.decode())
 
     def send_raw(self, text: str) -> None:
         """Tell the agent whatever."""

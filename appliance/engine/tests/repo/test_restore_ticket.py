@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kit.large_ticket import with_more_packs
 from kit.tiny_backup import back_up, new_repository, read_back
 from kit.tree_compare import compare_trees
 from restore.conftest import run_restore
@@ -15,7 +18,7 @@ from restore.test_verify import found as differences
 from strongroom.errors import DamageError, KeyRightError, SnapshotNotFoundError, UnknownFormatError
 from strongroom.jobs.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
-from strongroom.repo.keys import new_restore_key
+from strongroom.repo.keys import PACK_ENTRY_SIZE, PACK_HINT_SIZE, new_restore_key
 from strongroom.repo.listing_reader import Listing
 from strongroom.repo.repository import Repository
 from strongroom.repo.restore_ticket import make_ticket, open_with_ticket
@@ -172,3 +175,29 @@ def test_a_ticket_that_is_damaged_or_foreign_is_refused(repository, tmp_path):
     other = new_repository(LocalStore(str(tmp_path / "other")))
     with pytest.raises(DamageError):
         open_with_ticket(other.store, other.key.put_key, ticket)
+
+
+def test_a_ticket_for_two_million_packs_opens_in_little_memory(repository):
+    count = 2_000_000
+    snapshot = back_up(repository, {b"a": b"one of very many"})
+    put_key = repository.key.put_key
+    ticket = make_ticket(repository, repository.snapshot(snapshot.id))
+    large = with_more_packs(ticket, put_key, count, seed=4)
+    tracemalloc.start()
+    with_ticket = open_with_ticket(repository.store.reopen(), put_key, large)
+    kept_bytes, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept_bytes < 1.3 * count * PACK_ENTRY_SIZE
+    assert most_bytes < 6 * count * PACK_ENTRY_SIZE
+    assert read_back(with_ticket, snapshot.id) == {b"a": b"one of very many"}
+    entries = random.Random(4).randbytes(count * PACK_ENTRY_SIZE)
+    for start in range(0, len(entries), 997 * PACK_ENTRY_SIZE):
+        hint = entries[start : start + PACK_HINT_SIZE]
+        key = entries[start + PACK_HINT_SIZE : start + PACK_ENTRY_SIZE]
+        assert with_ticket.key.pack_key(hint + bytes(24)) == key
+    with pytest.raises(KeyRightError):
+        with_ticket.key.pack_key(bytes(32))
+    forged = bytearray(large)
+    forged[len(forged) // 2] ^= 1
+    with pytest.raises(DamageError):
+        open_with_ticket(repository.store.reopen(), put_key, bytes(forged))

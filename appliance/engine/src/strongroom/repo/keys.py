@@ -20,15 +20,12 @@ import struct
 import threading
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from blake3 import blake3
 
 from strongroom import clock
 from strongroom.errors import DamageError, KeyRightError, UnknownFormatError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 REPOSITORY_ID_SIZE = 16
 SECRET_SIZE = 32
@@ -108,6 +105,33 @@ class RestoreKey:
 
 # Enough of a pack's ephemeral public key to tell it from the others.
 PACK_HINT_SIZE = 8
+PACK_ENTRY_SIZE = PACK_HINT_SIZE + SECRET_SIZE
+
+
+class PackKeys:
+    """Keys of many packs by PACK_HINT_SIZE bytes of their public key, in one piece of memory."""
+
+    def __init__(self, entries: bytes) -> None:
+        """`entries`: hint and key, one pack after the other, ascending."""
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries) // PACK_ENTRY_SIZE
+
+    def get(self, hint: bytes) -> bytes | None:
+        """The key of a pack, None when it is not among them."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            start = middle * PACK_ENTRY_SIZE
+            found = self._entries[start : start + PACK_HINT_SIZE]
+            if found == hint:
+                return self._entries[start + PACK_HINT_SIZE : start + PACK_ENTRY_SIZE]
+            if found < hint:
+                low = middle + 1
+            else:
+                high = middle
+        return None
 
 
 @dataclass(frozen=True)
@@ -115,7 +139,7 @@ class TicketKey:
     """Reads the packs whose keys it has, by PACK_HINT_SIZE bytes of their public key."""
 
     put_key: PutKey
-    pack_keys: Mapping[bytes, bytes]
+    pack_keys: PackKeys
 
     can_read: ClassVar[bool] = False
 

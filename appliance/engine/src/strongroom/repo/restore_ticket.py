@@ -9,8 +9,9 @@ their bytes; the storage daemon's grants decide who does.
     snapshot with its pages, and of each pack 8 bytes of its ephemeral public key and its key (32)
 
 The digest's key comes from the pool secret: a ticket of another repository, or one that was
-changed on the way, is refused. A ticket is a secret and has no end of its own: what it opens it
-opens as long as the packs are there.
+changed on the way, is refused. Two million packs make 80 MB, which travel in pieces (net.control)
+and are kept in one piece of memory by whoever restores. A ticket is a secret and has no end of its
+own: what it opens it opens as long as the packs are there.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from strongroom.errors import (
     SnapshotNotFoundError,
     UnknownFormatError,
 )
-from strongroom.repo.keys import PACK_HINT_SIZE, SECRET_SIZE, PutKey, TicketKey, derive_key
+from strongroom.repo.keys import (
+    PACK_ENTRY_SIZE,
+    PACK_HINT_SIZE,
+    PackKeys,
+    PutKey,
+    TicketKey,
+    derive_key,
+)
 from strongroom.repo.listing_reader import Listing
 from strongroom.repo.packs import HEADER_SIZE, parse_header
 from strongroom.repo.repository import Repository
@@ -46,7 +54,6 @@ _MAGIC: Final = b"SRTK\1"
 _HEAD: Final = struct.Struct("<5s16sI")
 _RAW_SIZE_LIMIT: Final = 256 << 20
 _PURPOSE: Final = b"strongroom tickets 1"
-_PACK_SIZE: Final = PACK_HINT_SIZE + SECRET_SIZE
 _FORMAT: Final = 0o170000
 _REGULAR: Final = 0o100000
 _DIRECTORY: Final = 0o040000
@@ -125,11 +132,7 @@ def open_with_ticket(store: Store, put_key: PutKey, ticket: bytes) -> TicketRepo
     and what `Repository.open` raises.
     """
     decoded = _decode(put_key, ticket)
-    packs = decoded.packs
-    keys = {
-        packs[start : start + PACK_HINT_SIZE]: packs[start + PACK_HINT_SIZE : start + _PACK_SIZE]
-        for start in range(0, len(packs), _PACK_SIZE)
-    }
+    keys = PackKeys(_ascending(decoded.packs))
     config = Repository.open(store, put_key).config
     return TicketRepository(store, config, TicketKey(put_key, keys), decoded.snapshot)
 
@@ -211,6 +214,14 @@ def _public_keys(store: Store, names: Sequence[str]) -> Iterator[bytes]:
             continue
 
 
+def _ascending(entries: bytes) -> bytes:
+    """Entries of packs in order; they may come from a version that did not sort them."""
+    import numpy as np
+
+    # Trailing zeros do not count when these are compared, and come back all the same.
+    return np.sort(np.frombuffer(entries, f"S{PACK_ENTRY_SIZE}")).tobytes()
+
+
 def _encode(put_key: PutKey, ticket: _Ticket) -> bytes:
     import zstandard
 
@@ -235,7 +246,7 @@ def _decode(put_key: PutKey, data: bytes) -> _Ticket:
         ticket = msgspec.msgpack.decode(decompress(ZSTD, packed, size), type=_Ticket)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamageError(f"the restore ticket holds something else ({error})") from error
-    if len(ticket.packs) % _PACK_SIZE:
+    if len(ticket.packs) % PACK_ENTRY_SIZE:
         raise DamageError("the restore ticket is cut off; ask for a new one")
     return ticket
 

@@ -21,6 +21,7 @@ from strongroom.net.control import (
     PROTOCOL_VERSION,
     Acknowledge,
     Cancel,
+    Gathering,
     Hello,
     SetBandwidth,
     StartBackup,
@@ -29,7 +30,6 @@ from strongroom.net.control import (
     StartVerify,
     ToAgent,
     Welcome,
-    decode_for_agent,
     encode,
 )
 
@@ -66,6 +66,7 @@ class Conversation:
         self._director = director
         self._supervisor = supervisor
         self._name = name
+        self._gathering = Gathering()
         self._wake = asyncio.Event()
         self._sent: dict[str, int] = {}
         self._answers: list[bytes] = []
@@ -117,9 +118,10 @@ class Conversation:
         )
 
     async def _receive(self) -> ToAgent:
-        data = await self._connection.recv()
         try:
-            return decode_for_agent(data)
+            while (message := self._gathering.take(await self._connection.recv())) is None:
+                pass
+            return message
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             await self._refuse(f"a message makes no sense: {error}")
             raise PeerRefusedError(f"the director says what makes no sense: {error}") from error

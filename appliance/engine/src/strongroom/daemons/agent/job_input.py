@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strongroom.daemons.agent.job_messages import (
-    LARGEST_LINE_BYTES,
+    LARGEST_DESCRIPTION_BYTES,
     JobDescription,
     SetLimit,
     decode_description,
@@ -43,12 +43,16 @@ class JobInput:
 
     def description(self) -> JobDescription:
         """Wait for the first line. Raises UsageError when there is none of the right form."""
-        while b"\n" not in self._pending:
+        received = bytearray()
+        while True:
             data = os.read(_INPUT, _READ_BYTES)
-            self._pending += data
-            if not data or len(self._pending) > LARGEST_LINE_BYTES:
+            end = data.find(b"\n")
+            if end >= 0:
+                break
+            received += data
+            if not data or len(received) > LARGEST_DESCRIPTION_BYTES:
                 raise UsageError("this process is started by the agent, which says what to do")
-        line, _, self._pending = self._pending.partition(b"\n")
+        line, self._pending = bytes(received + data[:end]), data[end + 1 :]
         try:
             return decode_description(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:

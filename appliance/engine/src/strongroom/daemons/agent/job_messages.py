@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from strongroom.net.control import (
+    LARGEST_WHOLE_BYTES,
     LogLevel,
     RunStatus,
     StartBackup,
@@ -22,6 +23,8 @@ from strongroom.net.control import (
 
 # A longer line of the job's input or output is a fault.
 LARGEST_LINE_BYTES = 9 << 20
+# But for the first, which has all of the request.
+LARGEST_DESCRIPTION_BYTES = LARGEST_WHOLE_BYTES + LARGEST_LINE_BYTES
 
 Request = StartBackup | StartRestore | StartVerify | StartEstimate
 

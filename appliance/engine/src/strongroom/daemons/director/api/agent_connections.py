@@ -28,12 +28,13 @@ from strongroom import clock
 from strongroom.errors import StrongroomError
 from strongroom.net.control import (
     LARGEST_MESSAGE_BYTES,
+    LARGEST_WHOLE_BYTES,
     PROTOCOL_VERSION,
     Hello,
     ToAgent,
     ToDirector,
     decode_for_director,
-    encode,
+    encode_for_agent,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ SEND_TIMEOUT_SECONDS = 60.0
 WATCH_SECONDS = 2.0
 CLOSE_TIMEOUT_SECONDS = 2.0
 LARGEST_QUEUE_BYTES = 4 * LARGEST_MESSAGE_BYTES
+LARGEST_PIECES_BYTES = 2 * LARGEST_WHOLE_BYTES
 
 # Close codes of the WebSocket. An agent that gets one of the second group need not try again soon.
 CLOSE_RESTARTING = 1012
@@ -91,11 +93,20 @@ class _Connection:
     expires_at: float
     send: Send
     abort: Callable[[], None]
-    queue: deque[bytes] = field(default_factory=deque)
+    # Texts, and whether each is a piece.
+    queue: deque[tuple[bytes, bool]] = field(default_factory=deque)
     queued_bytes: int = 0
+    queued_piece_bytes: int = 0
     flusher: asyncio.Task[None] | None = None
     closing: bool = False
     connected_ns: int = field(default_factory=clock.now_ns)
+
+    def count(self, size: int, *, in_pieces: bool) -> None:
+        """So many bytes more, or less, are queued."""
+        if in_pieces:
+            self.queued_piece_bytes += size
+        else:
+            self.queued_bytes += size
 
 
 class AgentConnections:
@@ -135,17 +146,25 @@ class AgentConnections:
     async def send(self, client: str, message: ToAgent) -> bool:
         """Queue a message for an agent; False when it is not connected.
 
-        True says nothing about its arrival: only what the agent answers does.
+        True says nothing about its arrival: only what the agent answers does. Raises QuotaError
+        for a message that is too long for any agent.
         """
         connection = self._by_client.get(client)
         if connection is None or connection.closing:
             return False
-        data = encode(message)
-        if connection.queued_bytes + len(data) > LARGEST_QUEUE_BYTES:
+        texts = list(encode_for_agent(message))
+        size = sum(map(len, texts))
+        # A ticket of many pieces is no sign of an agent that is slow, so pieces count apart.
+        in_pieces = len(texts) > 1
+        if in_pieces:
+            is_full = connection.queued_piece_bytes + size > LARGEST_PIECES_BYTES
+        else:
+            is_full = connection.queued_bytes + size > LARGEST_QUEUE_BYTES
+        if is_full:
             await self._close(connection, CLOSE_TOO_SLOW, "the agent takes too few messages")
             return False
-        connection.queue.append(data)
-        connection.queued_bytes += len(data)
+        connection.queue.extend((text, in_pieces) for text in texts)
+        connection.count(size, in_pieces=in_pieces)
         if connection.flusher is None:
             connection.flusher = asyncio.create_task(self._flush(connection))
         return True
@@ -257,8 +276,8 @@ class AgentConnections:
 
     async def _flush(self, connection: _Connection) -> None:
         while connection.queue and not connection.closing:
-            data = connection.queue.popleft()
-            connection.queued_bytes -= len(data)
+            data, is_piece = connection.queue.popleft()
+            connection.count(-len(data), in_pieces=is_piece)
             message = {"type": "websocket.send", "text": data.decode("utf-8")}
             try:
                 await asyncio.wait_for(connection.send(message), SEND_TIMEOUT_SECONDS)

@@ -1,0 +1,21 @@
+"""A restore ticket as one of a snapshot of millions of packs, without the packs."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from strongroom.repo import restore_ticket
+from strongroom.repo.keys import PACK_ENTRY_SIZE
+
+if TYPE_CHECKING:
+    from strongroom.repo.keys import PutKey
+
+
+def with_more_packs(ticket: bytes, put_key: PutKey, count: int, seed: int = 0) -> bytes:
+    """The same ticket with keys of `count` further packs, in no order."""
+    decoded = restore_ticket._decode(put_key, ticket)
+    packs = decoded.packs + random.Random(seed).randbytes(count * PACK_ENTRY_SIZE)
+    return restore_ticket._encode(put_key, msgspec.structs.replace(decoded, packs=packs))
