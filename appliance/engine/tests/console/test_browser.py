@@ -173,6 +173,21 @@ def test_a_name_is_found_where_it_still_was(director):
     asyncio.run(scene())
 
 
+def test_a_search_says_what_it_could_not_look_into(own_director):
+    ghost = own_director.snapshots[0]
+
+    async def scene():
+        async with browsing(own_director, client="web1") as pilot:
+            await press(pilot, "enter", "f7")
+            (own_director.folder / "repository" / "snapshots" / ghost.id).unlink()
+            pilot.app.screen.query_one(Input).value = "cat.jpg"
+            await press(pilot, "enter")
+            assert pilot.app.screen.current.name == b"cat.jpg"
+            assert f"{ghost.id[:8]} of web1 was left out" in told(pilot)
+
+    asyncio.run(scene())
+
+
 def test_what_is_marked_is_restored_by_the_agent(director):
     tree = f"{director.folder}/tree"
 

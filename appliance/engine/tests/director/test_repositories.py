@@ -154,8 +154,9 @@ async def test_files_of_snapshots_are_listed_and_found(director):
     assert sorted(names) == sorted(folder + b"/" + name for name in os.listdir(folder))
     assert len(names) == len(set(names)) == 21
     found = await director.service.find_files(b"FILE1?", SnapshotFilter(), ignoring_case=True)
-    assert len(found) == 10
-    assert {entry.snapshot for entry in found} == {snapshot}
+    assert len(found.entries) == 10
+    assert {entry.snapshot for entry in found.entries} == {snapshot}
+    assert found.warnings == ()
     with pytest.raises(SourceError):
         await director.service.list_files(snapshot, b"/nowhere")
 

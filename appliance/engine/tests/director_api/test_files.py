@@ -2,9 +2,12 @@
 
 import base64
 
+import msgspec
 import pytest
 
 from kit.simulated_agent import SimulatedAgent
+from strongroom.daemons.director.catalog.database import open_catalog
+from strongroom.daemons.director.catalog.snapshots import add_snapshots, load_snapshot
 from strongroom.net.control import StartRestore
 
 
@@ -76,6 +79,46 @@ def test_files_are_found_by_name(director, admin):
     assert [one["snapshot"] for one in found["items"]] == [director.snapshots[0].id]
     found = admin.get("/files/search", params={"name": "*", "limit": 3}).json()
     assert len(found["items"]) == 3
+
+
+def test_a_search_leaves_out_what_is_not_in_the_repository_and_says_so(own_director, caplog):
+    ghost, tree = own_director.snapshots[0], str(own_director.tree)
+    (own_director.folder / "repository" / "snapshots" / ghost.id).unlink()
+    with own_director.client("admin") as admin:
+        found = admin.get("/files/search", params={"name": "cat.jpg"}).json()
+        assert [(one["snapshot"], one["path"]) for one in found["items"]] == [
+            (own_director.snapshots[1].id, f"{tree}/home/ann/Pictures/cat.jpg")
+        ]
+        (warning,) = found["warnings"]
+        assert warning.startswith(f"snapshot {ghost.id[:8]} of web1 was left out: ")
+        assert ghost.id[:8] in caplog.text
+        whole = admin.get("/files/search", params={"name": "cat.jpg", "client": "db1"}).json()
+        assert whole["warnings"] == []
+
+
+def test_a_search_goes_on_where_one_of_two_storages_is_away(own_director, caplog):
+    good = own_director.configuration
+    own_director.configure(
+        good
+        + """Storage { Name = offsite; Address = 127.0.0.1; Password = x; Device = disk
+          Media Type = File; Repository = "FOLDER/not-mounted" }"""
+    )
+    catalog = open_catalog(f"sqlite:///{own_director.folder}/state/main.sqlite")
+    mine = load_snapshot(catalog, own_director.snapshots[1].id)
+    away = msgspec.structs.replace(mine, id="c0" * 32, storage="offsite", client="web2")
+    add_snapshots(catalog, [away])
+    catalog.close()
+    with own_director.client("admin") as admin, own_director.client("ann") as ann:
+        assert admin.post("/reload").json()["loaded"]
+        for api in (admin, ann):
+            found = api.get("/files/search", params={"name": "cat.jpg"}).json()
+            assert {one["snapshot"] for one in found["items"]} == {
+                one.id for one in own_director.snapshots[:2]
+            }
+            (warning,) = found["warnings"]
+            assert "left out: " in warning
+            nothing = api.get("/files/search", params={"name": "cat.jpg", "client": "web2"})
+            assert nothing.json()["error_id"] == "repository-not-found"
 
 
 def test_a_restore_goes_to_the_agent_with_a_ticket_for_just_this_snapshot(own_director):

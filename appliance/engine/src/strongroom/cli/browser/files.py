@@ -274,14 +274,18 @@ class FilesScreen(Screen[None]):
     @work(thread=True, exclusive=True, group="listing")
     def _find(self, pattern: str) -> None:
         try:
-            found = self.app.place.find(self.snapshot, pattern)
+            found, left_out = self.app.place.find(self.snapshot, pattern)
         except StrongroomError as error:
             self.app.call_from_thread(self._fail, error)
             return
-        self.app.call_from_thread(self._show_found, pattern, found)
+        self.app.call_from_thread(self._show_found, pattern, found, left_out)
 
-    def _show_found(self, pattern: str, found: list[tuple[str, ShownFile]]) -> None:
+    def _show_found(
+        self, pattern: str, found: list[tuple[str, ShownFile]], left_out: list[str]
+    ) -> None:
         self._table.loading = False
+        if left_out:
+            self.notify("\n".join(map(shown, left_out)), severity="warning", markup=False)
         here = [file for snapshot_id, file in found if snapshot_id == self.snapshot.id]
         elsewhere = next((one for one in found if one[0] != self.snapshot.id), None)
         if here:

@@ -88,8 +88,13 @@ class SnapshotPlace:
         pages = self._director.pages(f"/snapshots/{snapshot.id}/files", **_query(folder))
         return (_file(one) for one in pages)
 
-    def find(self, snapshot: ShownSnapshot, pattern: str) -> list[tuple[str, ShownFile]]:
-        """Entries by name in all snapshots of the same series: (id of the snapshot, entry)."""
+    def find(
+        self, snapshot: ShownSnapshot, pattern: str
+    ) -> tuple[list[tuple[str, ShownFile]], list[str]]:
+        """Entries by name in all snapshots of the same series: (id of the snapshot, entry).
+
+        And what could not be searched, one line each.
+        """
         client, job, fileset = snapshot.series
         found = self._director.get(
             "/files/search",
@@ -100,7 +105,8 @@ class SnapshotPlace:
             ignore_case=True,
             limit=MOST_FOUND,
         )
-        return [(str(one["snapshot"]), _file(one)) for one in found["items"]]
+        entries = [(str(one["snapshot"]), _file(one)) for one in found["items"]]
+        return entries, [str(line) for line in found["warnings"]]
 
     def clients(self) -> list[str]:
         """Names of the clients that files may go to."""

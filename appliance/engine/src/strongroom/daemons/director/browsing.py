@@ -6,13 +6,21 @@ looked at are kept for a while, since whoever looks into one folder looks into t
 
 from __future__ import annotations
 
+import logging
 import stat
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strongroom.daemons.director.results import FileEntry, FilePage
-from strongroom.errors import SnapshotNotFoundError, SourceError, StoreError
+from strongroom.daemons.director.results import FileEntry, FilePage, FilesFound
+from strongroom.errors import (
+    DamageError,
+    SnapshotNotFoundError,
+    SourceError,
+    StoreError,
+    StrongroomError,
+    UsageError,
+)
 from strongroom.repo.listing_reader import Listing
 from strongroom.scan.row_view import views
 from strongroom.scan.rows import CHANGED, UNREADABLE
@@ -22,10 +30,12 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.repositories import Repositories
+    from strongroom.jobs.find import Criteria
     from strongroom.repo.repository import Repository
     from strongroom.scan.row_view import RowView
 
 _KEPT_LISTINGS: Final = 4
+_MOST_WARNINGS: Final = 20
 _CACHE_BYTES: Final = 8 << 20
 _KINDS: Final = {
     stat.S_IFREG: "file",
@@ -36,6 +46,8 @@ _KINDS: Final = {
     stat.S_IFBLK: "block-device",
 }
 _STATES: Final = {UNREADABLE: "unreadable", CHANGED: "changed"}
+
+_log = logging.getLogger(__name__)
 
 
 class _Open(NamedTuple):
@@ -91,32 +103,44 @@ class Browser:
         limit: int,
         *,
         ignoring_case: bool,
-    ) -> list[FileEntry]:
-        """Entries of snapshots whose name or path fits a glob; UsageError for one that is none."""
-        from strongroom.jobs.find import Criteria, Finder
+    ) -> FilesFound:
+        """Entries of snapshots whose name or path fits a glob; UsageError for one that is none.
+
+        What cannot be searched is left out with a warning, unless that is so of all storages.
+        """
+        from strongroom.jobs.find import Criteria
 
         criteria = Criteria(
             globs=() if ignoring_case else (pattern,),
             globs_ignoring_case=(pattern,) if ignoring_case else (),
             below=below.strip(b"/"),
         )
-        found: list[FileEntry] = []
+        search = _Search(criteria, limit)
         by_storage: dict[str, list[SnapshotRecord]] = {}
         for record in records:
             by_storage.setdefault(record.storage, []).append(record)
+        failures: list[StrongroomError] = []
         for storage, members in by_storage.items():
-            repository = self._repositories.open(storage)
             try:
-                index = repository.load_index()
-                finder = Finder(criteria, repository.block_reader(index, _CACHE_BYTES))
-                for record in members:
-                    for match in finder.search(repository.snapshot(record.id)):
-                        found.append(entry_of(record.id, match.row))
-                        if len(found) == limit:
-                            return found
+                repository = self._repositories.open(storage)
+            except StrongroomError as error:
+                failures.append(error)
+                search.leave_out(f"{_counted(members)} in storage {storage}", error)
+                continue
+            try:
+                search.look_into(repository, members)
+            except UsageError:
+                raise
+            except StrongroomError as error:
+                failures.append(error)
+                search.leave_out(f"storage {storage}, or part of it,", error)
             finally:
                 repository.close()
-        return found
+            if len(search.found) == limit:
+                break
+        if failures and len(failures) == len(by_storage) and not search.found:
+            raise failures[0]
+        return search.result()
 
     def close(self) -> None:
         """Let go of everything that is kept open."""
@@ -155,6 +179,47 @@ class Browser:
         if oldest is not None:
             oldest.repository.close()
         return listing
+
+
+class _Search:
+    """One search: what was found, and what was left out."""
+
+    def __init__(self, criteria: Criteria, limit: int) -> None:
+        self._criteria = criteria
+        self._limit = limit
+        self._warnings: list[str] = []
+        self.found: list[FileEntry] = []
+
+    def look_into(self, repository: Repository, records: Iterable[SnapshotRecord]) -> None:
+        """Search snapshots of one repository. Raises what keeps it from all of them."""
+        from strongroom.jobs.find import Finder
+
+        index = repository.load_index()
+        finder = Finder(self._criteria, repository.block_reader(index, _CACHE_BYTES))
+        for record in records:
+            try:
+                for match in finder.search(repository.snapshot(record.id)):
+                    if len(self.found) == self._limit:
+                        return
+                    self.found.append(entry_of(record.id, match.row))
+            except DamageError as error:
+                self.leave_out(f"snapshot {record.id[:8]} of {record.client}", error)
+
+    def leave_out(self, what: str, error: StrongroomError) -> None:
+        """Go on without it."""
+        self._warnings.append(f"{what} was left out: {error}")
+        _log.warning("search: %s", self._warnings[-1])
+
+    def result(self) -> FilesFound:
+        """What is told of it."""
+        told = self._warnings[:_MOST_WARNINGS]
+        if more := len(self._warnings) - len(told):
+            told.append(f"and {more} more; the director's log has them all")
+        return FilesFound(tuple(self.found), tuple(told))
+
+
+def _counted(records: list[SnapshotRecord]) -> str:
+    return f"{len(records)} snapshot{'' if len(records) == 1 else 's'}"
 
 
 def entry_of(snapshot_id: str, row: RowView) -> FileEntry:

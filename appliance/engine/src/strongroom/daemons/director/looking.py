@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.results import (
         AuditEntry,
-        FileEntry,
         FilePage,
+        FilesFound,
         LogLine,
         RunInfo,
     )
@@ -193,14 +193,17 @@ class Looking:
         below: bytes = b"",
         ignoring_case: bool = False,
         limit: int = 1000,
-    ) -> list[FileEntry]:
-        """Entries of these snapshots, the newest first, whose name fits a glob."""
+    ) -> FilesFound:
+        """Entries of these snapshots, the newest first, whose name fits a glob.
+
+        Fails only where nothing at all can be searched: of one snapshot there is a warning.
+        """
         records = await self._context.in_thread(
             find_snapshots, self._context.catalog, _bounded(snapshots)
         )
         limit = max(1, min(limit, MOST_LISTED))
 
-        def find() -> list[FileEntry]:
+        def find() -> FilesFound:
             return self._browser.find_files(
                 records, pattern, below, limit, ignoring_case=ignoring_case
             )

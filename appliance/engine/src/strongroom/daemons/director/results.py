@@ -255,6 +255,14 @@ class FilePage:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesFound:
+    """What a search found; warnings: snapshots that it had to leave out, and why."""
+
+    entries: tuple[FileEntry, ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreRequest:
     """A restore to start.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from strongroom.daemons.director.api.texts import PathText, moment, path_text
+from strongroom.daemons.director.api.texts import moment
 from strongroom.daemons.director.results import EventKind, RunKind, RunState
 
 if TYPE_CHECKING:
@@ -293,37 +293,6 @@ class Snapshot(Answer):
             tags=snapshot.tags,
             removed=moment(snapshot.removed_ns),
             kept_until=moment(snapshot.kept_until_ns),
-        )
-
-
-class File(Answer):
-    """An entry of a snapshot. `kind`: file, directory, symlink and so on; `target`: of a link."""
-
-    snapshot: str
-    path: PathText
-    kind: str
-    mode: int
-    uid: int
-    gid: int
-    size_bytes: int
-    modified: str
-    target: PathText | None
-    state: str
-
-    @classmethod
-    def of(cls, entry: results.FileEntry) -> File:
-        """An entry of the service."""
-        return cls(
-            snapshot=entry.snapshot,
-            path=path_text(b"/" + entry.path.lstrip(b"/")),
-            kind=entry.kind,
-            mode=entry.mode,
-            uid=entry.uid,
-            gid=entry.gid,
-            size_bytes=entry.size_bytes,
-            modified=moment(entry.modified_ns) or "1970-01-01T00:00:00.000000000Z",
-            target=path_text(entry.target) if entry.target else None,
-            state=entry.state,
         )
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query
 
-from strongroom.daemons.director.api.answers import File, Page, Run, Snapshot
+from strongroom.daemons.director.api.answers import Page, Run, Snapshot
 from strongroom.daemons.director.api.door import Asked, Asking
+from strongroom.daemons.director.api.file_answers import File, FilesFound
 from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_page
 from strongroom.daemons.director.api.questions import NewRestore
 from strongroom.daemons.director.api.rights import checked_target
@@ -19,7 +20,7 @@ from strongroom.daemons.director.api.texts import (
 )
 from strongroom.daemons.director.requests import restore_jobs
 from strongroom.daemons.director.results import RestoreRequest, SnapshotFilter
-from strongroom.errors import UsageError
+from strongroom.errors import StrongroomError, UsageError
 
 if TYPE_CHECKING:
     from strongroom.daemons.director.results import FileEntry, SnapshotInfo
@@ -120,20 +121,35 @@ async def search(
     below_base64: PathBase64Query = "",
     ignore_case: bool = False,
     limit: PageSize = 1000,
-) -> Page[File]:
-    """Files by name in all snapshots that the caller may see, the newest first."""
+) -> FilesFound:
+    """Files by name in all snapshots that the caller may see, the newest first.
+
+    Snapshots that cannot be searched are left out; the warnings say so.
+    """
     asked.rights.require_command("browse")
     pattern = path_bytes(name)
     folder = chosen_path(below, below_base64)
     wanted = SnapshotFilter(client=client, job=job, fileset=fileset, limit=_SEARCHED_SNAPSHOTS)
     found: list[FileEntry] = []
-    for part in await _visible_parts(asked, wanted):
-        found += await asked.service.find_files(
-            pattern, part, below=folder, ignoring_case=ignore_case, limit=limit - len(found)
-        )
+    warnings: list[str] = []
+    parts = await _visible_parts(asked, wanted)
+    failures: list[StrongroomError] = []
+    for part in parts:
+        try:
+            more = await asked.service.find_files(
+                pattern, part, below=folder, ignoring_case=ignore_case, limit=limit - len(found)
+            )
+        except StrongroomError as error:
+            failures.append(error)
+            continue
+        found += more.entries
+        warnings += more.warnings
         if len(found) >= limit:
             break
-    return Page(items=[File.of(entry) for entry in found[:limit]])
+    if failures and len(failures) == len(parts):
+        raise failures[0]
+    warnings += [f"some snapshots were left out: {failure}" for failure in failures]
+    return FilesFound(items=[File.of(entry) for entry in found[:limit]], warnings=warnings)
 
 
 @router.post("/restores", status_code=202)
