@@ -117,7 +117,7 @@ def test_runs_restores_retention_and_recovery(house, cluster):
 
 
 def test_a_director_that_is_killed_takes_up_what_went_on(house):
-    write_some(house, "web1", "large", 300_000, 5)
+    write_some(house, "web1", "large", 200_000, 5)
     run_id = house.begin_run("nightly-web1")
     house.await_stored(run_id)
     house.director.kill()
@@ -129,7 +129,7 @@ def test_a_director_that_is_killed_takes_up_what_went_on(house):
     assert_restores(house, run["snapshot"], "web1")
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("end", ["stop", pytest.param("kill", marks=pytest.mark.slow)])
 def test_a_database_that_is_away_loses_nothing_and_stops_nobody(
     house, cluster, without_database, end
 ):
