@@ -101,6 +101,31 @@ def test_a_catalog_is_made_from_repositories(place):
     strongroom("catalog", "--config", str(place / "one"), "rebuild", "--storage", "x", code=60)
 
 
+def test_a_rebuild_enters_what_it_can_and_says_of_each_storage_what_became_of_it(place):
+    file = place / "one" / "director.d" / "all" / "all.conf"
+    storage = """Storage {{ Name = {name}; Address = s; Password = "x"; Device = d; MediaType = F
+      Repository = "{place}/{name}"; PassphraseFile = "{place}/passphrase" }}
+    """
+    # One comes before the storage that is whole, one after it.
+    file.write_text(
+        storage.format(name="away", place=place)
+        + file.read_text()
+        + storage.format(name="offsite", place=place)
+    )
+    answer = ended("catalog", "--config", str(place / "one"), "rebuild", "--json", code=10)
+    said = {one["storage"]: one for one in map(json.loads, answer.stdout.splitlines())}
+    assert said["main"] == {
+        "type": "catalog-rebuild", "storage": "main", "snapshots": 0, "gone": 0,
+    }  # fmt: skip
+    for name in ("away", "offsite"):
+        assert said[name]["error_id"] == "repository-not-found"
+        assert f"{place}/{name}" in said[name]["error"]
+    answer = ended("catalog", "--config", str(place / "one"), "rebuild", code=10)
+    assert answer.stdout.startswith("away: could not be read: ")
+    assert "main: 0 snapshots entered, 0 are gone\n" in answer.stdout
+    assert "[repository-not-found]: 2 of 3 storages could not be read" in answer.stderr
+
+
 @pytest.mark.parametrize("way", ["directive", "file", "service's own"])
 def test_postgresql_is_shown_the_password(own_cluster, tmp_path, monkeypatch, way):
     url = own_cluster.new_database()

@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from strongroom.errors import EXIT_DONE, OperatingSystemError, UsageError
+from strongroom.errors import EXIT_DONE, OperatingSystemError, StrongroomError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,8 +92,23 @@ def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
         names = [arguments.storage] if arguments.storage else context.repositories.names
         if not names:
             raise UsageError("no Storage resource says Repository, so there is nothing to read")
+        failed: dict[str, StrongroomError] = {}
         for name in names:
-            found = reconcile(context, name, rebuilds=True)
+            try:
+                found = reconcile(context, name, rebuilds=True)
+            except StrongroomError as error:
+                # What the other storages hold is wanted all the more.
+                failed[name] = error
+                terminal.emit(
+                    {
+                        "type": "catalog-rebuild",
+                        "storage": name,
+                        "error_id": error.error_id,
+                        "error": str(error),
+                    }
+                )
+                terminal.line(f"{name}: could not be read: {error}")
+                continue
             entered, gone = len(found.entered), len(found.gone)
             terminal.emit(
                 {"type": "catalog-rebuild", "storage": name, "snapshots": entered, "gone": gone}
@@ -101,6 +116,14 @@ def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line(f"{name}: {entered:,} snapshots entered, {gone:,} are gone")
             for one, why in found.refused.items():
                 terminal.warn(f"{name}: snapshot {one[:8]} is not entered: {why}")
+    if failed:
+        first = next(iter(failed.values()))
+        if len(names) == 1:
+            raise first
+        raise type(first)(
+            f"{len(failed)} of {len(names)} storages could not be read: {', '.join(failed)}; what "
+            "is in the others is in the catalog. See to these, then rebuild again"
+        )
     return EXIT_DONE
 
 
