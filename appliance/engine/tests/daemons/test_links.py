@@ -39,8 +39,12 @@ def assert_ended_well(house: HouseOfDaemons, run_id: str, contents: int) -> None
     house.maintain("check", "--read-data")
 
 
-def test_a_storage_link_that_drops_stalls_and_half_closes_only_delays(new_house):
-    house = new_house(client_further=f"Maximum Bandwidth Per Job = {RATE}")
+@pytest.mark.parametrize("mode", ["tls", "off"])
+def test_a_storage_link_that_drops_stalls_and_half_closes_only_delays(new_house, mode):
+    house = new_house(
+        client_further=f"Maximum Bandwidth Per Job = {RATE}; Tls Enable = {mode == 'tls'}",
+        storage_further="Plain Clients = web1",
+    )
     run_id = begin_run(house, 1)
     house.storage_link.drop()
     wait_for(lambda: "trying again" in house.log(run_id))
