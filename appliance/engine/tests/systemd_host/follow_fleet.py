@@ -193,23 +193,20 @@ class Host:
 
     def remove(self) -> None:
         """End it and leave nothing behind."""
-        if self._nspawn is not None and self._nspawn.poll() is None:
-            self._nspawn.terminate()
-            try:
-                self._nspawn.wait(30)
-            except subprocess.TimeoutExpired:
-                self._nspawn.kill()
+        if self._nspawn is not None:
+            self._nspawn.kill()
+            self._nspawn.wait(PATIENCE_SECONDS)
         if (self._cgroup / "cgroup.kill").exists():
             (self._cgroup / "cgroup.kill").write_text("1")
         if self._shell is not None:
             self._shell.kill()
-        for attempt in range(50):
-            left = subprocess.run(["umount", str(self.root)], capture_output=True, check=False)
-            folders = sorted(self._cgroup.rglob("*/"), reverse=True) if attempt else []
-            for one in (*folders, self._cgroup):
+        for _ in range(100):
+            if self.root.is_mount():
+                subprocess.run(["umount", str(self.root)], capture_output=True, check=False)
+            for one in (*sorted(self._cgroup.rglob("*/"), reverse=True), self._cgroup):
                 if one.is_dir():
                     subprocess.run(["rmdir", str(one)], capture_output=True, check=False)
-            if left.returncode == 0 and not self._cgroup.exists():
+            if not self.root.is_mount() and not self._cgroup.exists():
                 break
             time.sleep(0.1)
         subprocess.run(["ip", "netns", "del", self.network], capture_output=True, check=False)
