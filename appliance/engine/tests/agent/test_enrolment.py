@@ -97,7 +97,7 @@ def test_what_is_wrong_is_said(director: RunningDirector, tmp_path: Path) -> Non
     agent(*enrol(director, tmp_path / "i", tmp_path / "absent"), exit_code=2)
     token = new_token(director, "web1", tmp_path / "token")
     agent(*enrol(director, tmp_path / "i", token, director="ftp://x"), exit_code=2)
-    agent(*enrol(director, tmp_path / "i", token, director="https://127.0.0.1:1"), exit_code=32)
+    agent(*enrol(director, tmp_path / "i", token, director="https://127.0.0.1:1"), exit_code=65)
     agent(*enrol(director, tmp_path / "i", token, name="web2"), exit_code=33)
 
 

@@ -8,6 +8,7 @@ import pytest
 from kit.simulated_agent import SimulatedAgent
 from strongroom.cli import run_watch
 from strongroom.cli.bandwidth import bytes_per_second_of
+from strongroom.cli.director_view import run_exit_code
 from strongroom.cli.main import main
 from strongroom.net.control import Cancel, SetBandwidth, StartBackup, StartEstimate, StartRestore
 
@@ -105,6 +106,30 @@ def test_a_run_is_followed_to_its_end_and_its_exit_code_is_the_jobs(command, wor
     assert again[-1]["state"] == "failed"
 
 
+def test_a_duplicate_that_is_refused_at_once_is_no_success(command, own_director):
+    rules = "Allow Duplicate Jobs = no; Cancel Queued Duplicates = no"
+    own_director.configure(
+        own_director.configuration.replace(
+            "JobDefs { Name = usual;", f"JobDefs {{ {rules}; Name = usual;"
+        )
+    )
+    identity = own_director.identity("admin").folder.decode()
+    place = ["--director", own_director.url, "--identity", identity]
+    command("reload", place=place)
+    first = command("run", "nightly-web1", "--json", place=place).objects[0]
+    for options in ([], ["--watch"]):
+        answer = command("run", "nightly-web1", "--json", *options, place=place, exit_code=61)
+        assert (answer.objects[-1]["type"], answer.objects[-1]["state"]) == ("run", "cancelled")
+        assert "[conflict]" in answer.messages
+        assert f"run {first['id']} of the job has not ended" in answer.messages
+
+
+def test_a_verify_that_found_differences_ends_as_on_the_spot():
+    run = {"state": "incomplete", "error_id": "check-failed", "kind": "verify"}
+    assert run_exit_code(run) == 21
+    assert run_exit_code({**run, "error_id": ""}) == 3
+
+
 def test_a_watch_that_the_director_ends_says_why(command, director, home):
     authority = director.identity("boss", "director").folder.decode() + "/authority.pem"
     file = home / "token"
@@ -151,7 +176,10 @@ def test_cancel_and_bandwidth(command, director):
         assert any(text.startswith("no limit from now on, by ") for text in lines)
         for rate in ("fast", "0.2", "10 mb/h"):
             assert "[usage]" in command("bandwidth", run[:8], rate, exit_code=2).messages
-        command("cancel", run[:8])
+        answer = command("cancel", run[:8])
+        assert "is cancelling: its agent has not confirmed it yet" in answer.output
+        (row,) = [line for line in command("status").output.splitlines() if run[:8] in line]
+        assert " cancelling " in row
         agent.expect(Cancel)
         agent.ended(run, "cancelled")
     assert "[conflict]" in command("cancel", run, exit_code=61).messages

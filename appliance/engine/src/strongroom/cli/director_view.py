@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 from strongroom.cli.table import Column, write_table
 from strongroom.cli.terminal import duration_text, shown, size_text
 from strongroom.cli.times import time_text
-from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, CancelledError, DirectorError
+from strongroom.errors import (
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    CancelledError,
+    CheckFailedError,
+    DirectorError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -122,7 +128,8 @@ def run_exit_code(run: Mapping[str, Any]) -> int:
     if run["state"] == "done":
         return EXIT_DONE
     if run["state"] == "incomplete":
-        return EXIT_INCOMPLETE
+        found_differences = run["error_id"] == CheckFailedError.error_id
+        return CheckFailedError.exit_code if found_differences else EXIT_INCOMPLETE
     if run["state"] == "cancelled":
         return CancelledError.exit_code
     from strongroom.cli.director_client import error_class

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strongroom.cli.director_place import add_director_options
-from strongroom.cli.director_view import run_exit_code, run_line
-from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.cli.director_view import run_exit_code, run_line, short_id
+from strongroom.errors import EXIT_DONE, ConflictError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +20,8 @@ examples:
   strongroom run nightly --client web2 --pool archive
 
 The run is queued; it starts when the limits of director, client, storage and job allow.
-With --watch the exit code is that of the job: 0 done, 3 some files could not be read.
+With --watch the exit code is that of the job: 0 done, 3 some files could not be read, 21 a verify
+found differences. It is 61 if the job does not start at all: duplicates of it are not allowed.
 """
 
 
@@ -46,6 +47,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     fields = ("job", "level", "client", "fileset", "storage", "pool", "priority")
     with open_director(arguments) as director:
         found = director.post("/runs", {name: getattr(arguments, name) for name in fields})
+        if found["state"] == "cancelled":
+            terminal.emit({"type": "run", **found})
+            raise ConflictError(f"run {short_id(found['id'])} is not started: {found['reason']}")
         if not arguments.watch:
             terminal.emit({"type": "run", **found})
             terminal.line(run_line(found))

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from strongroom.daemons.agent.put_keys import keep_put_key
-from strongroom.errors import ConnectionLostError, PeerRefusedError, UsageError
+from strongroom.errors import DirectorError, PeerRefusedError, UsageError
 from strongroom.net.identity import Identity, certificate_request, new_key, store_identity
 from strongroom.net.private_files import PUBLIC_MODE, write_file
 from strongroom.net.tls_contexts import authority_context, client_context
@@ -46,7 +46,7 @@ def enrol(
 ) -> tuple[Identity, str]:
     """Get the first certificate of `name`; the identity and the director's name.
 
-    Raises UsageError, PeerRefusedError, ConnectionLostError.
+    Raises UsageError, PeerRefusedError, DirectorError.
     """
     host, port = _place(director_url)
     blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -138,7 +138,7 @@ def _ask(
         data = response.read(_LARGEST_ANSWER_BYTES + 1)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise ConnectionLostError(f"the director at {host}:{port}: {reason}") from error
+        raise DirectorError(f"the director at {host}:{port} cannot be reached: {reason}") from error
     finally:
         connection.close()
     if response.status >= 300:
@@ -146,7 +146,7 @@ def _ask(
     try:
         return msgspec.json.decode(data, type=answer)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise PeerRefusedError(f"the director's answer makes no sense: {error}") from error
+        raise DirectorError(f"the director's answer makes no sense: {error}") from error
 
 
 def _said(data: bytes, status: int) -> str:
