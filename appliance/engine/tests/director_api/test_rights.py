@@ -125,6 +125,31 @@ def test_without_a_where_acl_files_may_only_go_where_they_were():
     assert not one.permits_where("/tmp")
 
 
+@pytest.mark.parametrize(
+    ("entries", "target", "paths", "allowed"),
+    [
+        ("!/etc, *all*", "", [], False),
+        ("!/etc, *all*", "", ["/etc"], False),
+        ("!/etc, *all*", "", ["/home", "/etc/ssh/x"], False),
+        ("!/etc/ssh, *all*", "", ["/etc"], False),
+        ("!/etc, *all*", "", ["/home", "/etcetera"], True),
+        ("!/srv/a/etc, /srv", "/srv/a", [], False),
+        ("!/srv/a/etc, /srv", "/srv/a", ["/etc/ssh"], False),
+        ("!/srv/a/etc, /srv", "/srv/a", ["/home"], True),
+        ("/srv, !/srv/a/etc", "/srv/a", ["/etc"], True),
+        ("*all*", "", [], True),
+        ("/srv", "/srv", ["/"], True),
+    ],
+)
+def test_what_is_denied_is_not_restored_along_with_what_is_allowed(entries, target, paths, allowed):
+    one = rights(f"Where ACL = {quoted(entries.split(', '))}")
+    if allowed:
+        one.require_where(target, paths)
+    else:
+        with pytest.raises(NotPermittedError, match="Where ACL"):
+            one.require_where(target, paths)
+
+
 def test_unlimited_is_who_has_every_list_open():
     assert rights("Profile = admin").is_unlimited
     assert not rights("Profile = operator").is_unlimited

@@ -93,6 +93,14 @@ def test_a_denied_folder_is_not_reached_by_a_link_from_an_allowed_one(allowed: P
     assert place_of(allowed.parent / "outside", rules) == f"{allowed.parent}/outside"
 
 
+def test_a_link_does_not_lead_to_above_a_denied_folder(allowed: Path) -> None:
+    (allowed / "up").symlink_to("..")
+    rules = rules_for(f"!{allowed.parent}/outside/secret", f"{allowed.parent}")
+    with pytest.raises(NotPermittedError, match="outside/secret"):
+        place_of(allowed / "up", rules)
+    assert place_of(allowed / "up" / "allowed", rules) == str(allowed)
+
+
 def test_every_list_must_allow_it(allowed: Path) -> None:
     both = WhereRules(((str(allowed),), (f"{allowed}/a",)))
     assert place_of(allowed / "a", both) == f"{allowed}/a"

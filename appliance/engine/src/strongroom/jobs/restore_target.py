@@ -49,12 +49,15 @@ def open_target(target: bytes, rules: WhereRules | None, *, dry_run: bool) -> tu
 
 
 def _judge(target: bytes, real: bytes, rules: WhereRules) -> None:
-    if rules.permits(real):
+    is_led = real != os.path.normpath(target)
+    # Below the target that was asked for the director has looked, which knows what is restored.
+    denied = rules.denied_below(real) if is_led else ""
+    if rules.permits(real) and not denied:
         return
-    led = "" if real == os.path.normpath(target) else f": links lead from there to {_shown(real)}"
+    led = f": links lead from there to {_shown(real)}" if is_led else ""
     raise NotPermittedError(
         f"files may not be restored to {_shown(target)}{led}; {rules} of whoever asks would have "
-        f"to allow {_shown(real)}"
+        f"to allow {denied or _shown(real)}"
     )
 
 

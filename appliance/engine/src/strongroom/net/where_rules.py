@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 ALL: Final = "*all*"
 
@@ -30,6 +30,12 @@ class WhereRules:
         path = folder.decode("utf-8", "surrogateescape")
         return all(where_verdict(layer, path) for layer in self.layers)
 
+    def denied_below(self, folder: bytes) -> str:
+        """A folder below this one that is denied by name, "" without any."""
+        path = folder.decode("utf-8", "surrogateescape")
+        found = (denied_below(layer, path) for layer in self.layers)
+        return next(filter(None, found), "")
+
     def __str__(self) -> str:
         """As the configuration has them."""
         return " and ".join(f"`Where ACL = {', '.join(layer)}`" for layer in self.layers)
@@ -42,6 +48,19 @@ def where_verdict(entries: Iterable[str], path: str) -> bool | None:
         if pattern.lower() == ALL or _covers(pattern, path):
             return not entry.startswith("!")
     return None
+
+
+def denied_below(entries: Sequence[str], path: str) -> str:
+    """A folder below `path` that a list denies by name, "" without any.
+
+    A restore makes whole trees, so what is denied within its target has to be known beforehand.
+    """
+    above = path.rstrip("/") + "/"
+    for entry in entries:
+        folder = entry.removeprefix("!").rstrip("/")
+        if folder != entry and folder.startswith(above) and where_verdict(entries, folder) is False:
+            return folder
+    return ""
 
 
 @lru_cache(maxsize=4096)

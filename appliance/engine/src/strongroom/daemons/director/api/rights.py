@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from strongroom.errors import NotPermittedError, UsageError
-from strongroom.net.where_rules import ALL, compiled_entry, where_verdict
+from strongroom.net.where_rules import ALL, compiled_entry, denied_below, where_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from strongroom.config.model import Resource
 
@@ -174,12 +174,23 @@ class Rights:
                     "Console or its Profile would have to name it"
                 )
 
-    def require_where(self, target: str) -> None:
-        """Raise NotPermittedError unless files may go to `target`."""
-        if not self.permits_where(target):
+    def require_where(self, target: str, paths: Sequence[str] = ()) -> None:
+        """Raise NotPermittedError unless these paths (absolute; none: all) may go to `target`.
+
+        What is denied by name must not lie within what is restored, nor around it.
+        """
+        denied = "" if self.permits_where(target) else target or _IN_PLACE
+        for path in paths or [_IN_PLACE]:
+            place = (target + path).rstrip("/") or _IN_PLACE
+            for layer in self.layers:
+                entries = _entries(layer, "where")
+                if where_verdict(entries, place) is False:
+                    denied = denied or place
+                denied = denied or denied_below(entries, place)
+        if denied:
             raise NotPermittedError(
-                f"files may not be restored to {target or _IN_PLACE}; the Where ACL of your "
-                "Console or its Profile would have to name it"
+                f"files may not be restored to {denied}; the Where ACL of your Console or its "
+                "Profile would have to allow it"
             )
 
 

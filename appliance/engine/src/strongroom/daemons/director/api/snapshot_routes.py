@@ -166,10 +166,11 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
     found = await asked.visible_snapshot(wanted.snapshot)
     asked.rights.require("client", wanted.client or found.client)
     job = _permitted_job(asked, wanted.job)
-    asked.rights.require_where(target)
+    paths = tuple(_absolute(path_bytes(path)) for path in wanted.paths)
+    asked.rights.require_where(target, [_plain(path) for path in paths])
     request = RestoreRequest(
         snapshot=found.id,
-        paths=tuple(_absolute(path_bytes(path)) for path in wanted.paths),
+        paths=paths,
         client=wanted.client,
         job=job,
         target=target.encode(),
@@ -224,6 +225,12 @@ def _absolute(path: bytes) -> bytes:
     if not path.startswith(b"/") or b".." in path.split(b"/"):
         raise UsageError(f"a path of a snapshot is absolute and without `..`, not {path!r}")
     return path
+
+
+def _plain(path: bytes) -> str:
+    """A path as a Where ACL has it."""
+    parts = path.decode("utf-8", "surrogateescape").split("/")
+    return "/" + "/".join(part for part in parts if part not in ("", "."))
 
 
 _FROM_URL = str.maketrans("-_", "+/")
