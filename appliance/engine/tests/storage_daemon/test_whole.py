@@ -115,6 +115,28 @@ def test_who_may_not_connect_is_told_why(site, tree):
     site.back_up("web1", str(tree), tls="off")
 
 
+def test_what_takes_a_restart_is_named_when_the_configuration_is_read_again(site):
+    before = site.configuration.read_text()
+    elsewhere = f"Archive Device = {site.folder}/elsewhere"
+    changed = before.replace(f"Archive Device = {site.repository}", elsewhere)
+    changed = changed.replace(f"Port = {site.port}", f"Port = {site.port}; Maximum Connections = 9")
+    site.configuration.write_text(changed)
+    for count in (1, 2):
+        site.signal(signal.SIGHUP)
+        until = time.monotonic() + PATIENCE_SECONDS
+        while site.log().count("Device: changed, but in force only after a restart") < count:
+            assert time.monotonic() < until, site.log()
+            time.sleep(0.05)
+    assert "Port" not in site.log()
+    site.configuration.write_text(before)
+    site.signal(signal.SIGHUP)
+    until = time.monotonic() + PATIENCE_SECONDS
+    while site.log().count("the configuration was read again") < 3:
+        assert time.monotonic() < until, site.log()
+        time.sleep(0.05)
+    assert site.log().count("after a restart") == 2
+
+
 def test_a_job_whose_connection_breaks_fails_and_the_next_sends_nothing_twice(site, tree):
     # Slow enough that it is cut in the middle, on whatever machine.
     site.configure("Maximum Bandwidth Per Job = 40 MB/s")

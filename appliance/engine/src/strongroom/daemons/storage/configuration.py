@@ -54,6 +54,22 @@ class StorageConfiguration:
         self._directors = frozenset(configuration.directors)
         self._ktls_required = daemon.enable_ktls == "require"
 
+    def differences(self, started: StorageConfiguration) -> tuple[str, ...]:
+        """Directives that say other than when the daemon started, and are not followed until then.
+
+        All others, the certificate and the limits among them, are.
+        """
+        now, then = self.settings, started.settings
+        pairs = {
+            "Name": (now.name, then.name),
+            "Device": (now.repositories, then.repositories),
+            "Address, Addresses or Port": (now.addresses, then.addresses),
+            "Maintenance Socket": (now.socket_path, then.socket_path),
+            "Maintenance Users": (now.maintenance_users, then.maintenance_users),
+            "TLS Cipher Suites": (self.cipher_suites, started.cipher_suites),
+        }
+        return tuple(name for name, (one, other) in pairs.items() if one != other)
+
     def allows(self, peer: Peer, mode: str) -> bool:
         """Whether a peer may connect in a TLS mode; directors only if a Director names them."""
         if peer.role == "director" and peer.name not in self._directors:

@@ -35,7 +35,7 @@ class StorageService:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._configuration = StorageConfiguration(path)
+        self._started = self._configuration = StorageConfiguration(path)
         self._acceptor: Acceptor | None = None
         self._seen = 0
 
@@ -100,6 +100,10 @@ class StorageService:
         server.set_limits(self._configuration.settings.limits)
         self._follow_identity()
         log.info("the configuration was read again")
+        if waiting := self._configuration.differences(self._started):
+            log.warning(
+                "%s: changed, but in force only after a restart of the daemon", "; ".join(waiting)
+            )
 
     def _follow_identity(self) -> None:
         from strongroom.net.identity import Identity
