@@ -23,6 +23,7 @@ class ConnectionsAhead:
     def __init__(self, connect: Callable[[], StorageClient], count: int) -> None:
         self._connect = connect
         self._made: list[StorageClient] = []
+        self._failures: list[Exception] = []
         self._threads = [
             threading.Thread(target=self._make, name="connecting", daemon=True)
             for _ in range(count)
@@ -31,13 +32,17 @@ class ConnectionsAhead:
             thread.start()
 
     def take(self) -> StorageClient | None:
-        """One of them, None when none is left. Who is not served tries again, and is told why.
-
-        A daemon bounds the handshakes that are under way, so one may well work later.
-        """
+        """One of them, None when none is left; those that could not be made do not count."""
         for thread in self._threads:
             thread.join()
         return self._made.pop() if self._made else None
+
+    def take_only(self) -> StorageClient | None:
+        """The one that was to be made; None when none was, or it is taken. Raises why it failed."""
+        client = self.take()
+        if client is None and self._failures:
+            raise self._failures.pop()
+        return client
 
     def close(self) -> None:
         """End those that nobody took."""
@@ -49,5 +54,5 @@ class ConnectionsAhead:
     def _make(self) -> None:
         try:
             self._made.append(self._connect())
-        except (StrongroomError, OSError):
-            return
+        except (StrongroomError, OSError) as error:
+            self._failures.append(error)

@@ -105,7 +105,7 @@ class RemoteStore:
         """The connection, made now if there is none. Raises ConnectionLostError and the like."""
         with self._connecting:
             if self._client is None:
-                self._client = self._own_ahead.take() or self._dial()
+                self._client = self._own_ahead.take_only() or self._dial()
             return self._client
 
     def prepare(self) -> None:
@@ -247,11 +247,12 @@ class RemoteStore:
         def connect() -> StorageClient:
             client = self._dial()
             self._foreseen.foresee(client, questions)
+            # Not before: a daemon bounds the handshakes under way, and a copy can do without.
+            self._copies_ahead = ConnectionsAhead(self._dial, copies)
             return client
 
         if self._is_far:
             self._own_ahead = ConnectionsAhead(connect, 1)
-            self._copies_ahead = ConnectionsAhead(self._dial, copies)
 
     def copy_ahead(self) -> RemoteStore | None:
         """The same store with a connection made ahead, None if there is none; no thread runs."""
@@ -263,8 +264,9 @@ class RemoteStore:
     def close(self) -> None:
         """End the connection."""
         with self._connecting:
-            for ahead in (self._own_ahead, self._copies_ahead):
-                ahead.close()
+            # In this order: the one begins the others.
+            self._own_ahead.close()
+            self._copies_ahead.close()
             if self._client is not None:
                 self._client.close()
 

@@ -1,0 +1,64 @@
+"""Connections made ahead fail as others do: a job hears of its own, and goes on without copies."""
+
+import pytest
+
+from kit.storage_daemon import Daemon
+from strongroom.errors import ConnectionLostError, ObjectMissingError
+from strongroom.net.peer import Peer
+from strongroom.net.remote_store import RemoteStore
+from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+
+
+@pytest.fixture
+def make_store(daemon: Daemon):
+    made = []
+
+    def make(*failing: int) -> tuple[RemoteStore, list[int]]:
+        """A store of which these connections, counted from 0, fail; and the numbers of all."""
+        dialled: list[int] = []
+
+        def connect():
+            dialled.append(len(dialled))
+            if dialled[-1] in failing:
+                raise ConnectionLostError("nobody is there")
+            return daemon.connect(Peer("web1", "agent", "ab"))
+
+        store = RemoteStore("strongroom://far", connect, Hello(PROTOCOL_VERSION), is_far=True)
+        made.append(store)
+        return store, dialled
+
+    yield make
+    for store in made:
+        store.close()
+
+
+def test_a_connection_that_fails_is_not_made_again_in_secret(make_store):
+    store, dialled = make_store(0)
+    store.connect_ahead(1)
+    with pytest.raises(ConnectionLostError, match="nobody is there"):
+        store.get("config", "config")
+    assert dialled == [0]
+
+
+def test_a_copy_has_a_connection_of_its_own(make_store):
+    store, dialled = make_store()
+    store.connect_ahead(1)
+    with pytest.raises(ObjectMissingError):
+        store.get("config", "config")
+    copy = store.copy_ahead()
+    assert copy is not None
+    assert copy.client() is not store.client()
+    assert list(copy.list("packs")) == []
+    assert store.copy_ahead() is None
+    assert dialled == [0, 1]
+    copy.close()
+
+
+def test_a_copy_that_could_not_be_made_is_none(make_store):
+    store, _ = make_store(1)
+    store.connect_ahead(1)
+    assert list(store.list("packs")) == []
+    assert store.copy_ahead() is None
+    again = store.reopen()
+    assert list(again.list("packs")) == []
+    again.close()
