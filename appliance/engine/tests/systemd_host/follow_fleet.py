@@ -290,7 +290,9 @@ def restart_under_way(hosts: dict[str, Host]) -> None:
         vault.await_good(f"{NEW_PACK} | grep -q .")
         host.restart()
         vault.await_good("strongroom clients web1 --json | grep -qE '\"connected\": *true'")
-        vault.give(f"strongroom bandwidth {run} none; strongroom watch {run}; strongroom log {run}")
+        # It may have ended before the director was back to hear of it.
+        vault.give(f"strongroom bandwidth {run} none || true")
+        vault.give(f"strongroom watch {run}; strongroom log {run}")
         ended = json.loads(vault.give("strongroom runs --kind backup --last 1 --json"))
         if ended["state"] != "done":
             raise StepError(f"run {run} is {ended['state']}: {ended['error']}")
