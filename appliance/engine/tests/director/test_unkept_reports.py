@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import sqlite3
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from director.director_fixture import client, in_loop, job
 from strongroom.daemons.director import agents
 from strongroom.daemons.director.catalog import database
+from strongroom.daemons.director.undeliverable import Undeliverable, read_undeliverable
 from strongroom.errors import (
     CatalogError,
     CatalogUnavailableError,
     OperatingSystemError,
+    ProtocolError,
     StrongroomError,
 )
 from strongroom.net.control import RunLog
@@ -181,3 +184,48 @@ async def test_a_director_that_stops_acknowledges_nothing(director):
     await agent.connect(director.service)
     await director.settle()
     assert await director.state(first) == "done"
+
+
+@in_loop
+async def test_a_report_that_cannot_be_decoded_fails_its_run_and_is_acknowledged(director, caplog):
+    agent, (first, second) = await two_runs(director)
+    later = {"type": "run-ended", "run_id": first, "sequence": 7, "status": "splendid", "new": []}
+    report = read_undeliverable(json.dumps(later))
+    assert report is not None
+    await director.service.on_undeliverable("web1", report, ProtocolError("status: 'splendid'"))
+    ended = await director.run(first)
+    assert (ended.state, ended.error_id) == ("failed", "protocol")
+    assert "report 7 of the agent (run-ended, splendid) cannot be dealt with" in ended.error
+    assert any(first in line and "splendid" in line for line in caplog.messages)
+    await director.backed_up(agent, second, 2)
+    assert await director.state(second) == "done"
+
+
+@in_loop
+async def test_an_agent_gives_up_no_run_of_another(director):
+    director.configure(TWO_JOBS + client("web2"))
+    await director.open()
+    await director.agent("web1")
+    await director.agent("web2")
+    run = await director.start("first")
+    report = Undeliverable(run.id, 1, "run-ended", "done")
+    await director.service.on_undeliverable("web2", report, ProtocolError("no sense"))
+    assert await director.state(run.id) == "running"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[1]",
+        '{"type":"no-such-message","run_id":"r","sequence":1}',
+        '{"type":"run-log","run_id":"r"}',
+        '{"type":"run-log","run_id":"","sequence":1}',
+        '{"type":"run-log","run_id":"r","sequence":0}',
+        '{"type":"run-log","run_id":"r","sequence":9223372036854775807}',
+        '{"type":"run-log","run_id":"%s","sequence":1}' % ("r" * 65),
+        '{"type":"hello","run_id":"r","sequence":1}',
+    ],
+)
+def test_what_is_no_report_ends_no_run(text):
+    assert read_undeliverable(text) is None

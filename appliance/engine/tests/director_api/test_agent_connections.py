@@ -60,6 +60,9 @@ class Events:
             await self.hold.wait()
         await self.said.put(("message", client, message))
 
+    async def on_undeliverable(self, client, report, error):
+        await self.said.put(("undeliverable", client, report))
+
     async def on_disconnected(self, client):
         await self.said.put(("disconnected", client, None))
 
@@ -225,6 +228,21 @@ def test_a_message_that_makes_no_sense_ends_the_connection(house, text):
             await agent.send(text)
             assert (await closing(agent))[0] == CLOSE_BAD_MESSAGE
             assert (await at.events.next())[0] == "disconnected"
+
+    asyncio.run(scene())
+
+
+def test_a_report_that_cannot_be_decoded_is_told_and_the_next_is_read(house):
+    async def scene():
+        async with meeting(house) as at, await at.meet(house.agent) as agent:
+            await at.events.next()
+            await agent.send('{"type":"run-ended","run_id":"r1","sequence":3,"status":"splendid"}')
+            kind, client, report = await at.events.next()
+            assert (kind, client) == ("undeliverable", "web1")
+            assert (report.run_id, report.sequence, report.is_end) == ("r1", 3, True)
+            log = RunLog(run_id="r1", sequence=4, time_ns=0, level="info", text="on")
+            await agent.send(encode(log).decode())
+            assert (await at.events.next())[0] == "message"
 
     asyncio.run(scene())
 

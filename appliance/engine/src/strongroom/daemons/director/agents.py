@@ -15,7 +15,6 @@ must not come for ever and hold up all others: it is acknowledged, and its run h
 
 from __future__ import annotations
 
-import errno
 import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +29,7 @@ from strongroom.daemons.director.confirmation import confirm_snapshot
 from strongroom.daemons.director.orders import limit_set
 from strongroom.daemons.director.reports import connection_text
 from strongroom.daemons.director.time_limits import LOST_ID
+from strongroom.daemons.director.undeliverable import MOST_REPORTED, Undeliverable, is_final
 from strongroom.errors import (
     CatalogUnavailableError,
     ConflictError,
@@ -61,17 +61,10 @@ if TYPE_CHECKING:
     Report = RunStarted | RunLog | RunEnded
 
 _CLOCK_TOLERANCE_NS: Final = 60 * 1_000_000_000
-_MOST_REPORTED: Final = 1 << 62
 # What an agent can claim at once; a sound one has a few.
 _MOST_NAMED: Final = 4096
 _MOST_DATA_BYTES: Final = 64 << 10
 _LONGEST_TEXT: Final = 4096
-# What ends by itself, or once somebody has made room.
-_PASSING: Final = frozenset(
-    (errno.EAGAIN, errno.EDQUOT, errno.EINTR, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
-     errno.ENOSPC, errno.EROFS, errno.ESTALE)
-)  # fmt: skip
-
 _log = logging.getLogger(__name__)
 
 
@@ -93,7 +86,7 @@ class Agents:
         """Welcome an agent, settle the runs it names, and start what waits for it."""
         context = self._context
         now_ns = clock.now_ns()
-        ahead_ns = max(-_MOST_REPORTED, min(_MOST_REPORTED, hello.clock_ns - now_ns))
+        ahead_ns = max(-MOST_REPORTED, min(MOST_REPORTED, hello.clock_ns - now_ns))
         context.hellos[client] = hello
         await self._note(
             client,
@@ -141,14 +134,18 @@ class Agents:
         try:
             await self._take(client, message)
         except Exception as error:
-            if isinstance(error, StrongroomError) and not _is_final(error):
+            if isinstance(error, StrongroomError) and not is_final(error):
                 raise
-            if not _is_final(error):
+            if not is_final(error):
                 text = (
                     f"what agent {client} says of run {message.run_id} cannot be kept now: {error}"
                 )
                 raise OperatingSystemError(text) from error
-            await self._give_up(client, message, error)
+            if isinstance(message, RunProgress):
+                # It is not sent again.
+                _log.exception("agent %s, run %s: its progress", client, message.run_id[:32])
+            else:
+                await self.give_up(client, Undeliverable.of(message), error)
 
     async def _take(self, client: str, message: Report | RunProgress) -> None:
         active = self._own(client, message.run_id)
@@ -168,36 +165,31 @@ class Agents:
             sequence = max(message.sequence, active.record.sequence)
         await self._context.link.send(client, Acknowledge(run_id=message.run_id, sequence=sequence))
 
-    async def _give_up(self, client: str, message: Report | RunProgress, error: Exception) -> None:
-        """End the run of a report that we shall never be able to deal with."""
-        number = 0 if isinstance(message, RunProgress) else message.sequence
-        kind = str(message.__struct_config__.tag)
+    async def give_up(self, client: str, report: Undeliverable, error: Exception) -> None:
+        """End the run of a report that we shall never be able to deal with, and acknowledge it."""
+        said = f"report {report.sequence} of the agent ({report.type}"
+        said += f", {report.status[:32]})" if report.status.isalpha() else ")"
         _log.error(
-            "agent %s, run %s: report %d (%s) cannot be dealt with: %s",
+            "agent %s, run %r: %s cannot be dealt with: %s",
             client,
-            message.run_id[:32],
-            number,
-            kind,
+            report.run_id,
+            said,
             error,
             exc_info=error,
         )
-        if isinstance(message, RunProgress):
-            return  # it is not sent again
-        if (active := self._own(client, message.run_id)) is not None:
-            status = f", {message.status}" if isinstance(message, RunEnded) else ""
-            reason = f"report {number} of the agent ({kind}{status}) cannot be dealt with: {error}"
+        if (active := self._own(client, report.run_id)) is not None:
             async with active.lock:
                 await self._runs.end(
                     active,
                     "failed",
-                    changes={"sequence": message.sequence},
+                    changes={"sequence": report.sequence},
                     error_id=error.error_id if isinstance(error, StrongroomError) else "bug",
-                    reason=reason[:_LONGEST_TEXT],
+                    reason=f"{said} cannot be dealt with: {error}"[:_LONGEST_TEXT],
                 )
-            if not isinstance(message, RunEnded):
-                await self._context.link.send(client, Cancel(run_id=message.run_id))
+            if not report.is_end:
+                await self._context.link.send(client, Cancel(run_id=report.run_id))
         await self._context.link.send(
-            client, Acknowledge(run_id=message.run_id, sequence=message.sequence)
+            client, Acknowledge(run_id=report.run_id, sequence=report.sequence)
         )
 
     async def _settle(self, client: str, what: str, work: Awaitable[None]) -> None:
@@ -216,7 +208,7 @@ class Agents:
         return active if mine else None
 
     async def _keep(self, active: ActiveRun, message: Report) -> None:
-        if abs(message.time_ns) >= _MOST_REPORTED:
+        if abs(message.time_ns) >= MOST_REPORTED:
             raise ProtocolError("its time cannot be")
         changes: dict[str, Any] = {"sequence": message.sequence}
         lines: list[NewLine] = []
@@ -344,21 +336,14 @@ class Agents:
         await self._context.in_thread(note)
 
 
-def _is_final(error: Exception) -> bool:
-    """Whether the same would go wrong however often it were tried."""
-    if isinstance(error, OSError):
-        return error.errno not in _PASSING and not isinstance(error, ConnectionError | TimeoutError)
-    return not isinstance(error, CatalogUnavailableError | MemoryError)
-
-
 def _fault(message: Report | RunProgress) -> str:
     """What is out of all bounds in a report, so that it cannot even be acknowledged, or ""."""
     if isinstance(message, RunProgress):
         counts = (message.files, message.bytes, message.stored_bytes, message.errors)
         expected = (message.total_files or 0, message.total_bytes or 0)
-        sound = all(0 <= count < _MOST_REPORTED for count in (*counts, *expected))
+        sound = all(0 <= count < MOST_REPORTED for count in (*counts, *expected))
         return "" if sound else "a count"
-    return "" if 0 < message.sequence < _MOST_REPORTED else "a number of a report"
+    return "" if 0 < message.sequence < MOST_REPORTED else "a number of a report"
 
 
 def _bounded(data: dict[str, Any]) -> dict[str, Any]:
@@ -387,7 +372,7 @@ def _counts(kind: str, summary: dict[str, Any]) -> dict[str, int]:
             value = summary.get(name)
             if isinstance(value, dict):
                 value = sum(one for one in value.values() if isinstance(one, int))
-            if isinstance(value, int) and 0 <= value < _MOST_REPORTED:
+            if isinstance(value, int) and 0 <= value < MOST_REPORTED:
                 found[column] = value
                 break
     return found

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         SnapshotInfo,
         TokenInfo,
     )
+    from strongroom.daemons.director.undeliverable import Undeliverable
     from strongroom.net.control import Hello, ToDirector
     from strongroom.net.identity import Identity
 
@@ -140,6 +141,10 @@ class DirectorService(Looking):
     async def on_message(self, client: str, message: ToDirector) -> None:
         """Keep what an agent reports, then acknowledge it."""
         await self._agents.on_message(client, message)
+
+    async def on_undeliverable(self, client: str, report: Undeliverable, error: Exception) -> None:
+        """An agent reports what cannot be decoded: end that run, so that it does not come again."""
+        await self._agents.give_up(client, report, error)
 
     async def on_disconnected(self, client: str) -> None:
         """An agent is gone; its runs go on and are settled when it is back."""

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from strongroom import clock
-from strongroom.errors import StrongroomError
+from strongroom.daemons.director.undeliverable import read_undeliverable
+from strongroom.errors import ProtocolError, StrongroomError
 from strongroom.net.control import (
     LARGEST_MESSAGE_BYTES,
     LARGEST_WHOLE_BYTES,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.director.api.bodies import Message, Receive, Send
     from strongroom.daemons.director.api.connections import CertifiedPeer
+    from strongroom.daemons.director.undeliverable import Undeliverable
 
 HELLO_TIMEOUT_SECONDS = 30.0
 SEND_TIMEOUT_SECONDS = 60.0
@@ -73,6 +75,9 @@ class AgentEvents(Protocol):
 
     async def on_message(self, client: str, message: ToDirector) -> None:
         """An agent says something."""
+
+    async def on_undeliverable(self, client: str, report: Undeliverable, error: Exception) -> None:
+        """An agent reports of a run what cannot be decoded, such as one of a later version."""
 
     async def on_disconnected(self, client: str) -> None:
         """An agent is gone; not called for a connection that a newer one replaced."""
@@ -254,6 +259,11 @@ class AgentConnections:
             try:
                 said = _decoded(message)
             except msgspec.MsgspecError as error:
+                report = read_undeliverable(_text(message))
+                if report is not None:
+                    fault = ProtocolError(f"it cannot be decoded: {error}")
+                    await self._events.on_undeliverable(connection.client, report, fault)
+                    continue
                 _log.warning("agent %s says what makes no sense: %s", connection.client, error)
                 await self._close(connection, CLOSE_BAD_MESSAGE, "a message makes no sense")
                 return
@@ -315,8 +325,12 @@ def _decoded(message: Message) -> ToDirector | None:
     """What an agent said; None when it hung up. Raises MsgspecError."""
     if message["type"] != "websocket.receive":
         return None
-    text = message.get("text")
-    return decode_for_director(message["bytes"] if text is None else text)
+    return decode_for_director(_text(message))
+
+
+def _text(message: Message) -> bytes | str:
+    text: str | None = message.get("text")
+    return message["bytes"] if text is None else text
 
 
 def _cut(connection: _Connection) -> None:
