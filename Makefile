@@ -15,13 +15,13 @@ PYTHON ?= /usr/bin/python3
 SECONDS_EACH ?= 60
 TARGETS ?= $(patsubst $(ENGINE)/fuzz/fuzz_%.py,%,$(wildcard $(ENGINE)/fuzz/fuzz_*.py))
 
-# Guests of the tests in virtual machines: Debian 13 with Python 3.13, Debian 12 with 3.11.
+# Where test-debian, test-vm and test-systemd run: Debian 13 has Python 3.13, Debian 12 has 3.11.
 SUITES ?= trixie bookworm
 
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-.PHONY: help setup demo test test-slow test-vm test-systemd lint format
+.PHONY: help setup demo test test-slow test-debian test-vm test-systemd lint format
 .PHONY: bench bench-network fuzz man lock clean
 
 help:  ## list the targets
@@ -42,6 +42,9 @@ test: setup  ## run the tests: make test [ARGUMENTS="-k words"]
 
 test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS="-k words"]
 	cd $(ENGINE) && $(BIN)/python -m pytest -m slow $(ARGUMENTS)
+
+test-debian:  ## run the tests on every Debian we support [SUITES="trixie bookworm"]
+	for suite in $(SUITES); do $(ENGINE)/tests/debian/run_suite.sh $$suite '$(ARGUMENTS)'; done
 
 test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS); done
