@@ -55,7 +55,7 @@ class DirectFile:
         return memoryview(self._buffers[self._turn])[self._filled : end]
 
     def advance(self, count: int) -> None:
-        """Append the first `count` bytes of the latest `room`. Raises OSError, of earlier writes."""
+        """Append the first `count` bytes of the latest `room`. Raises OSError as `write` does."""
         self._filled += count
         if self._filled == self._buffer_bytes:
             self._hand_over()
