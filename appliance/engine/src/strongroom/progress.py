@@ -13,8 +13,17 @@ from typing import Protocol
 class Progress(Protocol):
     """Counts of one job. Every method may be called from any thread and returns at once."""
 
-    def total(self, files: int | None = None, bytes: int | None = None) -> None:  # noqa: A002
-        """Set what is expected in the end; None leaves a figure as it was (unknown at first)."""
+    def total(
+        self,
+        files: int | None = None,
+        bytes: int | None = None,  # noqa: A002
+        *,
+        is_estimate: bool = False,
+    ) -> None:
+        """Set what is expected in the end; None leaves a figure as it was (unknown at first).
+
+        is_estimate: it may come to something else.
+        """
 
     def add(
         self,
@@ -35,7 +44,13 @@ class Progress(Protocol):
 class NullProgress:
     """Counts nothing and shows nothing."""
 
-    def total(self, files: int | None = None, bytes: int | None = None) -> None:  # noqa: A002
+    def total(
+        self,
+        files: int | None = None,
+        bytes: int | None = None,  # noqa: A002
+        *,
+        is_estimate: bool = False,
+    ) -> None:
         """Ignore the totals."""
 
     def add(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -63,6 +64,7 @@ def test_an_agent_says_who_it_is(agent: AgentSite) -> None:
     (hello,) = agent.director.hellos()
     assert (hello.name, hello.runs) == (CLIENT, ())
     assert {"backup", "restore", "verify", "estimate"} <= set(hello.features)
+    assert hello.workers == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(("name", "role"), [("other-dir", "director"), (DIRECTOR, "storage")])

@@ -1,6 +1,6 @@
 """What a watched run shows are the counts of the run, wherever they go."""
 
-from strongroom.cli.live_progress import CountedProgress
+from strongroom.cli.live_progress import CountedProgress, progress_text
 from strongroom.cli.run_watch import RunCounts
 
 
@@ -16,3 +16,12 @@ def test_a_run_that_its_agent_begins_anew_is_not_counted_twice():
         shown = progress.snapshot()
         assert (shown["files"], shown["bytes"]) == (size >> 20, size)
         assert shown["bytes_per_second"] >= 0
+
+
+def test_what_the_last_backup_came_to_is_named_as_an_estimate():
+    progress = CountedProgress("run")
+    run = run_with(files=5, total_files=20, total_bytes=None, total_is_estimate=True)
+    RunCounts().tell(run, progress)
+    assert "25%, 5 of about 20 files" in progress_text(progress.snapshot())
+    RunCounts().tell({**run, "total_is_estimate": False}, progress)
+    assert " of 20 files" in progress_text(progress.snapshot())

@@ -93,6 +93,7 @@ class SimulatedAgent:
             platform="test",
             clock_ns=clock.now_ns() + int(ahead_seconds * 1e9),
             features=("ktls",),
+            workers=2,
             runs=tuple(sorted(known)),
         )
         await self._service.on_connected(self.name, hello, "192.0.2.1")

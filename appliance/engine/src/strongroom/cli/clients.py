@@ -84,5 +84,6 @@ def _tell_more(client: dict[str, Any], terminal: Terminal) -> None:
         terminal.detail(
             f"{name}: enrolled {local_time(client['enrolled'])}, certificate "
             f"{client['certificate_serial']}, {shown(client['platform'])}, "
+            f"{client.get('workers') or 'unknown'} workers, "
             f"{', '.join(client['features']) or 'no features'}"
         )

@@ -100,7 +100,7 @@ def _run_row(run: Mapping[str, Any], now: str | None) -> list[str]:
         shown(run["client"]),
         run["kind"],
         run["level"],
-        run["state"],
+        state_text(run),
         f"{run['files']:,}" if counted else "",
         size_text(run["bytes"]) if counted else "",
         size_text(run["stored_bytes"]) if counted and run["kind"] == "backup" else "",
@@ -111,6 +111,13 @@ def _run_row(run: Mapping[str, Any], now: str | None) -> list[str]:
     ]
 
 
+def state_text(run: Mapping[str, Any]) -> str:
+    """The state of a run; one that was told to end, and has not, is cancelling or stopping."""
+    if run.get("ending"):
+        return "cancelling" if run.get("ending") == "cancelled" else "stopping"
+    return str(run["state"])
+
+
 def run_line(run: Mapping[str, Any]) -> str:
     """A run and how it stands, in one line."""
     head = f"run {short_id(run['id'])} of {shown(run['job'])} on {shown(run['client'])}"
@@ -119,6 +126,8 @@ def run_line(run: Mapping[str, Any]) -> str:
         errors = f", {run['errors']:,} errors" if run["errors"] else ""
         why = f": {shown(run['error'] or run['reason'])}" if run["error"] or run["reason"] else ""
         return f"{head} is {run['state']}: {counts}{errors}{why}"
+    if run.get("ending"):
+        return f"{head} is {state_text(run)}: its agent has not confirmed it yet"
     why = f" ({shown(run['reason'])})" if run["reason"] else ""
     return f"{head} is {run['state']}{why}"
 

@@ -36,12 +36,20 @@ class CountedProgress:
         self._errors = 0
         self._total_files: int | None = None
         self._total_bytes: int | None = None
+        self._total_is_estimate = False
         self._started_seconds = elapsed_seconds()
         self._marks: list[tuple[float, int]] = [(self._started_seconds, 0)]
 
-    def total(self, files: int | None = None, bytes: int | None = None) -> None:  # noqa: A002
+    def total(
+        self,
+        files: int | None = None,
+        bytes: int | None = None,  # noqa: A002
+        *,
+        is_estimate: bool = False,
+    ) -> None:
         """Set what is expected in the end; None leaves a figure as it was."""
         with self._lock:
+            self._total_is_estimate = is_estimate
             if files is not None:
                 self._total_files = files
             if bytes is not None:
@@ -85,6 +93,7 @@ class CountedProgress:
                 "errors": self._errors,
                 "total_files": self._total_files,
                 "total_bytes": self._total_bytes,
+                "total_is_estimate": self._total_is_estimate,
                 "bytes_per_second": round(rate),
                 "remaining_seconds": self._remaining_seconds(now),
             }
@@ -106,15 +115,16 @@ def progress_text(counts: dict[str, object]) -> str:
     parts = [str(counts["message"])]
     done_files, total_files = counts["files"], counts["total_files"]
     done_bytes, total_bytes = counts["bytes"], counts["total_bytes"]
+    of = " of about" if counts["total_is_estimate"] else " of"
     if isinstance(total_bytes, int) and isinstance(done_bytes, int) and total_bytes:
         parts[0] += f" {min(100, 100 * done_bytes // total_bytes)}%"
     elif isinstance(total_files, int) and isinstance(done_files, int) and total_files:
         parts[0] += f" {min(100, 100 * done_files // total_files)}%"
     if isinstance(done_files, int) and (done_files or total_files):
-        of_files = f" of {total_files:,}" if isinstance(total_files, int) else ""
+        of_files = f"{of} {total_files:,}" if isinstance(total_files, int) else ""
         parts.append(f"{done_files:,}{of_files} files")
     if isinstance(done_bytes, int) and (done_bytes or total_bytes):
-        of_bytes = f" of {size_text(total_bytes)}" if isinstance(total_bytes, int) else ""
+        of_bytes = f"{of} {size_text(total_bytes)}" if isinstance(total_bytes, int) else ""
         parts.append(f"{size_text(done_bytes)}{of_bytes}")
         if isinstance(rate := counts["bytes_per_second"], int):
             parts.append(f"{size_text(rate)}/s")

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from strongroom.cli.director_client import error_of, named
-from strongroom.cli.director_view import FINAL_STATES, local_time, run_line
+from strongroom.cli.director_view import FINAL_STATES, local_time, run_line, state_text
 from strongroom.cli.terminal import shown
 from strongroom.errors import DirectorError, NotAuthenticatedError, NotPermittedError
 
@@ -85,7 +85,8 @@ class RunCounts:
 
     def tell(self, run: dict[str, Any], progress: Progress) -> None:
         """Have `progress` show what the run has now."""
-        progress.total(run.get("total_files"), run.get("total_bytes"))
+        is_estimate = bool(run.get("total_is_estimate"))
+        progress.total(run.get("total_files"), run.get("total_bytes"), is_estimate=is_estimate)
         more = {name: run[name] - before for name, before in self._counted.items()}
         if any(more.values()):
             progress.add(**more)
@@ -99,6 +100,7 @@ class _Follower:
         self.run: dict[str, Any] = {"state": ""}
         self._terminal = terminal
         self._tells_log = tells_log
+        self._state = ""
         self._counts = RunCounts()
 
     def follow(self, event: dict[str, Any], progress: Progress) -> None:
@@ -107,7 +109,9 @@ class _Follower:
             tell_line(line, self._terminal)
         if run := event.get("run"):
             self._counts.tell(run, progress)
-            if run["state"] not in (self.run["state"], *FINAL_STATES):
-                self._terminal.emit({"type": "state", "run": run["id"], "state": run["state"]})
+            state = state_text(run)
+            if state not in (self._state, *FINAL_STATES):
+                self._state = state
+                self._terminal.emit({"type": "state", "run": run["id"], "state": state})
                 self._terminal.detail(run_line(run))
             self.run = run

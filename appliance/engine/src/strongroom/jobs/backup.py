@@ -23,6 +23,7 @@ from strongroom.jobs.listing_writer import ListingWriter
 from strongroom.jobs.parent_cache import ParentCache
 from strongroom.jobs.shard_group import ShardGroup, decode_footer
 from strongroom.jobs.stored_chunks import StoredChunks
+from strongroom.progress import NullProgress
 from strongroom.repo.packs import KIND_LISTING
 from strongroom.repo.snapshots import Snapshot, Totals
 
@@ -171,7 +172,7 @@ class _Backup:
                 lambda: self._new_pack(self._repository, KIND_LISTING),
                 self._take_footer,
                 options.tuning.pack_size_bytes,
-                progress,
+                NullProgress(),
                 None if keeper is None else keeper.add,
             )
             coordinator = Coordinator(
@@ -182,6 +183,7 @@ class _Backup:
                 parent,
                 listing,
                 progress,
+                shards.tally,
                 shards.scan_threads,
                 options.known_problems,
             )

@@ -22,6 +22,7 @@ from strongroom.jobs.byte_sources import (
     clipped,
     first_bytes,
 )
+from strongroom.jobs.shard_tally import BYTES, FILES
 from strongroom.scan.attributes import read_flags
 from strongroom.scan.directory import fitting_columns
 from strongroom.scan.reading import FileOpener, data_extents, may_be_sparse, required_regular
@@ -52,16 +53,21 @@ class ContentReader:
         assembler: BlockAssembler,
         tuning: Tuning,
         chunker_seed: bytes,
-        treatments: tuple[Treatment, ...] = (),
-        compressions: tuple[Compression, ...] = (),
+        treatments: tuple[Treatment, ...],
+        compressions: tuple[Compression, ...],
+        tally: memoryview,
     ) -> None:
-        """`treatments`: as works name them; `compressions`: as the assembler numbers them."""
+        """`treatments`: as works name them; `compressions`: as the assembler numbers them.
+
+        `tally`: this shard's part of a ShardTally.
+        """
         self._assembler = assembler
         self._signs = [treatment.signs for treatment in treatments]
         self._compressions = [compressions.index(one.compression) for one in treatments]
         self._flags_wanted = tuning.flags
         self._signature_name = tuning.signature
         self._chunker_seed = chunker_seed
+        self._tally = tally
         self._opener = FileOpener()
         self._buffers: list[bytearray] = []
         self._turn = 0
@@ -157,6 +163,8 @@ class ContentReader:
         if extents is not None:
             work.extents[row] = extents
         work.changed_bytes += len(data)
+        self._tally[BYTES] += len(data)
+        self._count_file(work)
         signature = self._new_signature(work, row)
         if signature is not None:
             signature.update(data)
@@ -164,6 +172,10 @@ class ContentReader:
         if data:
             work.expect_one(row)
             self._assembler.add_small(work, row, 0, data, self._compression(work, row))
+
+    def _count_file(self, work: DirectoryWork) -> None:
+        work.tallied_files += 1
+        self._tally[FILES] += 1
 
     def _new_signature(self, work: DirectoryWork, row: int) -> Signature | None:
         """A digest for the row's content; None when none is kept."""
@@ -255,6 +267,8 @@ class ContentReader:
         read_bytes = self._chunk(work, row, SegmentReader(fd, segments), signature)
         if signature is not None:
             work.sign(row, signature.digest())
+        if byte_range is None:
+            self._count_file(work)
         if extents is not None:
             work.extents[row] = first_bytes(extents, read_bytes)
         if byte_range is not None or (extents is None and read_bytes != size):
@@ -271,6 +285,7 @@ class ContentReader:
         if signature is not None:
             work.sign(row, signature.digest())
         work.changed_files += 1
+        self._count_file(work)
         work.resize(row, read_bytes)
 
     def _chunk(
@@ -281,10 +296,12 @@ class ContentReader:
         part = 0
         compression = self._compression(work, row)
         for chunks in self._cut(source, signature):
+            lot_bytes = sum(len(chunk) for chunk in chunks)
+            read_bytes += lot_bytes
+            self._tally[BYTES] += lot_bytes
             work.expect_many(row, part, len(chunks))
             self._assembler.add_large(work, row, part, list(chunks), compression)
             part += len(chunks)
-            read_bytes += sum(len(chunk) for chunk in chunks)
         work.changed_bytes += read_bytes
         return read_bytes
 

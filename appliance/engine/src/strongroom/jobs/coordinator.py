@@ -12,19 +12,22 @@ from dataclasses import dataclass, field
 from errno import ENOENT
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from strongroom import errors
 from strongroom.jobs.channel import ChannelClosedError, CoordinatorChannel
 from strongroom.jobs.deferred_content import DeferredContent
 from strongroom.jobs.directory_work import without_vanished
 from strongroom.jobs.ordering import ROOT_NAME, ContentRead, Node, Ordering, Way
 from strongroom.jobs.stream_rows import StreamRows
-from strongroom.scan.rows import decode_rows, encode_rows
+from strongroom.scan.rows import COLUMN_COUNT, MODE, decode_rows, encode_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.jobs.listing_writer import ListingWriter
     from strongroom.jobs.parent_listing import ParentListing
+    from strongroom.jobs.shard_tally import ShardTally
     from strongroom.progress import Progress
     from strongroom.scan.rows import Rows
 
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
 SCANS_IN_FLIGHT: Final = 8
 SCANS_A_THREAD: Final = 2
 READ_WEIGHT: Final = 4
+_FORMAT: Final = 0o170000
+_REGULAR: Final = 0o100000
+# How long the progress may say nothing new while shards read and have nothing to ask.
+_TELL_SECONDS: Final = 0.25
 
 
 @dataclass(slots=True)
@@ -87,6 +94,7 @@ class Coordinator:
         parent: ParentListing | None,
         listing: ListingWriter,
         progress: Progress,
+        tally: ShardTally,
         scan_threads: int,
         known_problems: tuple[Problem, ...] = (),
     ) -> None:
@@ -97,6 +105,10 @@ class Coordinator:
         self._parent = parent
         self._listing = listing
         self._progress = progress
+        self._tally = tally
+        self._told_files = self._told_bytes = 0
+        # Files whose rows are settled, and how many of them the tally has counted as well.
+        self._settled_files = self._tallied_files = 0
         self._order = Ordering()
         self.counts = Counts(problems=list(known_problems))
         self._streams = StreamRows()
@@ -131,7 +143,7 @@ class Coordinator:
                 if shard.channel.has_outgoing:
                     events |= selectors.EVENT_WRITE
                 selector.modify(shard.channel.socket, events, shard)
-        for key, events in selector.select():
+        for key, events in selector.select(_TELL_SECONDS):
             shard = key.data
             if events & selectors.EVENT_WRITE:
                 shard.channel.flush()
@@ -150,6 +162,15 @@ class Coordinator:
                     selector.unregister(shard.channel.socket)
         self._emit()
         self._hand_out()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Bring the progress up to date: what is settled, and what shards have read since."""
+        files = self._settled_files + self._tally.read_files() - self._tallied_files
+        size_bytes = self._tally.read_bytes()
+        if (files, size_bytes) != (self._told_files, self._told_bytes):
+            self._progress.add(files=files - self._told_files, bytes=size_bytes - self._told_bytes)
+            self._told_files, self._told_bytes = files, size_bytes
 
     def _take(self, shard: _ShardState, message: list[Any]) -> None:
         kind = message[0]
@@ -181,10 +202,11 @@ class Coordinator:
         node = read.node
         assert node.content is not None
         self._count(counts, node.content.first_told(problems))
+        node.content.tallied_files += counts[3]
         whole = node.content.settle(read.place, decode_rows(encoded))
         if whole is not None:
-            node.content = None
-            self._order.settle(node, [without_vanished(whole)])
+            tallied, node.content = node.content.tallied_files, None
+            self._settle(node, [without_vanished(whole)], tallied)
 
     def _take_of_node(self, shard: _ShardState, kind: str, node: Node, rest: list[Any]) -> None:
         if kind == "children":
@@ -195,13 +217,13 @@ class Coordinator:
             self._count(counts, problems)
             rows = decode_rows(encoded)
             if deferred:
-                self._order.defer(node, DeferredContent(rows, deferred))
+                self._order.defer(node, DeferredContent(rows, deferred, counts[3]))
             else:
-                self._order.settle(node, [without_vanished(rows)])
+                self._settle(node, [without_vanished(rows)], counts[3])
         elif kind == "same":
             self._scanned(shard, node, rest[0])
             self._settled(shard, node)
-            self._order.settle(node, node.parent or [])
+            self._settle(node, node.parent or [])
         elif kind == "parent":
             assert self._parent is not None
             shard.channel.send(["rows", encode_rows(self._parent.joined(node.parent))])
@@ -220,17 +242,21 @@ class Coordinator:
         else:
             raise AssertionError(kind)
 
+    def _settle(self, node: Node, rows: list[Rows], tallied: int = 0) -> None:
+        self._settled_files += sum(_regular_files(piece) for piece in rows)
+        self._tallied_files += tallied
+        self._order.settle(node, rows)
+
     def _settled(self, shard: _ShardState, task: Node | ContentRead) -> None:
         del self._order.tasks[task.number]
         shard.unsettled -= 1
 
     def _count(self, counts: list[int], problems: list[list[Any]]) -> None:
-        files, changed, read_bytes = counts
+        files, changed, read_bytes, _ = counts
         self.counts.files_read += files
         self.counts.files_changed += changed
         self.counts.bytes_read += read_bytes
         self._report(problems)
-        self._progress.add(bytes=read_bytes)
 
     def _scanned(self, shard: _ShardState, node: Node, children: list[bytes]) -> None:
         shard.scanning -= 1
@@ -323,6 +349,11 @@ class Coordinator:
             self.counts.problems.append(Problem(path, errno, text))
         if problems:
             self._progress.add(errors=len(problems))
+
+
+def _regular_files(rows: Rows) -> int:
+    modes = np.frombuffer(rows.stats, "<i8")[MODE::COLUMN_COUNT]
+    return int(np.count_nonzero(modes & _FORMAT == _REGULAR))
 
 
 def _error_of(error_id: str, exit_code: int, text: str) -> errors.StrongroomError:

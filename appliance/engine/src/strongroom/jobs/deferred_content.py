@@ -46,7 +46,9 @@ class ContentTask(NamedTuple):
 class DeferredContent:
     """The deferred rows of one directory, until all of them are read."""
 
-    def __init__(self, rows: Rows, deferred: list[int]) -> None:
+    def __init__(self, rows: Rows, deferred: list[int], tallied_files: int) -> None:
+        """tallied_files: those of the directory that a ShardTally has counted by now."""
+        self.tallied_files = tallied_files
         self._rows = rows
         self._names = rows.name_list()
         self._sizes = memoryview(rows.stats).cast("q")[SIZE::COLUMN_COUNT].tolist()

@@ -58,7 +58,7 @@ class DirectoryWork:
         "_deliver", "_joined", "_matches", "_missing", "_parent", "_parts", "_path", "_sealed",
         "_signature_name", "_signatures", "_states", "_task", "changed_bytes", "changed_files",
         "changed_rows", "deferred", "extents", "flags", "flat", "names", "problems",
-        "targets", "treatments", "xattrs",
+        "tallied_files", "targets", "treatments", "xattrs",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +91,8 @@ class DirectoryWork:
         self.deferred: list[int] = []
         self.changed_files = 0
         self.changed_bytes = 0
+        # Those that a ShardTally counted.
+        self.tallied_files = 0
         self.targets: dict[int, bytes] = {}
         self.xattrs: dict[int, bytes] = {}
         self.flags: dict[int, int] = {}
@@ -193,7 +195,7 @@ class DirectoryWork:
             self._fill(rows)
         else:
             take(rows, self._parent, self._matches, self._contents())
-        counts = [self.changed_files, self._known_files(), self.changed_bytes]
+        counts = [self.changed_files, self._known_files(), self.changed_bytes, self.tallied_files]
         return ["done", self._task, encode_rows(rows), counts, self.problems, self.deferred]
 
     def _known_files(self) -> int:

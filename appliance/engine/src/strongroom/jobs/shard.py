@@ -78,6 +78,7 @@ class Shard:
         streams: Iterator[Stream],
         scan_threads: int,
         far: tuple[bytes, ...],
+        tally: memoryview,
     ) -> None:
         self._channel = channel
         self._tuning = tuning
@@ -88,7 +89,7 @@ class Shard:
         self._rows_answers: deque[Any] = deque()
         self._assembler = BlockAssembler(chunk_key, lane, channel.send, self._claim_answer)
         self._reader = ContentReader(
-            self._assembler, self._tuning, chunker_seed, rules.treatments, lane.compressions
+            self._assembler, tuning, chunker_seed, rules.treatments, lane.compressions, tally
         )
         self._scan = DirectoryScan(
             rules, tuning, self._reader, channel.send, self._parent_rows, self._deliver

@@ -16,6 +16,7 @@ from strongroom.jobs.pack_lanes import BlockLane, LaneSettings, OpenPack
 from strongroom.jobs.scan_pool import own_working_directory
 from strongroom.jobs.shard import Shard
 from strongroom.jobs.shard_process import await_shards, fork_shard, stop_shards
+from strongroom.jobs.shard_tally import ShardTally
 from strongroom.repo.packs import KIND_DATA, PackFooter
 from strongroom.scan.fileset_selection import FileSetSelection
 from strongroom.scan.mounts import far_places
@@ -67,18 +68,19 @@ class ShardGroup:
         self._rules = ScanRules(selection, devices, recent_limit_ns, options.treatments)
         self._streams = source.streams()
         self.scan_threads, self._far = _scan_threads(options.tuning, paths)
+        self.tally = ShardTally(options.tuning.shard_count())
         self._pids: list[int] = []
         self.channels: list[CoordinatorChannel] = []
 
     def __enter__(self) -> Self:
         ends = []
-        for _ in range(self._options.tuning.shard_count()):
+        for number in range(self._options.tuning.shard_count()):
             # One after the other: an end that a later shard inherited would hide that this one
             # has died.
             ours, theirs = channel_pair()
             ends.append(ours)
             self.channels.append(CoordinatorChannel(ours))
-            be_shard = partial(self._be_shard, self._repository.copy_ahead())
+            be_shard = partial(self._be_shard, number, self._repository.copy_ahead())
             self._pids.append(fork_shard(theirs, be_shard, ends))
         return self
 
@@ -95,7 +97,7 @@ class ShardGroup:
         else:
             stop_shards(self._pids)
 
-    def _be_shard(self, copy: Repository | None, channel: ShardChannel) -> None:
+    def _be_shard(self, number: int, copy: Repository | None, channel: ShardChannel) -> None:
         tuning = self._options.tuning
         put_key = self._repository.key.put_key
         repository = copy or self._repository.reopen()
@@ -121,6 +123,7 @@ class ShardGroup:
                 self._streams,
                 self.scan_threads,
                 self._far,
+                self.tally.of_shard(number),
             ).run()
         except BaseException:
             lane.abort()

@@ -81,6 +81,7 @@ class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
     `tuning`: fields of jobs.backup_options.Tuning by name, texts as the command line takes them.
     `parent`: id of the snapshot to compare with, "" for none.
     `maximum_bytes_per_second`: 0 is no limit. `maximum_run_seconds`: 0 is no limit.
+    `expected_...`: what it may come to, for who watches it; 0 where nobody knows.
     """
 
     run_id: str
@@ -94,6 +95,8 @@ class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
     scripts: tuple[Script, ...] = ()
     maximum_bytes_per_second: int = 0
     maximum_run_seconds: int = 0
+    expected_files: int = 0
+    expected_bytes: int = 0
 
 
 class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
@@ -176,6 +179,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     """The first message. `runs`: those it runs or has not had acknowledged as ended.
 
     `features`: such as "ktls", "xattr", "acl", "unshare". `clock_ns`: the agent's time.
+    `workers`: processes that all its runs together may start, 0 from an agent that does not say.
     """
 
     name: str
@@ -185,6 +189,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     clock_ns: int
     boot_id: str = ""
     features: tuple[str, ...] = ()
+    workers: int = 0
     runs: tuple[str, ...] = ()
 
 
@@ -197,7 +202,10 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run-started"):
 
 
 class RunProgress(Message, frozen=True, kw_only=True, tag="run-progress"):
-    """Counts so far; not kept and not acknowledged: the next one replaces it."""
+    """Counts so far; not kept and not acknowledged: the next one replaces it.
+
+    The totals of a backup are estimates: what its order expected.
+    """
 
     run_id: str
     files: int = 0

@@ -114,6 +114,7 @@ class Conversation:
             clock_ns=clock.now_ns(),
             boot_id=_first_line(_BOOT_ID),
             features=_features(),
+            workers=self._supervisor.settings.processes,
             runs=tuple(self._supervisor.runs_of(self._director)),
         )
 

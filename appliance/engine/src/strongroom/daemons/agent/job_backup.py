@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,11 +25,14 @@ from strongroom.jobs.fileset import resolve_fileset, with_fileset
 from strongroom.stores.store import connect_ahead
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from strongroom.daemons.agent.job_messages import JobDescription
     from strongroom.daemons.agent.job_output import JobOutput
     from strongroom.jobs.backup import BackupReport
     from strongroom.jobs.coordinator import Problem
     from strongroom.net.control import StartBackup
+    from strongroom.progress import Progress
     from strongroom.scan.sources import Source
     from strongroom.stores.limited import Limiter
 
@@ -134,7 +138,7 @@ def _attempt(
             output.log("warning", str(security["warning"]))
 
         def make(wanted: BackupOptions) -> BackupReport:
-            return back_up(repository, source, wanted, lambda: output.shown_progress("backup"))
+            return back_up(repository, source, wanted, lambda: _shown(request, output))
 
         try:
             report = make(options)
@@ -146,6 +150,14 @@ def _attempt(
         return _Attempt(report, security)
     finally:
         store.store.close()
+
+
+@contextmanager
+def _shown(request: StartBackup, output: JobOutput) -> Iterator[Progress]:
+    with output.shown_progress("backup") as progress:
+        expected = (request.expected_files or None, request.expected_bytes or None)
+        progress.total(*expected, is_estimate=True)
+        yield progress
 
 
 def _without_parent(options: BackupOptions) -> BackupOptions:

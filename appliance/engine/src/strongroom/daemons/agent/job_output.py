@@ -92,7 +92,13 @@ class ReportedProgress:
         self._total_bytes: int | None = None
         self._message = title
 
-    def total(self, files: int | None = None, bytes: int | None = None) -> None:  # noqa: A002
+    def total(
+        self,
+        files: int | None = None,
+        bytes: int | None = None,  # noqa: A002
+        *,
+        is_estimate: bool = False,
+    ) -> None:
         """Set what is expected in the end; None leaves a figure as it was."""
         with self._lock:
             self._total_files = self._total_files if files is None else files

@@ -84,9 +84,10 @@ class ActiveRun:
 
     def info(self) -> RunInfo:
         """What is told of it, with the counts that were reported last."""
+        ending = self.ending.state if self.ending is not None and self.is_running else ""
         progress = self.progress
         if progress is None:
-            return self.record.info()
+            return replace(self.record.info(), ending=ending)
         record = msgspec.structs.replace(
             self.record,
             files=progress.files,
@@ -98,7 +99,10 @@ class ActiveRun:
             record.info(),
             total_files=progress.total_files,
             total_bytes=progress.total_bytes,
+            total_is_estimate=self.record.kind == "backup"
+            and (progress.total_files, progress.total_bytes) != (None, None),
             message=progress.message,
+            ending=ending,
         )
 
 

@@ -263,6 +263,7 @@ class Looking:
         name = client.name
         record = known or ClientRecord(name=name)
         active = self._runs.of_client(name)
+        hello = self._context.hellos.get(name)
         good = [one.started_ns for one in ends if one.client == name and one.went_well]
         return ClientInfo(
             name=name,
@@ -278,6 +279,7 @@ class Looking:
             clock_ahead_seconds=record.clock_ahead_ns / _SECOND_NS,
             tls_mode=tls_mode_of(client, record.features),
             maximum_concurrent_runs=int(client.maximum_concurrent_jobs),
+            workers=hello.workers if hello is not None else 0,
             running=sum(one.is_running for one in active),
             queued=sum(not one.is_running for one in active),
             last_backup_ns=max(good, default=0),

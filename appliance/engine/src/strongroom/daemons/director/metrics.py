@@ -229,7 +229,7 @@ def _settings(context: DirectorContext, client: Resource) -> dict[str, str]:
         "client": client.name,
         "version": hello.version if hello is not None else "",
         "tls_mode": tls_mode_of(client, context.features(client.name)),
-        "workers": str(client.maximum_workers_per_job or ""),
+        "workers": str(hello.workers or "") if hello is not None else "",
         "maximum_concurrent_jobs": str(client.maximum_concurrent_jobs),
     }
 

@@ -10,7 +10,7 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom.daemons.director.catalog.runs import NewLine
+from strongroom.daemons.director.catalog.runs import NewLine, find_runs
 from strongroom.daemons.director.catalog.snapshots import (
     load_snapshot,
     newest_snapshot,
@@ -25,6 +25,7 @@ from strongroom.daemons.director.job_plan import (
     tls_mode_of,
 )
 from strongroom.daemons.director.levels import decide_level, fileset_digest
+from strongroom.daemons.director.results import RunFilter
 from strongroom.errors import (
     ConflictError,
     ObjectMissingError,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 GRANT_SECONDS: Final = 24 * 3600
 # A listing page holds about so many entries, which is what Lru Size counts.
 _ENTRIES_A_PAGE: Final = 8192
+_MOST_COUNTED: Final = 1 << 60
 RUN_TAG: Final = "run="
 POOL_TAG: Final = "pool="
 # Of a run's request: the limit that an operator set, 0 for none.
@@ -154,6 +156,7 @@ def _backup(context: DirectorContext, record: RunRecord) -> Order:
     lines: list[tuple[str, str]] = []
     if decided.level != record.level:
         lines.append(("info", f"{record.level} becomes {decided.level}: {decided.reason}"))
+    expected_files, expected_bytes = _expected(context, record, digest)
     message = StartBackup(
         run_id=record.id,
         job=record.job,
@@ -166,6 +169,8 @@ def _backup(context: DirectorContext, record: RunRecord) -> Order:
         scripts=scripts_of(planned.job),
         maximum_bytes_per_second=_bandwidth(context, record, planned.job),
         maximum_run_seconds=longest_run_seconds(planned.job, decided.level),
+        expected_files=expected_files,
+        expected_bytes=expected_bytes if decided.level == "full" else 0,
     )
     changes = {
         "level": decided.level,
@@ -175,6 +180,27 @@ def _backup(context: DirectorContext, record: RunRecord) -> Order:
         "reason": decided.reason,
     }
     return Order(message, changes, tuple(lines))
+
+
+def _expected(context: DirectorContext, record: RunRecord, digest: str) -> tuple[int, int]:
+    """How many files of how many bytes the last backup of the same FileSet found; 0: not known."""
+    wanted = RunFilter(
+        job=record.job,
+        client=record.client,
+        kind="backup",
+        states=("done", "incomplete"),
+        limit=1,
+    )
+    for last in find_runs(context.catalog, wanted):
+        if last.fileset_digest == digest:
+            return _count(last, "files"), _count(last, "size_bytes")
+    return 0, 0
+
+
+def _count(record: RunRecord, name: str) -> int:
+    """What an agent counted; 0 where that makes no sense."""
+    value = record.summary.get(name)
+    return value if isinstance(value, int) and 0 <= value < _MOST_COUNTED else 0
 
 
 def _hold_to_quota(context: DirectorContext, client: Resource) -> None:

@@ -36,7 +36,9 @@ class RunInfo:
 
     reason: why it waits, why its level is what it is, or why it ended as it did. attempt: 1, or
     more after rescheduling; `rescheduled_from` is then the run before. total_files, total_bytes:
-    what is expected in the end, None where that is not known.
+    what is expected in the end, None where that is not known; of a backup that is an estimate, what
+    the last one came to. ending: the state it is to end in, told to its agent, which has not
+    confirmed it yet; "" otherwise.
     """
 
     id: str
@@ -65,7 +67,9 @@ class RunInfo:
     rescheduled_from: str = ""
     total_files: int | None = None
     total_bytes: int | None = None
+    total_is_estimate: bool = False
     message: str = ""
+    ending: str = ""
     summary: dict[str, Any] = field(default_factory=dict)
     security: dict[str, Any] = field(default_factory=dict)
 
@@ -99,7 +103,8 @@ class ClientInfo:
     """A Client resource and what is known of its agent.
 
     clock_ahead_seconds: how far the agent's clock was ahead of ours at its last Hello.
-    last_backup_ns: when its last backup that went well began.
+    last_backup_ns: when its last backup that went well began. workers: processes that all runs of
+    its agent together may start, 0 while it is not connected or where it does not say.
     """
 
     name: str
@@ -115,6 +120,7 @@ class ClientInfo:
     clock_ahead_seconds: float
     tls_mode: str
     maximum_concurrent_runs: int
+    workers: int
     running: int
     queued: int
     last_backup_ns: int

@@ -68,8 +68,7 @@ class Runs:
         self._gate = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self.watchers = Watchers()
-        # Told a moment of clock.elapsed_seconds by which `tick` has something new to do.
-        self.expects: Callable[[float], None] = lambda _: None
+        self.expects: Callable[[float], None] = lambda _: None  # the moment of the next tick
 
     # Looking.
 
@@ -83,9 +82,8 @@ class Runs:
 
     def of_client(self, client: str) -> list[ActiveRun]:
         """Those that an agent does or is to do."""
-        return [
-            one for one in self._active.values() if one.is_remote and one.record.client == client
-        ]
+        of_agents = (one for one in self._active.values() if one.is_remote)
+        return [one for one in of_agents if one.record.client == client]
 
     # Coming to be.
 
@@ -234,7 +232,7 @@ class Runs:
             reason = f"a fault in the director: {error}"
             await outlast(self.end, active, "failed", error_id="bug", reason=reason)
         else:
-            changes, lines = outcome.changes, list(outcome.lines)
+            changes, lines = outcome.changes, outcome.lines
             await outlast(self.end, active, outcome.state, changes=changes, lines=lines)
 
     async def _send_order(self, active: ActiveRun) -> None:
@@ -266,6 +264,7 @@ class Runs:
             active.stop_at = clock.elapsed_seconds() + STOP_SECONDS
             self._expect(active)
             if await self._context.link.send(active.record.client, Cancel(run_id=active.record.id)):
+                self.spawn(self._say_it_stops(active, ending))
                 return
         elif active.is_running and active.is_remote and working:
             # Whoever makes the order looks at `ending` before it is sent.
@@ -337,15 +336,19 @@ class Runs:
         """Add a line to the log of a run."""
         await outlast(self.change, active, {}, [NewLine(clock.now_ns(), level, text)])
 
+    async def _say_it_stops(self, active: ActiveRun, ending: Ending) -> None:
+        self.watchers.wake(active.record.id)
+        text = f"{ending.reason}; agent {active.record.client} has not confirmed it yet"
+        with suppress(ConflictError):  # it may have, by now
+            await self.say(active, "info", text)
+
     async def set_limit(self, active: ActiveRun, bytes_per_second: int, text: str) -> None:
         """Keep the limit of a run with it and tell its agent, now or at its next Hello."""
         client = active.record.client
-        lines = [NewLine(clock.now_ns(), "info", text)]
         if not self._context.link.is_connected(client):
-            away = f"agent {client} is away; the agent is told when it is connected again"
-            lines.append(NewLine(clock.now_ns(), "info", away))
+            text += f"; agent {client} is told when it is connected again"
         request = {**active.record.request, LIMIT_SET: bytes_per_second}
-        await self.change(active, {"request": request}, lines)
+        await self.change(active, {"request": request}, [NewLine(clock.now_ns(), "info", text)])
         if active.is_ordered and (told := limit_set(active.record)) is not None:
             await self._context.link.send(client, told)
 
@@ -357,7 +360,9 @@ class Runs:
         for active in self.all_active():
             ending = overdue(active, self._job(active.record), now)
             if active.ending is not None and now >= active.stop_at:
-                await self.end(active, active.ending.state, ending=active.ending)
+                text = f"agent {active.record.client} never confirmed it; it is told again"
+                lines = [("warning", text)] if active.is_ordered else []
+                await self.end(active, active.ending.state, ending=active.ending, lines=lines)
             elif ending is not None and active.ending is None:
                 await self.stop(active, ending)
         await self.dispatch()

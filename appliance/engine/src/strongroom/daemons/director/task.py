@@ -49,7 +49,13 @@ class _Teller:
         self._message = ""
         self._told = 0.0
 
-    def total(self, files: int | None = None, bytes: int | None = None) -> None:  # noqa: A002
+    def total(
+        self,
+        files: int | None = None,
+        bytes: int | None = None,  # noqa: A002
+        *,
+        is_estimate: bool = False,
+    ) -> None:
         """See Progress."""
         if files is not None:
             self._totals["total_files"] = files

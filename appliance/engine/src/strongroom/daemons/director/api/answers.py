@@ -67,7 +67,9 @@ class Run(Answer):
     rescheduled_from: str
     total_files: int | None
     total_bytes: int | None
+    total_is_estimate: bool
     message: str
+    ending: str
     summary: dict[str, Any]
     security: dict[str, Any]
 
@@ -143,6 +145,7 @@ class Client(Answer):
     clock_ahead_seconds: float
     tls_mode: str
     maximum_concurrent_runs: int
+    workers: int
     running: int
     queued: int
     last_backup: str | None
@@ -150,24 +153,15 @@ class Client(Answer):
     @classmethod
     def of(cls, client: results.ClientInfo) -> Client:
         """A client of the service."""
-        return cls(
-            name=client.name,
-            address=client.address,
-            enabled=client.is_enabled,
-            connected=client.is_connected,
-            version=client.version,
-            platform=client.platform,
-            features=client.features,
-            certificate_serial=client.certificate_serial,
-            enrolled=moment(client.enrolled_ns),
-            last_seen=moment(client.last_seen_ns),
-            clock_ahead_seconds=client.clock_ahead_seconds,
-            tls_mode=client.tls_mode,
-            maximum_concurrent_runs=client.maximum_concurrent_runs,
-            running=client.running,
-            queued=client.queued,
-            last_backup=moment(client.last_backup_ns),
-        )
+        told = {name: getattr(client, name, None) for name in cls.model_fields}
+        told |= {
+            "enabled": client.is_enabled,
+            "connected": client.is_connected,
+            "enrolled": moment(client.enrolled_ns),
+            "last_seen": moment(client.last_seen_ns),
+            "last_backup": moment(client.last_backup_ns),
+        }
+        return cls.model_validate(told)
 
 
 class Job(Answer):
