@@ -97,6 +97,10 @@ def test_a_catalog_is_made_from_repositories(place):
     assert [(one.id, one.client, one.job, one.pool) for one in found] == [
         (made, "web1", "nightly", "Daily")
     ]
+    (place / "repository" / "snapshots" / made).unlink()
+    said = strongroom("catalog", "--config", str(place / "one"), "rebuild")
+    assert (said[0]["snapshots"], said[0]["gone"]) == (0, 1)
+    assert find_snapshots(catalog, SnapshotFilter()) == []
     catalog.close()
     strongroom("catalog", "--config", str(place / "one"), "rebuild", "--storage", "x", code=60)
 
