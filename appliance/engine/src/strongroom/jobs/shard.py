@@ -22,7 +22,9 @@ Messages of a shard:
     ["parent", task]                      the parent's rows of the task are needed
     ["claim", [[ids, lengths], ...]]      which of these chunks are new?
     ["done", task, encoded rows, counts, problems, deferred]    rows and their content references;
-                                          the content of the rows in `deferred` is still to be read
+                                          the content of the rows in `deferred` is still to be read;
+                                          counts: files read, of them known to the parent, bytes
+                                          read, files that the tally has counted
     ["lost", task, problems]              the directory could not be read at all
     ["footer", bytes]                     a pack is in the store
     ["failed", error id, exit code, text] the store or the engine failed; the job is over
