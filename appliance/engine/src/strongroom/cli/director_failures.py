@@ -63,7 +63,9 @@ def _cause(place: DirectorPlace, error: httpx.HTTPError) -> str:
     if failure is not None and failure.reason in _NO_TLS:
         return "what answers there speaks no TLS; is this the director's address and port?"
     certificate = place.identity or place.certificate
-    if certificate and (failure is not None or isinstance(error, httpx.ReadError)):
+    # Which of these it is depends on whether the alert overtakes the end of the connection.
+    has_ended = isinstance(error, httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError)
+    if certificate and (failure is not None or has_ended):
         return (
             f"it ended the connection ({failure or error}); it may not know the authority of the "
             f"certificate in {certificate}: `strongroom ca issue NAME --role operator` where the "
