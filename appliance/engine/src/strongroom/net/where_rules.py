@@ -3,7 +3,7 @@
 The director judges what was asked for, the agent where that really is: a symbolic link on the
 client leads nobody past the entries. As everywhere the first entry that fits decides, for or, with
 `!` before it, against; `*all*` fits everything. An entry fits the folder that it names and all
-below it, or what it matches whole as a regular expression.
+below it. A regular expression fits what it matches whole, and with `!` all below that too.
 """
 
 from __future__ import annotations
@@ -45,21 +45,29 @@ def where_verdict(entries: Iterable[str], path: str) -> bool | None:
     """What a list says about a folder; None when it does not mention it."""
     for entry in entries:
         pattern = entry.removeprefix("!")
-        if pattern.lower() == ALL or _covers(pattern, path):
-            return not entry.startswith("!")
+        denies = entry.startswith("!")
+        if pattern.lower() == ALL or _covers(pattern, path, with_below=denies):
+            return not denies
     return None
 
 
 def denied_below(entries: Sequence[str], path: str) -> str:
-    """A folder below `path` that a list denies by name, "" without any.
+    """A folder below `path`, or an expression that may match one, that a list denies; else "".
 
     A restore makes whole trees, so what is denied within its target has to be known beforehand.
     """
     above = path.rstrip("/") + "/"
     for entry in entries:
-        folder = entry.removeprefix("!").rstrip("/")
-        if folder != entry and folder.startswith(above) and where_verdict(entries, folder) is False:
-            return folder
+        pattern = entry.removeprefix("!")
+        if pattern == entry:
+            if pattern.lower() == ALL or _lies_in(path, pattern):
+                # It has the say about all below, and no entry after it has.
+                return ""
+        elif compiled_entry(pattern, minds_case=True) is not None:
+            if _may_match_below(pattern, above):
+                return pattern
+        elif pattern.startswith(above) and where_verdict(entries, pattern.rstrip("/")) is False:
+            return pattern.rstrip("/")
     return ""
 
 
@@ -76,9 +84,36 @@ def compiled_entry(pattern: str, *, minds_case: bool) -> re.Pattern[str] | None:
         return None
 
 
-def _covers(pattern: str, path: str) -> bool:
-    folder = pattern.rstrip("/")
-    if path == folder or path.startswith(folder + "/"):
+def _covers(pattern: str, path: str, *, with_below: bool) -> bool:
+    if _lies_in(path, pattern):
         return True
     compiled = compiled_entry(pattern, minds_case=True)
-    return compiled is not None and compiled.fullmatch(path) is not None
+    if compiled is None:
+        return False
+    folders = [path]
+    while with_below and (path := path.rpartition("/")[0]):
+        folders.append(path)
+    return any(compiled.fullmatch(folder) for folder in folders)
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    bare = folder.rstrip("/")
+    return path == bare or path.startswith(bare + "/")
+
+
+def _may_match_below(pattern: str, above: str) -> bool:
+    """Whether a regular expression might match what begins with `above`; in doubt it might."""
+    if not set(pattern) & set("()[]|+?*\\"):
+        # Nothing but dots, as names have them: it matches folders as deep as itself.
+        depth = above.count("/")
+        parts = pattern.split("/")
+        head = re.compile("/".join(parts[:depth]))
+        return len(parts) > depth and head.fullmatch(above[:-1]) is not None
+    if "|" in pattern:
+        return True
+    plain = re.split(r"[()\[\].+?*\\]", pattern, maxsplit=1)[0]
+    if pattern[len(plain) : len(plain) + 1] in tuple("+?*"):
+        # It is about the character before it.
+        plain = plain[:-1]
+    beginning = plain[: plain.rfind("/") + 1]
+    return beginning.startswith(above) or above.startswith(beginning)
