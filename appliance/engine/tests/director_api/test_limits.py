@@ -199,3 +199,58 @@ def test_a_handshake_that_trickles_is_not_waited_for(director, few_handshakes, m
         else:
             raise AssertionError("it was let go on")
     director.wait_for(lambda: few_handshakes.count == 0)
+
+
+def test_one_port_that_dials_two_listeners_leaves_no_place_taken(director, own_director):
+    unproven = connections.Connection.handshakes.unproven
+    with contextlib.ExitStack() as held:
+        # What the director sees of the two peers is the same.
+        source = 0
+        for port in (director.port, own_director.port):
+            dialled = held.enter_context(socket.socket())
+            dialled.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            dialled.bind(("127.0.0.66", source))
+            dialled.connect(("127.0.0.1", port))
+            source = dialled.getsockname()[1]
+        director.wait_for(lambda: unproven.count == 2)
+    director.wait_for(lambda: unproven.count == 0)
+
+
+def test_one_port_that_dials_two_addresses_leaves_no_place_taken():
+    counted = handshakes.Handshakes(10, 10)
+    with (
+        handshakes.CountingListener(socket.AF_INET, counted) as listener,
+        socket.socket() as first,
+        socket.socket() as second,
+    ):
+        listener.bind(("0.0.0.0", 0))
+        listener.listen()
+        source = 0
+        for dialled, address in ((first, "127.0.0.1"), (second, "127.0.0.2")):
+            dialled.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            dialled.bind(("127.0.0.66", source))
+            dialled.connect((address, listener.getsockname()[1]))
+            source = dialled.getsockname()[1]
+        accepted = [listener.accept()[0] for _ in range(2)]
+        assert accepted[0].getpeername() == accepted[1].getpeername()
+        assert counted.unproven.count == 2
+        for connection in accepted:
+            connection.close()
+            connection.close()
+        assert counted.unproven.count == 0
+
+
+def test_a_handshake_that_was_lost_count_of_is_forgotten(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("strongroom.clock.elapsed_seconds", lambda: now[0])
+    counted = handshakes.Handshakes(2, 2)
+    assert counted.begin(7, "192.0.2.1")
+    # The descriptor again: whoever had it is gone.
+    assert counted.begin(7, "192.0.2.1")
+    assert counted.unproven.count == 1
+    now[0] += handshakes.HANDSHAKE_TIMEOUT_SECONDS
+    assert counted.begin(8, "192.0.2.1")
+    assert not counted.begin(9, "192.0.2.1")
+    now[0] += 2 * handshakes.HANDSHAKE_TIMEOUT_SECONDS
+    assert counted.begin(9, "192.0.2.1")
+    assert not counted.begin(10, "192.0.2.1")

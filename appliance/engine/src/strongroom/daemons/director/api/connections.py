@@ -57,7 +57,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Learn who connected. A peer whose certificate says nothing we know is nobody."""
         super().connection_made(transport)
-        self.handshakes.finished(transport.get_extra_info("peername"))
+        self.handshakes.finished_on(transport)
         certified = certified_peer(transport)
         self.app_state = {**self.app_state, "certified": certified, "abort": transport.abort}
         if certified is None and self.client is not None:
