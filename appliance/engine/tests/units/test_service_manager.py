@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -9,16 +10,27 @@ import sys
 
 import pytest
 
+from strongroom.daemons.log_lines import LONGEST_MESSAGE, PeopleLines
 from strongroom.daemons.service_manager import notify
 
 LOGGING = """
 import logging
 from strongroom.daemons.service_manager import begin_log
 begin_log(verbose=False)
-logging.getLogger("some.part").debug("not shown")
-logging.getLogger("some.part").info("two\\nlines")
-logging.getLogger("some.part").error("bad")
+log = logging.getLogger("some.part")
+log.debug("not shown")
+log.info("two\\n<3>forged: %s", "lines\\r\\x1b[2J\\u2028\\u202e\\udcff \u00e9")
+log.error("bad")
+try:
+    raise ValueError("one\\nERROR forged\\x1b[2J")
+except ValueError as error:
+    log.error("it failed: %s", error, exc_info=error)
+log.warning("\\0" * 9000)
+log.warning("")
 """
+FIRST = r"some.part: two\n<3>forged: lines\r\x1b[2J\u2028\u202e\udcff é"
+FAILED = r"some.part: it failed: one\nERROR forged\x1b[2J"
+TOO_LONG = "some.part: " + (r"\x00" * 9000)[:LONGEST_MESSAGE] + "... (9000 characters)"
 
 
 def logged(stream: str) -> list[str]:
@@ -29,17 +41,43 @@ def logged(stream: str) -> list[str]:
     environment = {**os.environ, "JOURNAL_STREAM": given}
     subprocess.run([sys.executable, "-c", LOGGING], env=environment, stderr=theirs, check=True)
     os.close(theirs)
-    with os.fdopen(ours) as file:
-        return file.read().splitlines()
+    with os.fdopen(ours, encoding="utf-8", newline="\n") as file:
+        return file.read().removesuffix("\n").split("\n")
 
 
-def test_lines_for_the_journal_bear_their_level():
-    assert logged("{}") == ["<6>some.part: two", "<6>lines", "<3>some.part: bad"]
+def test_lines_for_the_journal_bear_their_level_and_nobody_forges_one():
+    first, bad, failed, *traceback, too_long, empty = logged("{}")
+    assert first == f"<6>{FIRST}"
+    assert bad == "<3>some.part: bad"
+    assert failed == f"<3>{FAILED}"
+    assert traceback[0] == "<3>  | Traceback (most recent call last):"
+    assert traceback[-2:] == ["<3>  | ValueError: one", r"<3>  | ERROR forged\x1b[2J"]
+    assert all(line.startswith("<3>  | ") for line in traceback)
+    assert too_long == f"<4>{TOO_LONG}"
+    assert empty == "<4>some.part: "
 
 
 @pytest.mark.parametrize("stream", ["", "1:2"])
-def test_lines_for_people_say_it_in_words(stream):
-    assert logged(stream) == ["INFO some.part: two", "lines", "ERROR some.part: bad"]
+def test_lines_for_people_say_it_in_words_and_nobody_forges_one(stream):
+    first, bad, failed, *traceback, too_long, empty = logged(stream)
+    assert first == f"INFO {FIRST}"
+    assert bad == "ERROR some.part: bad"
+    assert failed == f"ERROR {FAILED}"
+    assert traceback[0] == "  | Traceback (most recent call last):"
+    assert traceback[-2:] == ["  | ValueError: one", r"  | ERROR forged\x1b[2J"]
+    assert all(line.startswith("  | ") for line in traceback)
+    assert too_long == f"WARNING {TOO_LONG}"
+    assert empty == "WARNING some.part: "
+
+
+def test_a_traceback_without_end_is_cut_in_the_middle():
+    record = logging.LogRecord("part", logging.ERROR, "", 0, "deep", (), None)
+    record.exc_text = "\n".join(["x" * 9000, *map(str, range(1, 1000))])
+    lines = PeopleLines().format(record).splitlines()
+    assert len(lines) == 202
+    assert lines[1] == "  | " + "x" * LONGEST_MESSAGE + "... (9000 characters)"
+    assert lines[100:103] == ["  | 99", "  | (800 lines more)", "  | 900"]
+    assert lines[-1] == "  | 999"
 
 
 @pytest.mark.parametrize("beginning", ["", "@"])

@@ -12,33 +12,15 @@ import os
 import socket
 import sys
 
-# Of syslog, which the journal takes after.
-_LEVELS = {
-    logging.DEBUG: 7,
-    logging.INFO: 6,
-    logging.WARNING: 4,
-    logging.ERROR: 3,
-    logging.CRITICAL: 2,
-}
+from strongroom.daemons.log_lines import JournalLines, PeopleLines
 
 _log = logging.getLogger(__name__)
-
-
-class _JournalLines(logging.Formatter):
-    """Lines as the journal takes them: the level before each, also of a traceback."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        level = _LEVELS.get(record.levelno, 6)
-        return "\n".join(f"<{level}>{line}" for line in super().format(record).splitlines())
 
 
 def begin_log(*, verbose: bool) -> None:
     """Have everything that is logged go to stderr; what is for debugging only if `verbose`."""
     handler = logging.StreamHandler(sys.stderr)
-    if _is_journal(sys.stderr.fileno()):
-        handler.setFormatter(_JournalLines("%(name)s: %(message)s"))
-    else:
-        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(JournalLines() if _is_journal(sys.stderr.fileno()) else PeopleLines())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
 
 

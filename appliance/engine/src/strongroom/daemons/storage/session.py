@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
-import traceback
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from strongroom import clock
+from strongroom.daemons.log_lines import one_line
 from strongroom.daemons.storage.answers import Answers
 from strongroom.daemons.storage.changes import Changes
 from strongroom.daemons.storage.incoming import Incoming
@@ -120,10 +120,10 @@ class Session:
                     return
         except ConnectionLostError as error:
             if not error.clean or (self._job is not None and self._changes.has_uploads):
-                log.info("%s: connection lost: %s", self.shown, _one_line(error))
+                log.info("%s: connection lost: %s", self.shown, one_line(str(error)))
         except (ProtocolError, PeerRefusedError) as error:
             self._server.metrics.count("failures", error=error.error_id)
-            log.warning("%s: thrown out: %s", self.shown, _one_line(error))
+            log.warning("%s: thrown out: %s", self.shown, one_line(str(error)))
         finally:
             self._end()
 
@@ -185,20 +185,21 @@ class Session:
             if frame.type == FrameType.DELETE and isinstance(error, RightError):
                 self._server.metrics.count("refused_deletes", role=self.peer.role)
             if isinstance(error, ObjectMissingError):
-                log.debug("%s: %s", self.shown, _one_line(error))
+                log.debug("%s: %s", self.shown, one_line(str(error)))
             elif isinstance(error, RightError | QuotaError | ProtocolError | DamageError):
                 self._refusals += 1
-                log.warning("%s: refused: %s", self.shown, _one_line(error))
+                log.warning("%s: refused: %s", self.shown, one_line(str(error)))
             elif isinstance(error, StoreError):
-                log.error("%s: failed: %s", self.shown, _one_line(error))  # noqa: TRY400 - it says enough
+                log.error("%s: failed: %s", self.shown, one_line(str(error)))  # noqa: TRY400 - it says enough
             if frame.type not in _SILENT:
                 self.answers.fail(error)
             if self._refusals > _MOST_REFUSALS:
                 raise PeerRefusedError(f"{self._refusals} of its requests were refused") from error
             return not isinstance(error, ProtocolError)
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not end the daemon
+        except Exception as error:
+            # A fault of ours must not end the daemon.
             self._server.metrics.count("failures", error="bug")
-            log.error("%s: a fault of the daemon:\n%s", self.shown, traceback.format_exc())  # noqa: TRY400
+            log.exception("%s: a fault of the daemon", self.shown)
             self.answers.fail(StoreError(f"a fault in the storage daemon: {type(error).__name__}"))
             return False
         self._server.metrics.count("requests", type=FrameType(frame.type).name.lower())
@@ -337,8 +338,3 @@ class Session:
             self._server.bandwidths.leave(self.peer.name, self._job)
             self._store.close()
         self.channel.close()
-
-
-def _one_line(error: StrongroomError) -> str:
-    """What an error says, for the log: names in it are the peer's, who could forge lines there."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(error))

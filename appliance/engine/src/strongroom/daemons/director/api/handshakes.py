@@ -5,8 +5,8 @@ gets there. So the listening socket itself counts: from accepting until `finishe
 connection is closed, whichever comes first. More than allowed are closed at once. A handshake as a
 whole has HANDSHAKE_TIMEOUT_SECONDS (asyncio's own timer), however slowly it trickles.
 
-A connection is known by its descriptor, which no other has while it is open. Addresses would not do:
-a peer can come from one port to several addresses of ours, and again before we saw it go.
+A connection is known by its descriptor, which no other has while it is open. Addresses would not
+do: a peer can come from one port to several addresses of ours, and again before we saw it go.
 """
 
 from __future__ import annotations

@@ -1,0 +1,64 @@
+"""What lines of a daemon's log look like, so that nobody but the daemon can write one.
+
+Messages hold what peers said: names, ids, errors about either. So a message is one line whatever is
+in it, what does not print is escaped (newlines, a terminal's control sequences), and it has
+LONGEST_MESSAGE characters at most. Lines of a traceback begin with CONTINUATION.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+LONGEST_MESSAGE: Final = 8 << 10
+CONTINUATION: Final = "  | "
+# Of a longer traceback these many first and last lines stay.
+_MOST_LINES_OF_AN_END: Final = 100
+# Of syslog, which the journal takes after.
+_LEVELS: Final = {
+    logging.DEBUG: 7,
+    logging.INFO: 6,
+    logging.WARNING: 4,
+    logging.ERROR: 3,
+    logging.CRITICAL: 2,
+}
+
+
+def one_line(text: str) -> str:
+    """A text of others as it can stand in a log: one line, printable, and not too long."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:LONGEST_MESSAGE])
+    if len(text) <= LONGEST_MESSAGE and len(shown) <= LONGEST_MESSAGE:
+        return shown
+    return f"{shown[:LONGEST_MESSAGE]}... ({len(text)} characters)"
+
+
+class PeopleLines(logging.Formatter):
+    """Lines for people, with the level in words."""
+
+    def __init__(self) -> None:
+        super().__init__("%(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of logging
+        """The first line of a record, or the only one."""
+        record.message = one_line(record.message)
+        return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """All lines of a record."""
+        first, *more = super().format(record).splitlines()
+        if len(more) > 2 * _MOST_LINES_OF_AN_END:
+            left_out = f"({len(more) - 2 * _MOST_LINES_OF_AN_END} lines more)"
+            more = [*more[:_MOST_LINES_OF_AN_END], left_out, *more[-_MOST_LINES_OF_AN_END:]]
+        return "\n".join([first, *(CONTINUATION + one_line(line) for line in more)])
+
+
+class JournalLines(PeopleLines):
+    """Lines as the journal takes them: the level before each, also of a traceback."""
+
+    def __init__(self) -> None:
+        logging.Formatter.__init__(self, "%(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """All lines of a record."""
+        level = _LEVELS.get(record.levelno, 6)
+        return "\n".join(f"<{level}>{line}" for line in super().format(record).split("\n"))
