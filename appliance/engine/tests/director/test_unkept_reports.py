@@ -225,6 +225,8 @@ async def test_an_agent_gives_up_no_run_of_another(director):
         '{"type":"run-log","run_id":"r","sequence":9223372036854775807}',
         '{"type":"run-log","run_id":"%s","sequence":1}' % ("r" * 65),
         '{"type":"hello","run_id":"r","sequence":1}',
+        b'{"type":"run-log","run_id":"\xff","sequence":1}',
+        '{"type":"run-log","run_id":"r","sequence":1,"new":%s}' % ("[" * 50_000 + "]" * 50_000),
     ],
 )
 def test_what_is_no_report_ends_no_run(text):

@@ -40,6 +40,9 @@ from strongroom.net.control import (
 )
 from strongroom.net.tls_contexts import authority_context, client_context, server_context
 
+# More than any reader of JSON goes down.
+TOO_DEEP = '{"type":"run-log","new":%s}' % ("[" * 50_000 + "]" * 50_000)
+
 
 @dataclass
 class Events:
@@ -220,7 +223,19 @@ def test_a_client_that_is_disabled_is_told_so(house):
     asyncio.run(scene())
 
 
-@pytest.mark.parametrize("text", ["{", '{"type":"no-such-message"}', "[1]"])
+@pytest.mark.parametrize("text", [b'{"type":"\xff"}', TOO_DEEP])
+def test_a_first_message_that_cannot_be_read_is_no_hello(house, text):
+    async def scene():
+        async with meeting(house) as at, await at.dial(house.agent) as agent:
+            await agent.send(text)
+            assert await closing(agent) == (CLOSE_NOT_WELCOME, "it did not say Hello in time")
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"type":"no-such-message"}', "[1]", b'{"type":"\xff"}', TOO_DEEP]
+)
 def test_a_message_that_makes_no_sense_ends_the_connection(house, text):
     async def scene():
         async with meeting(house) as at, await at.meet(house.agent) as agent:

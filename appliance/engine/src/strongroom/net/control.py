@@ -15,7 +15,7 @@ Both sides ignore message fields they do not know; an unknown message type ends 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -259,6 +259,8 @@ ToAgent = (
 )
 ToDirector = Hello | RunStarted | RunProgress | RunLog | RunEnded
 
+_Decoded = TypeVar("_Decoded")
+
 _encoder = msgspec.json.Encoder()
 _to_agent: msgspec.json.Decoder[ToAgent] = msgspec.json.Decoder(ToAgent)
 _to_director: msgspec.json.Decoder[ToDirector] = msgspec.json.Decoder(ToDirector)
@@ -324,12 +326,20 @@ class Gathering:
 
 def decode_for_agent(data: bytes | str) -> ToAgent:
     """What the director sent. Raises msgspec.MsgspecError."""
-    return _to_agent.decode(data)
+    return decoded(_to_agent, data)
 
 
 def decode_for_director(data: bytes | str) -> ToDirector:
     """What an agent sent. Raises msgspec.MsgspecError."""
-    return _to_director.decode(data)
+    return decoded(_to_director, data)
+
+
+def decoded(decoder: msgspec.json.Decoder[_Decoded], data: bytes | str) -> _Decoded:
+    """What the other side sent. Raises msgspec.MsgspecError, whatever is wrong with it."""
+    try:
+        return decoder.decode(data)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(f"this is no JSON of ours: {error}") from error
 
 
 def encode_name(name: bytes) -> str | dict[str, str]:

@@ -19,12 +19,16 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from strongroom import clock
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import NewLine, load_run
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
+from strongroom.daemons.director.claims import (
+    bounded_data,
+    bounded_hello,
+    bounded_progress,
+    shown,
+)
 from strongroom.daemons.director.confirmation import confirm_snapshot
 from strongroom.daemons.director.orders import limit_set
 from strongroom.daemons.director.reports import connection_text
@@ -61,9 +65,6 @@ if TYPE_CHECKING:
     Report = RunStarted | RunLog | RunEnded
 
 _CLOCK_TOLERANCE_NS: Final = 60 * 1_000_000_000
-# What an agent can claim at once; a sound one has a few.
-_MOST_NAMED: Final = 4096
-_MOST_DATA_BYTES: Final = 64 << 10
 _LONGEST_TEXT: Final = 4096
 _log = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class Agents:
     async def on_connected(self, client: str, hello: Hello, address: str) -> None:
         """Welcome an agent, settle the runs it names, and start what waits for it."""
         context = self._context
+        hello = bounded_hello(hello)
         now_ns = clock.now_ns()
         ahead_ns = max(-MOST_REPORTED, min(MOST_REPORTED, hello.clock_ns - now_ns))
         context.hellos[client] = hello
@@ -93,9 +95,9 @@ class Agents:
             address=address,
             last_seen_ns=now_ns,
             clock_ahead_ns=ahead_ns,
-            version=hello.version[:100],
-            platform=hello.platform[:200],
-            features=hello.features[:100],
+            version=hello.version,
+            platform=hello.platform,
+            features=hello.features,
         )
         if abs(ahead_ns) > _CLOCK_TOLERANCE_NS:
             _log.warning("the clock of agent %s is %+.0f s off", client, ahead_ns / 1e9)
@@ -107,7 +109,7 @@ class Agents:
             maximum_concurrent_runs=int(resource.maximum_concurrent_jobs) if resource else 0,
         )
         await context.link.send(client, welcome)
-        for run_id in dict.fromkeys(hello.runs[:_MOST_NAMED]):
+        for run_id in dict.fromkeys(hello.runs):
             await self._settle(client, run_id, self._answer_named(client, run_id))
         for active in self._runs.of_client(client):
             if active.is_running and active.record.id not in hello.runs:
@@ -143,7 +145,7 @@ class Agents:
                 raise OperatingSystemError(text) from error
             if isinstance(message, RunProgress):
                 # It is not sent again.
-                _log.exception("agent %s, run %s: its progress", client, message.run_id[:32])
+                _log.exception("agent %s, run %s: its progress", client, shown(message.run_id, 32))
             else:
                 await self.give_up(client, Undeliverable.of(message), error)
 
@@ -153,7 +155,7 @@ class Agents:
             await self._answer_stranger(client, message)
             return
         if isinstance(message, RunProgress):
-            active.progress = message
+            active.progress = bounded_progress(message)
             self._runs.watchers.wake(message.run_id)
             return
         async with active.lock:
@@ -170,12 +172,13 @@ class Agents:
         said = f"report {report.sequence} of the agent ({report.type}"
         said += f", {report.status[:32]})" if report.status.isalpha() else ")"
         _log.error(
-            "agent %s, run %r: %s cannot be dealt with: %s",
+            "agent %s, run %s: %s cannot be dealt with: %s",
             client,
-            report.run_id,
+            shown(report.run_id, 32),
             said,
-            error,
-            exc_info=error,
+            shown(error),
+            # One of ours says all, and often in the words of the agent.
+            exc_info=None if isinstance(error, StrongroomError) else error,
         )
         if (active := self._own(client, report.run_id)) is not None:
             async with active.lock:
@@ -184,7 +187,7 @@ class Agents:
                     "failed",
                     changes={"sequence": report.sequence},
                     error_id=error.error_id if isinstance(error, StrongroomError) else "bug",
-                    reason=f"{said} cannot be dealt with: {error}"[:_LONGEST_TEXT],
+                    reason=f"{said} cannot be dealt with: {shown(error)}",
                 )
             if not report.is_end:
                 await self._context.link.send(client, Cancel(run_id=report.run_id))
@@ -199,7 +202,8 @@ class Agents:
         except CatalogUnavailableError:
             raise
         except Exception:  # noqa: BLE001 - whatever it is, others are to go on
-            _log.exception("agent %s has come, and %s cannot be settled with it", client, what)
+            text = "agent %s has come, and %s cannot be settled with it"
+            _log.exception(text, client, shown(what, 32))
 
     def _own(self, client: str, run_id: str) -> ActiveRun | None:
         """A run under way that this agent speaks for."""
@@ -229,12 +233,12 @@ class Agents:
         record = active.record
         changes: dict[str, Any] = {
             "sequence": message.sequence,
-            "summary": _bounded(message.summary),
-            "security": _bounded(message.security),
+            "summary": bounded_data(message.summary),
+            "security": bounded_data(message.security),
             **_counts(record.kind, message.summary),
         }
         state = str(message.status)
-        error_id, reason = message.error_id[:100], message.error[:_LONGEST_TEXT]
+        error_id, reason = shown(message.error_id, 100), message.error[:_LONGEST_TEXT]
         said = [(line.level, line.text) for line in lines]
         if record.kind == "backup" and message.snapshot:
             try:
@@ -298,7 +302,8 @@ class Agents:
         """A report about a run that has ended, is another's, or is unknown."""
         record = await self._record(message.run_id)
         if record is None or record.client != client:
-            _log.warning("agent %s reports about run %s, not its own", client, message.run_id[:32])
+            named = shown(message.run_id, 32)
+            _log.warning("agent %s reports about run %s, not its own", client, named)
         elif isinstance(message, RunEnded):
             await self._keep_late(record, message)
         if not isinstance(message, RunEnded):
@@ -317,7 +322,7 @@ class Agents:
                 confirm_snapshot, self._context, record, message
             )
         except StrongroomError as error:
-            _log.warning("run %s: %s", record.id, error)
+            _log.warning("run %s: %s", record.id, shown(error))
             return
         await self._context.in_thread(add_snapshots, self._context.catalog, [confirmed.record])
 
@@ -344,13 +349,6 @@ def _fault(message: Report | RunProgress) -> str:
         sound = all(0 <= count < MOST_REPORTED for count in (*counts, *expected))
         return "" if sound else "a count"
     return "" if 0 < message.sequence < MOST_REPORTED else "a number of a report"
-
-
-def _bounded(data: dict[str, Any]) -> dict[str, Any]:
-    """What a report says, unless it is too much to keep."""
-    if len(msgspec.json.encode(data)) <= _MOST_DATA_BYTES:
-        return data
-    return {"left_out": "it was too long"}
 
 
 def _ended_without_agent(record: RunRecord) -> bool:

@@ -80,7 +80,8 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
         add(
             f"backup_ktls_{direction}",
             f"Whether the kernel encrypted what the agent was to {direction} in the last backup.",
-            of_runs(good, lambda one, of=direction: float(one.security.get(f"ktls_{of}", False))),  # type: ignore[misc]
+            # It is the agent's word, of any type.
+            of_runs(good, lambda one, of=direction: float(one.security.get(f"ktls_{of}") is True)),  # type: ignore[misc]
         )
     for stem, what, kind, level in (
         ("backup_last_verify", "verify", "verify", ""),

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.daemons.director.catalog.runs import log_lines
+from strongroom.daemons.director.claims import shown
 from strongroom.daemons.director.scripts import filled
 from strongroom.errors import ScriptError
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _MOST_LINES: Final = 500
 _COMMAND_SECONDS: Final = 60
-_LONGEST_TEXT: Final = 300
 _KTLS_WAYS: Final = (("ktls_send", "sending"), ("ktls_receive", "receiving"))
 _SENDMAIL: Final = "/usr/sbin/sendmail"
 _SECOND_NS: Final = 1_000_000_000
@@ -74,7 +74,7 @@ def connection_text(security: dict[str, Any]) -> str:
         return ""
     ways = [word for way, word in _KTLS_WAYS if security.get(way) is True]
     used = f"kTLS for {' and '.join(ways)}" if ways else "no kTLS"
-    return f"{security.get('mode', '?')}, {security.get('cipher', '?')}, {used}"[:_LONGEST_TEXT]
+    return shown(f"{security.get('mode', '?')}, {security.get('cipher', '?')}, {used}")
 
 
 def send_reports(context: DirectorContext, record: RunRecord) -> None:

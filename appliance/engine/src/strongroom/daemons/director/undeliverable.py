@@ -12,7 +12,7 @@ from typing import Final, Self
 import msgspec
 
 from strongroom.errors import CatalogUnavailableError
-from strongroom.net.control import RunEnded, RunLog, RunStarted
+from strongroom.net.control import RunEnded, RunLog, RunStarted, decoded
 
 # More than any number of reports, and less than what databases take.
 MOST_REPORTED: Final = 1 << 62
@@ -49,7 +49,7 @@ class Undeliverable(msgspec.Struct, frozen=True):
 def read_undeliverable(text: bytes | str) -> Undeliverable | None:
     """What a message says that cannot be decoded as a whole; None for what is no report."""
     try:
-        found = _decoder.decode(text)
+        found = decoded(_decoder, text)
     except msgspec.MsgspecError:
         return None
     is_report = found.type in _TYPES and 0 < found.sequence < MOST_REPORTED

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from strongroom import clock
+from strongroom.daemons.director.claims import shown
 from strongroom.daemons.director.undeliverable import read_undeliverable
 from strongroom.errors import ProtocolError, StrongroomError
 from strongroom.net.control import (
@@ -233,7 +234,7 @@ class AgentConnections:
             await self._listen(connection, receive)
         except StrongroomError as error:
             # Such as a catalog that takes nothing. The agent keeps what we did not acknowledge.
-            _log.error("what agent %s says cannot be dealt with: %s", name, error)
+            _log.error("what agent %s says cannot be dealt with: %s", name, shown(error))
             await self._close(connection, CLOSE_OUR_FAULT, "the director cannot do its work now")
         finally:
             await self._gone(connection)
@@ -261,10 +262,11 @@ class AgentConnections:
             except msgspec.MsgspecError as error:
                 report = read_undeliverable(_text(message))
                 if report is not None:
-                    fault = ProtocolError(f"it cannot be decoded: {error}")
+                    fault = ProtocolError(f"it cannot be decoded: {shown(error)}")
                     await self._events.on_undeliverable(connection.client, report, fault)
                     continue
-                _log.warning("agent %s says what makes no sense: %s", connection.client, error)
+                what = shown(error)
+                _log.warning("agent %s says what makes no sense: %s", connection.client, what)
                 await self._close(connection, CLOSE_BAD_MESSAGE, "a message makes no sense")
                 return
             if said is None or isinstance(said, Hello):
@@ -349,5 +351,5 @@ def _greeting_fault(hello: Hello | None, name: str) -> str:
     if hello is None:
         return "it did not say Hello in time"
     if hello.name != name:
-        return f"it says it is {hello.name!r}, but its certificate names {name!r}"
+        return f"it says it is {hello.name[:100]!r}, but its certificate names {name!r}"
     return f"it speaks protocol {hello.protocol}; this director speaks {PROTOCOL_VERSION}"

@@ -13,6 +13,7 @@ Safe for threads.
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,7 @@ from sqlalchemy.exc import (
     TimeoutError,  # noqa: A004 - that of the pool
 )
 
+from strongroom.daemons.director.claims import left_out, shallow
 from strongroom.daemons.preflight import sqlite_value
 from strongroom.errors import CatalogError, CatalogUnavailableError, UsageError
 
@@ -162,6 +164,14 @@ def look_at_catalog(url: URL) -> None:
     _judge(str(present or ""), url.render_as_string(hide_password=True))
 
 
+def _data(text: str | bytes) -> Any:
+    """Data as it was kept; an older director kept whatever an agent said."""
+    try:
+        return shallow(json.loads(text))
+    except RecursionError:
+        return left_out()
+
+
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         try:
@@ -171,6 +181,7 @@ def _engine(url: URL) -> Engine:
                 pool_size=_POOL_SIZE,
                 max_overflow=0,
                 pool_pre_ping=True,
+                json_deserializer=_data,
             )
         except ImportError as error:
             raise UsageError(
@@ -185,6 +196,7 @@ def _engine(url: URL) -> Engine:
     engine = create_engine(
         url,
         connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
+        json_deserializer=_data,
         pool_size=_POOL_SIZE,
         max_overflow=0,
     )
