@@ -79,6 +79,37 @@ def make_snapshot(number: int, **fields) -> SnapshotRecord:
     )
 
 
+# What PostgreSQL, an index or UTF-8 does not take; the last is long however it is packed.
+ODD = ("a\0b", "a\ud800b", "".join(chr(0x10000 + number * 7919 % 60000) for number in range(5000)))
+NAMES = ("client", "job", "fileset", "level", "pool", "storage")
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_snapshot_of_odd_names_is_entered_with_the_others(catalog, odd):
+    names = dict.fromkeys((*NAMES, "original", "run", "removed_reason"), odd)
+    records = [make_snapshot(1), make_snapshot(2, **names), make_snapshot(3)]
+    assert add_snapshots(catalog, records) == 3
+    entered = load_snapshot(catalog, f"{2:064x}")
+    whole = {"a\0b": "a\\0b", "a\ud800b": "a\\ud800b"}.get(odd, odd)
+    assert all(getattr(entered, name) == whole[:300] for name in NAMES)
+    assert entered.original == whole[:4096]
+
+
+def test_the_tags_of_a_snapshot_are_bounded(catalog):
+    add_snapshots(catalog, [make_snapshot(1, tags=(*ODD, *map(str, range(5000))))])
+    tags = load_snapshot(catalog, f"{1:064x}").tags
+    assert (len(tags), tags[:2], tags[3]) == (1000, ("a\\0b", "a\\ud800b"), "0")
+    assert len(tags[2]) == 300
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_run_of_odd_names_is_entered(catalog, odd):
+    names = dict.fromkeys((*NAMES, "reason"), odd)
+    record = add_run(catalog, make_run(**names))
+    assert load_run(catalog, record.id) == record
+    assert "\0" not in record.job
+
+
 def test_migrations_make_the_tables_that_the_code_knows(catalog):
     with catalog.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []

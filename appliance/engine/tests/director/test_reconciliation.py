@@ -15,7 +15,7 @@ from strongroom.daemons.director.catalog.access import list_audit
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, change_run, new_run_id
 from strongroom.daemons.director.reconciliation import Reconciler
 from strongroom.daemons.director.results import SnapshotFilter
-from strongroom.errors import StoreError
+from strongroom.errors import CatalogUnavailableError, StoreError
 from strongroom.repo.snapshots import Snapshot
 
 NIGHTLY = client("web1") + job("nightly")
@@ -196,6 +196,51 @@ async def test_an_agent_enters_nothing_without_a_run_of_its_own(director, monkey
     count = await context.with_repository(reconciliation.rebuild_catalog, context, "main")
     assert count == 2
     assert await ids(director) == {true, loose, reused}
+
+
+@pytest.mark.parametrize("table", ["snapshots", "runs"])
+def test_one_snapshot_that_cannot_be_entered_keeps_no_other_out(director, caplog, table):
+    @in_loop
+    async def whole(director):
+        director.configure(NIGHTLY)
+        await director.open()
+        context = director.service._context
+        made = [made_there(director, tags=(f"run={number:032x}",)) for number in range(3)]
+        with context.catalog.writing() as connection:
+            named = {"snapshots": made[1], "runs": f"{1:032x}"}[table]
+            connection.exec_driver_sql(
+                f"CREATE TRIGGER picky BEFORE INSERT ON {table} WHEN NEW.id = '{named}' "
+                "BEGIN SELECT RAISE(ABORT, 'not this one'); END"
+            )
+        call = context.with_repository
+        count = await call(reconciliation.rebuild_catalog, context, "main")
+        assert (count, await ids(director)) == (2, {made[0], made[2]})
+        assert any(made[1] in line and "not this one" in line for line in caplog.messages)
+        (entry,) = await context.in_thread(list_audit, context.catalog, 10)
+        assert entry.result == "2 entered"
+
+    whole(director=director)
+
+
+@in_loop
+async def test_what_hinders_the_catalog_for_a_while_keeps_no_snapshot_out_for_good(director):
+    director.configure(NIGHTLY)
+    await director.open()
+    context = director.service._context
+    made = made_there(director)
+    reconciler = Reconciler(context)
+    with context.catalog.writing() as connection:
+        connection.exec_driver_sql("ALTER TABLE snapshots RENAME TO away")
+        connection.exec_driver_sql(
+            "CREATE VIEW snapshots AS SELECT * FROM away"  # read, and not written
+        )
+    with pytest.raises(CatalogUnavailableError):
+        await context.with_repository(reconciler.reconcile, "main")
+    with context.catalog.writing() as connection:
+        connection.exec_driver_sql("DROP VIEW snapshots")
+        connection.exec_driver_sql("ALTER TABLE away RENAME TO snapshots")
+    result = await context.with_repository(reconciler.reconcile, "main")
+    assert result.entered == (made,)
 
 
 @in_loop

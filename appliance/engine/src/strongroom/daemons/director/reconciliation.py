@@ -40,10 +40,16 @@ from strongroom.daemons.director.catalog.snapshots import (
     note_removed,
     note_returned,
 )
+from strongroom.daemons.director.claims import shown
 from strongroom.daemons.director.confirmation import count_of, record_of
 from strongroom.daemons.director.orders import POOL_TAG, RUN_TAG
 from strongroom.daemons.director.results import Actor
-from strongroom.errors import ConflictError, UnknownNameError
+from strongroom.errors import (
+    CatalogError,
+    CatalogUnavailableError,
+    ConflictError,
+    UnknownNameError,
+)
 from strongroom.jobs.false_names import falsely_named, owners_of
 from strongroom.repo.snapshots import list_snapshots
 
@@ -59,6 +65,9 @@ GONE: Final = "gone from the repository"
 # Databases take so many values in one statement.
 _BATCH: Final = 1000
 _MOST_NAMED: Final = 20
+
+# A database, its driver, or neither of them understands what is to be written.
+_UNFIT: Final = (CatalogError, ValueError, OverflowError)
 
 _Item = TypeVar("_Item")
 
@@ -148,13 +157,9 @@ def reconcile(
             ]
     finally:
         repository.close()
-    for record in records:
-        _enter_run(context, record)
-    for batch in _batches(records):
-        add_snapshots(context.catalog, batch)
-    result = Reconciled(
-        tuple(gone), tuple(returned), tuple(record.id for record in records), refused
-    )
+    unfit = _enter(context, records)
+    entered = tuple(record.id for record in records if record.id not in unfit)
+    result = Reconciled(tuple(gone), tuple(returned), entered, {**refused, **unfit})
     _tell(context, storage, result, mine)
     return result
 
@@ -264,6 +269,35 @@ def _record(
         errors=count_of(snapshot.error_count),
         tags=snapshot.tags,
     )
+
+
+def _enter(context: DirectorContext, records: Sequence[SnapshotRecord]) -> dict[str, str]:
+    """Enter snapshots and their runs; those that cannot be, and why.
+
+    CatalogUnavailableError when none can be now.
+    """
+    unfit: dict[str, str] = {}
+    for batch in _batches(records):
+        try:
+            _enter_all(context, batch)
+        except CatalogUnavailableError:
+            raise
+        except _UNFIT:
+            # What one says must not keep the others out.
+            for record in batch:
+                try:
+                    _enter_all(context, (record,))
+                except CatalogUnavailableError:
+                    raise
+                except _UNFIT as error:
+                    unfit[record.id] = f"the catalog does not take it: {shown(error)}"
+    return unfit
+
+
+def _enter_all(context: DirectorContext, records: Sequence[SnapshotRecord]) -> None:
+    for record in records:
+        _enter_run(context, record)
+    add_snapshots(context.catalog, records)
 
 
 def _enter_run(context: DirectorContext, record: SnapshotRecord) -> None:

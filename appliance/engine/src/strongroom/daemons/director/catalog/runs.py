@@ -9,6 +9,7 @@ from sqlalchemy import and_, delete, func, insert, or_, select, update
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.tables import RUN_LOG, RUNS
+from strongroom.daemons.director.catalog.texts import plain, plain_columns
 from strongroom.daemons.director.results import FINAL_STATES, LogLine, RunInfo
 from strongroom.errors import ConflictError, UnknownNameError
 
@@ -110,7 +111,8 @@ def add_run(catalog: Catalog, record: RunRecord, lines: Sequence[NewLine] = ()) 
 
     Another attempt of one that failed is entered once: ConflictError when that has one already.
     """
-    record = msgspec.structs.replace(record, log_lines=min(len(lines), MOST_LOG_LINES))
+    columns = plain_columns(msgspec.structs.asdict(record))
+    record = RunRecord(**{**columns, "log_lines": min(len(lines), MOST_LOG_LINES)})
     with catalog.writing() as connection:
         if record.rescheduled_from:
             failed = and_(RUNS.c.id == record.rescheduled_from, RUNS.c.aftermath.in_(AFTERMATH[:2]))
@@ -146,7 +148,7 @@ def change_run(
         if only_in and before.state not in only_in:
             raise ConflictError(f"run {run_id} is {before.state}")
         count = _append(connection, run_id, before.log_lines, lines)
-        changed = {name: _plain(value) for name, value in changes.items()}
+        changed = {name: plain(value) for name, value in changes.items()}
         if count != before.log_lines:
             changed["log_lines"] = count
         if changed:
@@ -322,15 +324,8 @@ def _append(connection: Connection, run_id: str, count: int, lines: Sequence[New
 
 
 def _bounded(line: NewLine) -> tuple[int, str, str]:
-    text: str = _plain(line.text)
+    text: str = plain(line.text)
     return line.time_ns, line.level, text[:LONGEST_LINE_CHARACTERS]
-
-
-def _plain(value: Any) -> Any:
-    """A text that every database takes: PostgreSQL takes no NUL, nobody takes a surrogate."""
-    if not isinstance(value, str):
-        return value
-    return value.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _record(row: Any) -> RunRecord:

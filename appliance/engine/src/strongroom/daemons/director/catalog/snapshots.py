@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import and_, case, exists, func, insert, not_, select, update
 
 from strongroom.daemons.director.catalog.tables import SNAPSHOTS
+from strongroom.daemons.director.catalog.texts import plain_columns, plain_tags
 from strongroom.errors import SnapshotNotFoundError
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def bytes_by_storage(catalog: Catalog) -> dict[str, int]:
 
 
 def _row(record: SnapshotRecord) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(record), "tags": list(record.tags)}
+    return {**plain_columns(msgspec.structs.asdict(record)), "tags": plain_tags(record.tags)}
 
 
 def _record(row: Any) -> SnapshotRecord:
