@@ -3,16 +3,26 @@
 import asyncio
 import contextlib
 import json
+import logging
 import socket
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from strongroom import clock
 from strongroom.daemons.director.api import bodies, connections, handshakes
 from strongroom.daemons.director.api.bodies import LARGEST_BODY_BYTES
 from strongroom.daemons.director.api.connections import MOST_OF_AN_ADDRESS
 from strongroom.daemons.director.api.server import LARGEST_HEAD_BYTES
-from strongroom.net.tls_contexts import authority_context
+from strongroom.net.tls_contexts import authority_context, client_context
+from strongroom.net.unproven import MOST_LINES
+
+UPGRADE = (
+    b"GET /api/v1/agents/connect HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+    b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
 
 
 @pytest.fixture
@@ -69,9 +79,8 @@ def test_a_head_without_end_is_refused(raw):
     # Who goes on sending into a closed connection may not get to read the answer.
     with contextlib.suppress(OSError):
         raw.sendall(b"GET / HTTP/1.1\r\nA: " + b"a" * (2 * LARGEST_HEAD_BYTES))
-        assert everything(raw).startswith(b"HTTP/1.1 400 ")
     with contextlib.suppress(OSError):
-        assert raw.recv(1) == b""
+        assert everything(raw).startswith(b"HTTP/1.1 400 ")
 
 
 def test_what_is_no_http_is_refused(raw):
@@ -199,6 +208,65 @@ def test_a_handshake_that_trickles_is_not_waited_for(director, few_handshakes, m
         else:
             raise AssertionError("it was let go on")
     director.wait_for(lambda: few_handshakes.count == 0)
+
+
+def test_a_certificate_has_so_many_connections_and_no_more(director, monkeypatch, caplog):
+    monkeypatch.setattr(connections, "MOST_OF_AN_AGENT", 3)
+    agent = director.house.identity("web1", "agent")
+    held_by = connections.Connection._held
+
+    def is_counted():
+        return held_by["agent 'web1'"]
+
+    async def hold():
+        async with contextlib.AsyncExitStack() as held:
+
+            async def dial():
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", director.port, ssl=client_context(agent), server_hostname="boss"
+                )
+                held.callback(writer.transport.abort)
+                return reader, writer
+
+            for _ in range(2):
+                await dial()
+            # A WebSocket counts as well, though nothing has been said on it yet.
+            reader, writer = await dial()
+            writer.write(UPGRADE)
+            assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
+            assert is_counted() == 3
+            with contextlib.suppress(OSError):
+                assert await (await dial())[0].read() == b""
+            # Others are not kept out by it.
+            async with httpx.AsyncClient(verify=client_context(director.house.director)) as other:
+                assert (await other.get(director.url + "/api/v1/me")).status_code == 200
+
+    asyncio.run(hold())
+    assert "agent 'web1' has 3 connections already" in caplog.text
+    director.wait_for(lambda: not is_counted())
+
+
+def test_who_dials_and_says_nonsense_fills_no_log(director, monkeypatch, caplog):
+    now = [clock.elapsed_seconds() + 1000]
+    monkeypatch.setattr(
+        "strongroom.net.unproven.clock", SimpleNamespace(elapsed_seconds=lambda: now[0])
+    )
+    caplog.set_level(logging.INFO)
+    context = authority_context(director.house.director.authority_pem)
+    for sent in (b"\0 no HTTP\r\n\r\n", UPGRADE):
+        for _ in range(2 * MOST_LINES):
+            with (
+                socket.create_connection(("127.0.0.1", director.port), timeout=30) as plain,
+                context.wrap_socket(plain, server_hostname="localhost") as connection,
+            ):
+                connection.sendall(sent)
+                assert everything(connection).startswith(b"HTTP/1.1 40")
+    assert caplog.text.count("Invalid HTTP request") == MOST_LINES
+    assert caplog.text.count("an agent without a certificate") == MOST_LINES
+    assert len(caplog.messages) == 2 * MOST_LINES
+    now[0] += 61
+    director.wait_for(lambda: f"{MOST_LINES} more warnings of uvicorn" in caplog.text)
+    director.wait_for(lambda: f"{MOST_LINES} more connections were not let in" in caplog.text)
 
 
 def test_one_port_that_dials_two_listeners_leaves_no_place_taken(director, own_director):

@@ -62,10 +62,16 @@ class UnprovenConnections:
 
 
 class StrangersLog:
-    """Warnings that strangers can cause: ten a minute, and how many more there would have been."""
+    """Warnings that others can cause: ten a minute, and how many more there would have been.
 
-    def __init__(self, log: logging.Logger) -> None:
+    `unsaid`: what is said of those, with %d for their number.
+    """
+
+    def __init__(
+        self, log: logging.Logger, unsaid: str = "%d more connections were not let in"
+    ) -> None:
         self._log = log
+        self._unsaid_text = unsaid
         self._lock = threading.Lock()
         self._until = 0.0
         self._said = 0
@@ -73,13 +79,18 @@ class StrangersLog:
 
     def warn(self, message: str, *values: object) -> None:
         """Log a line, or count it."""
+        if self.may_say():
+            self._log.warning(message, *values)
+
+    def may_say(self) -> bool:
+        """Whether one more line may be logged now; it is counted either way."""
         self.flush()
         with self._lock:
             self._said += 1
             if self._said > MOST_LINES:
                 self._unsaid += 1
-                return
-        self._log.warning(message, *values)
+                return False
+            return True
 
     def flush(self) -> None:
         """Begin a new minute where one is over; call it now and then."""
@@ -90,7 +101,7 @@ class StrangersLog:
             unsaid, self._said, self._unsaid = self._unsaid, 0, 0
             self._until = now + LINES_SECONDS
         if unsaid:
-            self._log.warning("%d more connections were not let in", unsaid)
+            self._log.warning(self._unsaid_text, unsaid)
 
 
 def network_of(address: str) -> str:

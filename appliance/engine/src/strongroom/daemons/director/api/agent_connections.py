@@ -38,6 +38,7 @@ from strongroom.net.control import (
     decode_for_director,
     encode_for_agent,
 )
+from strongroom.net.unproven import StrangersLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -123,6 +124,7 @@ class AgentConnections:
         self._revocations = revocations
         self._by_client: dict[str, _Connection] = {}
         self._watching: asyncio.Task[None] | None = None
+        self._strangers = StrangersLog(_log)
 
     def __len__(self) -> int:
         return len(self._by_client)
@@ -190,7 +192,8 @@ class AgentConnections:
         address = scope["client"][0] if scope.get("client") else ""
         if certified is None or certified.peer.role != "agent":
             await send({"type": "websocket.close", "code": CLOSE_CERTIFICATE})
-            _log.warning("%s: an agent without a certificate of the role agent", address)
+            text = "%s: an agent without a certificate of the role agent"
+            self._strangers.warn(text, address)
             return
         await send({"type": "websocket.accept"})
         await self.converse(certified, address, receive, send, scope["state"]["abort"])
@@ -213,7 +216,7 @@ class AgentConnections:
         hello = None if refusal else await self._hello(receive)
         if hello is None or hello.name != name or hello.protocol != PROTOCOL_VERSION:
             reason = refusal or _greeting_fault(hello, name)
-            _log.warning("%s: agent %s is refused: %s", address, name, reason)
+            self._strangers.warn("%s: agent %s is refused: %s", address, name, reason)
             await send(_closing(CLOSE_NOT_WELCOME, reason))
             return
         connection = _Connection(
@@ -315,6 +318,7 @@ class AgentConnections:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
+            self._strangers.flush()
             now_seconds = clock.now_ns() / 1e9
             for connection in list(self._by_client.values()):
                 if self._revocations.is_revoked(connection.serial):

@@ -4,7 +4,8 @@ uvicorn hands no handler the certificate that the peer showed. Here it is read o
 when TLS is up, and stands as `peer` in the state of every request, and of the WebSocket that a
 request becomes. A connection that brings no whole request head in time is closed, however slowly
 it trickles. Of connections without a certificate, which anybody can open, one address has at most
-MOST_OF_AN_ADDRESS; more are closed at once.
+MOST_OF_AN_ADDRESS; who shows one of an agent has MOST_OF_AN_AGENT, who shows another
+MOST_OF_A_NAME, by role and name, WebSockets included. More are closed at once.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from strongroom.daemons.director.api.handshakes import (
     MOST_HANDSHAKES,
@@ -22,16 +24,20 @@ from strongroom.daemons.director.api.handshakes import (
 )
 from strongroom.errors import PeerRefusedError
 from strongroom.net.peer import Peer, parse_certificate, peer_of
-from strongroom.net.unproven import network_of
+from strongroom.net.unproven import StrangersLog, network_of
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 REQUEST_HEAD_TIMEOUT_SECONDS = 30.0
 LINGER_SECONDS = 0.5
 MOST_OF_AN_ADDRESS = 64
+MOST_OF_AN_AGENT = 16
+MOST_OF_A_NAME = 256
 
 _log = logging.getLogger(__name__)
+_nameless = StrangersLog(_log, "%d more certificates say nothing")
 
 
 class CertifiedPeer(NamedTuple):
@@ -45,13 +51,26 @@ class CertifiedPeer(NamedTuple):
     certificate: bytes
 
 
+class AgentSocket(WebSocketsSansIOProtocol):
+    """What a connection becomes when it is to be a WebSocket. `on_lost` is called when it ends."""
+
+    on_lost: Callable[[], None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has ended."""
+        if self.on_lost is not None:
+            self.on_lost()
+        super().connection_lost(exc)
+
+
 class Connection(H11Protocol):
     """A connection of the director's API."""
 
     _head_timer: asyncio.TimerHandle | None = None
     _counted = ""
-    # Address -> how many connections without a certificate it has; event loop only.
-    _uncertified: ClassVar[Counter[str]] = Counter()
+    # Address, or whom a certificate names -> how many connections it has; event loop only.
+    _held: ClassVar[Counter[str]] = Counter()
+    too_many: ClassVar[StrangersLog] = StrangersLog(_log)
     handshakes: ClassVar[Handshakes] = Handshakes(MOST_HANDSHAKES, MOST_HANDSHAKES_OF_AN_ADDRESS)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -60,11 +79,8 @@ class Connection(H11Protocol):
         self.handshakes.finished_on(transport)
         certified = certified_peer(transport)
         self.app_state = {**self.app_state, "certified": certified, "abort": transport.abort}
-        if certified is None and self.client is not None:
-            self._counted = network_of(self.client[0])
-            self._uncertified[self._counted] += 1
-            if self._uncertified[self._counted] > MOST_OF_AN_ADDRESS:
-                transport.abort()
+        if not self._count(certified):
+            transport.abort()
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -84,8 +100,10 @@ class Connection(H11Protocol):
     def handle_websocket_upgrade(self, event: object) -> None:
         """Hand the connection over; heartbeats watch it from here on."""
         self._stop_waiting()
-        self._uncount()
         super().handle_websocket_upgrade(event)  # type: ignore[arg-type]
+        upgraded = self.transport.get_protocol()
+        assert isinstance(upgraded, AgentSocket)
+        upgraded.on_lost = self._uncount
 
     def shutdown(self) -> None:
         """End with the answer under way; a peer that does not close its side in turn is cut off.
@@ -106,11 +124,27 @@ class Connection(H11Protocol):
         upgraded = self.transport.get_protocol() is not self
         return upgraded or (self.cycle is not None and not self.cycle.response_complete)
 
+    def _count(self, certified: CertifiedPeer | None) -> bool:
+        """Count the connection until `_uncount`; False when there are too many."""
+        if certified is not None:
+            most = MOST_OF_AN_AGENT if certified.peer.role == "agent" else MOST_OF_A_NAME
+            self._counted = str(certified.peer)
+        elif self.client is not None:
+            most = MOST_OF_AN_ADDRESS
+            self._counted = network_of(self.client[0])
+        else:
+            return True
+        self._held[self._counted] += 1
+        if self._held[self._counted] <= most:
+            return True
+        self.too_many.warn("%s has %d connections already", self._counted, most)
+        return False
+
     def _uncount(self) -> None:
         if self._counted:
-            self._uncertified[self._counted] -= 1
-            if not self._uncertified[self._counted]:
-                del self._uncertified[self._counted]
+            self._held[self._counted] -= 1
+            if not self._held[self._counted]:
+                del self._held[self._counted]
             self._counted = ""
 
     def _await_head(self) -> None:
@@ -139,5 +173,5 @@ def certified_peer(transport: asyncio.BaseTransport) -> CertifiedPeer | None:
         expires_at = parsed.not_valid_after_utc.timestamp()
         return CertifiedPeer(peer_of(parsed), expires_at, certificate)
     except PeerRefusedError as error:
-        _log.warning("a certificate says nothing: %s", error)
+        _nameless.warn("a certificate says nothing: %s", error)
         return None

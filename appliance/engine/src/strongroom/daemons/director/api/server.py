@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from strongroom.daemons.director.api.connections import Connection
+from strongroom.daemons.director.api.connections import AgentSocket, Connection
 from strongroom.daemons.director.api.handshakes import HANDSHAKE_TIMEOUT_SECONDS, CountingListener
+from strongroom.daemons.director.api.uvicorn_lines import LOGGER, UvicornLines
 from strongroom.errors import OperatingSystemError
 from strongroom.net.control import LARGEST_MESSAGE_BYTES
 from strongroom.net.tls_contexts import server_context
@@ -38,6 +39,7 @@ LARGEST_HEAD_BYTES = 512 << 10
 HEARTBEAT_SECONDS = 30.0
 STOP_SECONDS = 10
 _BACKLOG = 1024
+_COUNTS_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +88,8 @@ class ApiServer:
         self._on_stop = on_stop
         self._server: _Uvicorn | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._counting: asyncio.Task[None] | None = None
+        self._lines = UvicornLines()
         self.ports: list[int] = []
 
     async def start(self) -> None:
@@ -96,7 +100,7 @@ class ApiServer:
         config = uvicorn.Config(
             self._application,
             http=Connection,
-            ws="websockets-sansio",
+            ws=AgentSocket,
             ws_max_size=LARGEST_MESSAGE_BYTES,
             ws_ping_interval=HEARTBEAT_SECONDS,
             ws_ping_timeout=HEARTBEAT_SECONDS,
@@ -115,6 +119,8 @@ class ApiServer:
         sockets = [_listen(address, port) for address, port in self._addresses]
         self.ports = [one.getsockname()[1] for one in sockets]
         self._server = _Uvicorn(config)
+        LOGGER.addFilter(self._lines)
+        self._counting = asyncio.create_task(self._say_counts(), name="lines left out")
         self._serving = asyncio.create_task(self._server.serve(sockets), name="api")
         listening = asyncio.create_task(self._server.listening.wait())
         await asyncio.wait((listening, self._serving), return_when=asyncio.FIRST_COMPLETED)
@@ -129,12 +135,24 @@ class ApiServer:
             return
         self._on_stop()
         self._server.should_exit = True
-        await self._serving
+        try:
+            await self._serving
+        finally:
+            LOGGER.removeFilter(self._lines)
+            if self._counting is not None:
+                self._counting.cancel()
 
     async def wait(self) -> None:
         """Return when the server has ended."""
         if self._serving is not None:
             await asyncio.shield(self._serving)
+
+    async def _say_counts(self) -> None:
+        while True:
+            await asyncio.sleep(_COUNTS_SECONDS)
+            self._lines.flush()
+            Connection.handshakes.strangers.flush()
+            Connection.too_many.flush()
 
 
 def _listen(address: str, port: int) -> socket.socket:
