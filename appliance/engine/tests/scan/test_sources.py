@@ -197,3 +197,23 @@ def test_the_documented_plugin_works(tmp_path, monkeypatch):
         list(open_source("device", SourceRequest((b"/nonexistent",))).streams())
     with pytest.raises(SourceError, match="cannot be loaded"):
         open_source("broken", SourceRequest())
+
+
+def test_a_command_whose_starter_is_dead_already_is_not_begun():
+    """Killed between starting the command's process and its word to the kernel, say."""
+    script = textwrap.dedent(
+        """
+        import os, time
+        from strongroom.scan import sources
+
+        starter = os.getpid()
+        if os.fork() == 0:
+            while os.getppid() == starter:
+                time.sleep(0.01)
+            sources._end_with_parent(starter)
+            print("begun", flush=True)
+        """
+    )
+    # It reads to the end of the output, which the child holds too.
+    ended = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)
+    assert ended.stdout == b""

@@ -18,6 +18,7 @@ import os
 import signal
 import subprocess
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from strongroom.errors import SourceError, UsageError
@@ -184,7 +185,8 @@ class CommandStream:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 bufsize=0,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 - no other thread runs yet
+                # No other thread runs yet.
+                preexec_fn=partial(_end_with_parent, os.getpid()),  # noqa: PLW1509
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -221,9 +223,12 @@ class CommandStream:
                 self._process.wait()
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(parent: int) -> None:
     """Have the kernel end this process when the one that started it dies, however it dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # It may have died before it was said what happens then.
+    if os.getppid() != parent:
+        os._exit(1)
     # What a shard ignores, so that its coordinator decides, is for the command to heed again.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -21,6 +21,7 @@ import stat
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
@@ -75,7 +76,8 @@ def run_script(script: Script, rules: ScriptRules, log: Callable[[str], None]) -
             env=environment,
             bufsize=0,
             start_new_session=True,
-            preexec_fn=_end_with_parent,  # noqa: PLW1509 - no other thread runs yet
+            # No other thread runs yet.
+            preexec_fn=partial(_end_with_parent, os.getpid()),  # noqa: PLW1509
         )
     except OSError as error:
         raise ScriptError(f"{words[0]} cannot be run: {error.strerror}") from error
@@ -144,8 +146,11 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
     return text
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # It may have died before it was said what happens then.
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 class _Lines:
