@@ -68,7 +68,11 @@ class Site:
         self.write(f"{daemon}.conf", text.format(folder=self.folder, **USUAL | settings))
         before = self.listing()
         arguments = Namespace(
-            check=True, metrics=False, action=None, config=str(self.folder / f"{daemon}.conf")
+            check=True,
+            metrics=False,
+            confirm_clock=False,
+            action=None,
+            config=str(self.folder / f"{daemon}.conf"),
         )
         module = importlib.import_module(f"strongroom.cli.{daemon}")
         code = module.run(arguments, Terminal())
