@@ -1,12 +1,16 @@
 """Payloads that go from the connection straight to where the disk takes them from."""
 
+import errno
 import os
 import socket
 import threading
+import time
+from contextlib import closing
 
 import pytest
 from blake3 import blake3
 
+from kit.tiny_backup import new_repository
 from strongroom import clock
 from strongroom.daemons.storage.accounts import Quotas
 from strongroom.daemons.storage.answers import Answers
@@ -16,6 +20,7 @@ from strongroom.daemons.storage.uploads import Upload
 from strongroom.errors import ConnectionLostError, DamageError, StoreError
 from strongroom.net.local_channel import local_channel
 from strongroom.stores.local import LocalStore
+from strongroom.stores.local_root import TEMPORARY_PREFIX
 
 
 @pytest.fixture
@@ -151,3 +156,28 @@ def test_an_end_in_the_middle_is_the_end_of_the_connection(ends, store):
         upload.receive(payload)
     upload.abort()
     assert list(store.list("packs")) == []
+
+
+def test_a_disk_that_lets_nothing_be_removed_keeps_no_end_from_giving_back(daemon, monkeypatch):
+    with closing(new_repository(daemon.local())):
+        agent = daemon.agent("web1", job="nightly")
+        uploads = [agent.writer("packs") for _ in range(2)]
+        for upload in uploads:
+            upload.write(bytes(600_000))
+        list(agent.list("packs"))
+        quotas = daemon.server.repository("").quotas
+        assert quotas.used()["web1"] == 1_200_000
+        unlink = os.unlink
+
+        def read_only(path, *words, **options):
+            if TEMPORARY_PREFIX in os.fsencode(path):
+                raise OSError(errno.EROFS, "Read-only file system")
+            return unlink(path, *words, **options)
+
+        monkeypatch.setattr(os, "unlink", read_only)
+        agent.client()._channel.shutdown()
+        end = clock.elapsed_seconds() + 30
+        while quotas.used().get("web1") or ("web1", "nightly") in daemon.server.bandwidths._of_jobs:
+            assert clock.elapsed_seconds() < end, "what the connection held is held for ever"
+            time.sleep(0.01)
+        monkeypatch.undo()

@@ -1,19 +1,23 @@
 """What a job does last is sent in one go, and stops at the first thing that is not done."""
 
 import os
+import time
 from contextlib import closing
 
 import pytest
 
 from kit.tiny_backup import new_repository
+from strongroom import clock
 from strongroom.content.digests import object_name
 from strongroom.errors import LeaseError, ObjectMissingError, QuotaError
 from strongroom.net.peer import Peer
 from strongroom.net.remote_store import RemoteStore
-from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage_client import MOST_IN_FLIGHT, Request
+from strongroom.net.storage_protocol import PROTOCOL_VERSION, FrameType, Hello, ObjectName
 from strongroom.repo.leases import EXPIRY_SECONDS, Holder, Lease
 from strongroom.repo.repository import Repository
 from strongroom.repo.snapshots import Snapshot
+from strongroom.stores.local import LocalStore
 from strongroom.stores.store import together
 
 LEASE = "ab" * 16
@@ -150,3 +154,45 @@ def test_a_snapshot_is_taken_back_when_the_lease_was_missed_after_it(repository)
     with pytest.raises(LeaseError, match="taken back"):
         repository.conclude(lambda: Snapshot(host="h"), lease)
     assert repository.snapshots() == []
+
+
+def test_a_lease_that_went_beside_the_daemon_is_not_renewed_into_being(daemon, far, repository):
+    lease = repository.lease("web1", os.getpid(), "backup")
+    far.size("leases", lease.name)
+    (daemon.repository / "leases" / lease.name).unlink()
+    with pytest.raises(ObjectMissingError):
+        far.replace("leases", lease.name, b"again")
+    with pytest.raises(LeaseError):
+        far.put_durable("snapshots", object_name(b"late"), b"late")
+    assert list(far.list("snapshots")) == []
+
+
+def test_a_lease_is_renewed_while_the_last_of_a_job_is_brought_to_the_disk(tmp_path):
+    class SlowDisk(LocalStore):
+        is_slow = False
+
+        def sync(self) -> None:
+            if self.is_slow:
+                path = tmp_path / "repository" / "leases" / lease.name
+                before = path.stat().st_mtime_ns
+                end = clock.elapsed_seconds() + 30
+                while path.stat().st_mtime_ns == before:
+                    assert clock.elapsed_seconds() < end, "nobody renews the lease any more"
+                    time.sleep(0.01)
+            super().sync()
+
+    store = SlowDisk(tmp_path / "repository")
+    with closing(Repository.create(store, None, encryption="none")) as repository:
+        holder = Holder("host", os.getpid(), "boot", 0, ())
+        lease = Lease(store, repository.key, repository.cipher, holder, renewal_seconds=0.05)
+        lease.start_renewing()
+        store.is_slow = True
+        snapshot = repository.conclude(lambda: Snapshot(host="host", paths=(b"/x",)), lease)
+        assert [info.name for info in store.list("snapshots")] == [snapshot.id]
+        lease.end()
+
+
+def test_a_series_is_no_longer_than_what_may_be_under_way(far):
+    requests = [Request(FrameType.SIZE, ObjectName("leases", LEASE))] * (MOST_IN_FLIGHT + 1)
+    with pytest.raises(ValueError, match="at most"):
+        far.client().request_series(requests)

@@ -34,7 +34,6 @@ class EarlyChannel:
         self._deadline_seconds = deadline_seconds
         self._greeting = threading.Lock()
         self._is_let_in = False
-        self._timeout_seconds: float | None = None
 
     @property
     def peer(self) -> Peer:
@@ -75,7 +74,6 @@ class EarlyChannel:
 
     def set_timeout(self, seconds: float | None) -> None:
         """Bound every wait that follows the greeting."""
-        self._timeout_seconds = seconds
         self._inner.set_timeout(seconds)
 
     def shutdown(self) -> None:
@@ -102,8 +100,7 @@ class EarlyChannel:
             left_seconds = max(0.001, self._deadline_seconds - clock.elapsed_seconds())
             if not self._inner.wait_readable(left_seconds):
                 raise ConnectionLostError("the daemon did not say whether it lets us in")
-            # It is a few bytes, in one record.
-            self._inner.set_timeout(left_seconds)
+            # It is a few bytes, in one record. A timeout of its own would be that of the thread
+            # that sends meanwhile, and nothing is left of it when the first answer is read late.
             receive_greeting(self._inner)
-            self._inner.set_timeout(self._timeout_seconds)
             self._is_let_in = True

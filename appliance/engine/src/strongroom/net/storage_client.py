@@ -152,8 +152,10 @@ class StorageClient:
     def request_series(self, requests: Sequence[Request]) -> list[Answer]:
         """Send requests of which each is done only if those before it were; wait for them later.
 
-        Nothing comes between them. Raises ConnectionLostError.
+        Nothing comes between them. Raises ConnectionLostError, ValueError for too many.
         """
+        if len(requests) > self._most_in_flight:
+            raise ValueError(f"a series has at most {self._most_in_flight} requests")
         self._receive_until(
             lambda: len(self._expected) + len(requests) <= self._most_in_flight and self._is_read()
         )

@@ -228,13 +228,15 @@ class Repository:
         As `commit`, and the lease is given back: its holder has nothing more to do. A distant store
         is told all of it at once, and stops where something fails.
         """
-        lease.stop_renewing()
         series: Series | None = None
         try:
             with together(self.store) as series:
                 snapshot = finish()
                 if series is None:
                     return self.commit(snapshot, lease)
+                # What was written may have taken long. A renewal after the series would bring the
+                # lease back that the series gives back.
+                lease.stop_renewing()
                 self.store.sync()
                 lease.renew_in(series)
                 # The lease as it was renewed last is what we know of the store's time.

@@ -22,6 +22,7 @@ from strongroom.errors import (
     ProtocolError,
     QuotaError,
     RightError,
+    StoreError,
 )
 from strongroom.net.storage_protocol import (
     DIGESTED_KINDS,
@@ -84,9 +85,13 @@ class Changes:
 
     def close(self) -> None:
         """Forget what is on its way in."""
-        for upload in self._uploads.values():
-            upload.abort()
-        self._uploads = {}
+        uploads, self._uploads = self._uploads, {}
+        for upload in uploads.values():
+            try:
+                upload.abort()
+            except StoreError as error:
+                # What it leaves is removed when the daemon starts again.
+                log.error("%s: %s", self._shown, error)  # noqa: TRY400 - it says enough
 
     def put(self, frame: Frame) -> bool:
         """Store a small object; whether its name was free."""
@@ -152,6 +157,10 @@ class Changes:
             self._require_fit(kind, name)
             is_renewal = kind == "leases" and mode == "replace"
             renewed_ns = self._renewed_ns(name) if is_renewal else None
+            if is_renewal and renewed_ns is None:
+                # Removed beside the daemon since its holder looked: it must not come back.
+                self._remove(kind, name)
+                raise ObjectMissingError(f"the lease {name} is missing")
             size = upload.size_bytes
             was_free = upload.commit(self._store, name, mode, is_digest=kind in DIGESTED_KINDS)
             if renewed_ns is not None:

@@ -142,6 +142,6 @@ class Upload:
     def _give_up(self) -> None:
         self._quotas.release(self._owner, self.size_bytes)
         self.size_bytes = 0
-        if self._writer is not None:
-            self._writer.abort()
-            self._writer = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abort()
