@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from strongroom.daemons.director.ownership import own_snapshot
 from strongroom.daemons.director.results import FileEntry, FilePage, FilesFound
 from strongroom.errors import (
     DamageError,
@@ -166,7 +167,7 @@ class Browser:
         repository = self._repositories.open(record.storage)
         try:
             reader = repository.block_reader(repository.load_index(), _CACHE_BYTES)
-            listing = Listing(repository.snapshot(record.id).pages, reader)
+            listing = Listing(own_snapshot(repository, record).pages, reader)
         except BaseException:
             repository.close()
             raise
@@ -198,7 +199,7 @@ class _Search:
         finder = Finder(self._criteria, repository.block_reader(index, _CACHE_BYTES))
         for record in records:
             try:
-                for match in finder.search(repository.snapshot(record.id)):
+                for match in finder.search(own_snapshot(repository, record)):
                     if len(self.found) == self._limit:
                         return
                     self.found.append(entry_of(record.id, match.row))

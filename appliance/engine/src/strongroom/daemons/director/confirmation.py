@@ -2,7 +2,7 @@
 
 The repository decides: the snapshot's envelope must name the client and the job of the run. Where
 the director cannot reach the repository, or it does not answer now, the agent's word counts, with a
-line in the log; `rebuild` makes up for it later.
+line in the log; whoever opens or removes such a snapshot looks then (`ownership`).
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from strongroom.daemons.director.job_plan import (
     tls_mode_of,
 )
 from strongroom.daemons.director.levels import decide_level, fileset_digest
+from strongroom.daemons.director.ownership import own_snapshot
 from strongroom.daemons.director.results import RunFilter
 from strongroom.errors import (
     ConflictError,
@@ -263,7 +264,10 @@ def _verify(context: DirectorContext, record: RunRecord) -> Order:
 def _opened(
     context: DirectorContext, snapshot: SnapshotRecord, agent: str, paths: list[bytes]
 ) -> tuple[str, str]:
-    """Ticket (base64) and grant for an agent to read paths of a snapshot."""
+    """Ticket (base64) and grant for an agent to read paths of a snapshot.
+
+    DamageError for one that is not of the client that the catalog says.
+    """
     from strongroom.net.statements import sign_statement
     from strongroom.repo.restore_ticket import make_ticket
 
@@ -274,7 +278,7 @@ def _opened(
     repository = context.repositories.open(snapshot.storage)
     try:
         try:
-            found = repository.snapshot(snapshot.id)
+            found = own_snapshot(repository, snapshot)
         except ObjectMissingError as error:
             raise SnapshotNotFoundError(
                 f"snapshot {snapshot.id[:8]} is not in the repository of {snapshot.storage} any "

@@ -11,6 +11,7 @@ when the store received it, and the storage daemon holds to its own besides.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ from strongroom.daemons.director.catalog.snapshots import (
     note_removed,
     present_snapshots,
 )
+from strongroom.daemons.director.ownership import foreign
 from strongroom.errors import ObjectMissingError
 from strongroom.jobs.forget import ForgetOptions, forget
 from strongroom.jobs.retention import Candidate, Duration, RetentionRules, reasons_to_keep
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 _COUNTS: Final = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
 _SECOND_NS: Final = 1_000_000_000
+_log = logging.getLogger(__name__)
 
 
 def rules_of(job: Resource | None, pool: Resource) -> RetentionRules:
@@ -107,7 +110,10 @@ def remove_snapshots(
     pool: Resource | None,
     reason: str,
 ) -> tuple[list[str], list[str]]:
-    """Remove snapshots of one storage unless they are kept; ids removed, ids kept. Blocks."""
+    """Remove snapshots of one storage unless they are kept; ids removed, ids kept. Blocks.
+
+    One that is not of the client that the catalog says is kept.
+    """
     minimum = int(pool.minimum_retention_seconds or 0) if pool is not None else 0
     now_ns = clock.now_ns()
     due = [record for record in records if kept_until_ns(record, pool) <= now_ns]
@@ -119,9 +125,14 @@ def remove_snapshots(
         gone: list[str] = []
         for record in due:
             try:
-                snapshots.append(read_snapshot(repository.store, repository.key, record.id))
+                snapshot = read_snapshot(repository.store, repository.key, record.id)
             except ObjectMissingError:
                 gone.append(record.id)
+                continue
+            if fault := foreign(snapshot, record):
+                _log.warning("%s, so it is not removed", fault)
+            else:
+                snapshots.append(snapshot)
         options = ForgetOptions(
             snapshot_ids=tuple(snapshot.id for snapshot in snapshots),
             minimum_retention_seconds=minimum,

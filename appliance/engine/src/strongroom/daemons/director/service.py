@@ -252,7 +252,8 @@ class DirectorService(Looking):
             )
             if not removed:
                 raise ConflictError(
-                    f"snapshot {record.id[:8]} is kept by Minimum Retention or protection"
+                    f"snapshot {record.id[:8]} is kept: by Minimum Retention or protection, or "
+                    "it is of another client, which the director's log says"
                 )
             return await self.snapshot(record.id)
 
