@@ -20,6 +20,7 @@ from strongroom.errors import (
     StrongroomError,
 )
 from strongroom.net.control import RunLog
+from strongroom.net.unproven import MOST_LINES
 
 TWO_JOBS = client("web1", "MaximumConcurrentJobs = 2") + job("first") + job("second")
 
@@ -231,3 +232,17 @@ async def test_an_agent_gives_up_no_run_of_another(director):
 )
 def test_what_is_no_report_ends_no_run(text):
     assert read_undeliverable(text) is None
+
+
+@in_loop
+async def test_reports_about_what_is_not_its_own_fill_no_log(director, caplog):
+    director.configure(TWO_JOBS)
+    await director.open()
+    await director.agent("web1")
+    log = RunLog(run_id="a" * 32, sequence=1, time_ns=0, level="info", text="x")
+    undeliverable = Undeliverable("b" * 32, 1, "run-ended", "done")
+    for _ in range(2 * MOST_LINES):
+        await director.service.on_message("web1", log)
+        await director.service.on_undeliverable("web1", undeliverable, ProtocolError("no sense"))
+    lines = [line for line in caplog.messages if "not its own" in line or "no sense" in line]
+    assert len(lines) == MOST_LINES

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from dataclasses import dataclass, field
 
@@ -39,6 +40,7 @@ from strongroom.net.control import (
     encode,
 )
 from strongroom.net.tls_contexts import authority_context, client_context, server_context
+from strongroom.net.unproven import MOST_LINES
 
 # More than any reader of JSON goes down.
 TOO_DEEP = '{"type":"run-log","new":%s}' % ("[" * 50_000 + "]" * 50_000)
@@ -260,6 +262,23 @@ def test_a_report_that_cannot_be_decoded_is_told_and_the_next_is_read(house):
             assert (await at.events.next())[0] == "message"
 
     asyncio.run(scene())
+
+
+def test_an_agent_that_comes_again_and_again_fills_no_log(house, caplog):
+    caplog.set_level(logging.INFO, "strongroom")
+
+    async def scene():
+        async with meeting(house) as at:
+            for _ in range(MOST_LINES):
+                async with await at.meet(house.agent) as agent:
+                    await agent.send("{")
+                    assert (await closing(agent))[0] == CLOSE_BAD_MESSAGE
+                while (await at.events.next())[0] != "disconnected":
+                    pass
+
+    asyncio.run(scene())
+    assert "agent web1 says what makes no sense" in caplog.text
+    assert len([line for line in caplog.messages if "agent web1" in line]) == MOST_LINES
 
 
 def test_a_second_hello_ends_the_connection(house):

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom import clock
+from strongroom.daemons.director.agent_lines import AgentLines
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import NewLine, load_run
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
@@ -75,6 +76,7 @@ class Agents:
     def __init__(self, context: DirectorContext, runs: Runs) -> None:
         self._context = context
         self._runs = runs
+        self._lines = AgentLines(_log, "the reports")
 
     def refusal(self, name: str) -> str:
         """Why an agent of this name is not welcome, "" if it is."""
@@ -100,7 +102,8 @@ class Agents:
             features=hello.features,
         )
         if abs(ahead_ns) > _CLOCK_TOLERANCE_NS:
-            _log.warning("the clock of agent %s is %+.0f s off", client, ahead_ns / 1e9)
+            text = "the clock of agent %s is %+.0f s off"
+            self._lines.log(client, logging.WARNING, text, client, ahead_ns / 1e9)
         resource = context.configuration.find("Client", client)
         welcome = Welcome(
             director=context.name,
@@ -118,6 +121,7 @@ class Agents:
 
     async def on_disconnected(self, client: str) -> None:
         """An agent is gone; what it does goes on without us."""
+        self._lines.flush()
         self._context.hellos.pop(client, None)
         now = clock.elapsed_seconds()
         for active in self._runs.of_client(client):
@@ -127,10 +131,12 @@ class Agents:
 
     async def on_message(self, client: str, message: ToDirector) -> None:
         """Keep what an agent reports of a run, then acknowledge it."""
+        self._lines.flush()
         if not isinstance(message, RunStarted | RunProgress | RunLog | RunEnded):
             return
         if fault := _fault(message):
-            _log.warning("agent %s reports what cannot be: %s", client, fault)
+            text = "agent %s reports what cannot be: %s"
+            self._lines.log(client, logging.WARNING, text, client, fault)
             await self._context.link.disconnect(client, f"a report cannot be: {fault}")
             return
         try:
@@ -145,7 +151,9 @@ class Agents:
                 raise OperatingSystemError(text) from error
             if isinstance(message, RunProgress):
                 # It is not sent again.
-                _log.exception("agent %s, run %s: its progress", client, shown(message.run_id, 32))
+                text = "agent %s, run %s: its progress"
+                named = shown(message.run_id, 32)
+                self._lines.log(client, logging.ERROR, text, client, named, fault=error)
             else:
                 await self.give_up(client, Undeliverable.of(message), error)
 
@@ -171,14 +179,16 @@ class Agents:
         """End the run of a report that we shall never be able to deal with, and acknowledge it."""
         said = f"report {report.sequence} of the agent ({report.type}"
         said += f", {report.status[:32]})" if report.status.isalpha() else ")"
-        _log.error(
+        self._lines.log(
+            client,
+            logging.ERROR,
             "agent %s, run %s: %s cannot be dealt with: %s",
             client,
             shown(report.run_id, 32),
             said,
             shown(error),
             # One of ours says all, and often in the words of the agent.
-            exc_info=None if isinstance(error, StrongroomError) else error,
+            fault=None if isinstance(error, StrongroomError) else error,
         )
         if (active := self._own(client, report.run_id)) is not None:
             async with active.lock:
@@ -201,9 +211,9 @@ class Agents:
             await work
         except CatalogUnavailableError:
             raise
-        except Exception:  # noqa: BLE001 - whatever it is, others are to go on
+        except Exception as error:  # noqa: BLE001 - whatever it is, others are to go on
             text = "agent %s has come, and %s cannot be settled with it"
-            _log.exception(text, client, shown(what, 32))
+            self._lines.log(client, logging.ERROR, text, client, shown(what, 32), fault=error)
 
     def _own(self, client: str, run_id: str) -> ActiveRun | None:
         """A run under way that this agent speaks for."""
@@ -303,7 +313,8 @@ class Agents:
         record = await self._record(message.run_id)
         if record is None or record.client != client:
             named = shown(message.run_id, 32)
-            _log.warning("agent %s reports about run %s, not its own", client, named)
+            text = "agent %s reports about run %s, not its own"
+            self._lines.log(client, logging.WARNING, text, client, named)
         elif isinstance(message, RunEnded):
             await self._keep_late(record, message)
         if not isinstance(message, RunEnded):
@@ -322,7 +333,8 @@ class Agents:
                 confirm_snapshot, self._context, record, message
             )
         except StrongroomError as error:
-            _log.warning("run %s: %s", record.id, shown(error))
+            text = "run %s: %s"
+            self._lines.log(record.client, logging.WARNING, text, record.id, shown(error))
             return
         await self._context.in_thread(add_snapshots, self._context.catalog, [confirmed.record])
 

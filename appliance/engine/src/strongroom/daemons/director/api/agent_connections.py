@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from strongroom import clock
+from strongroom.daemons.director.agent_lines import AgentLines
 from strongroom.daemons.director.claims import shown
 from strongroom.daemons.director.undeliverable import read_undeliverable
 from strongroom.errors import ProtocolError, StrongroomError
@@ -125,6 +126,7 @@ class AgentConnections:
         self._by_client: dict[str, _Connection] = {}
         self._watching: asyncio.Task[None] | None = None
         self._strangers = StrangersLog(_log)
+        self._lines = AgentLines(_log, "the connections")
 
     def __len__(self) -> int:
         return len(self._by_client)
@@ -231,13 +233,14 @@ class AgentConnections:
         self._by_client[name] = connection
         if older is not None:
             await self._close(older, CLOSE_REPLACED, "the agent has connected again")
-        _log.info("agent %s is connected from %s", name, address)
+        self._lines.log(name, logging.INFO, "agent %s is connected from %s", name, address)
         try:
             await self._events.on_connected(name, hello, address)
             await self._listen(connection, receive)
         except StrongroomError as error:
             # Such as a catalog that takes nothing. The agent keeps what we did not acknowledge.
-            _log.error("what agent %s says cannot be dealt with: %s", name, shown(error))
+            text = "what agent %s says cannot be dealt with: %s"
+            self._lines.log(name, logging.ERROR, text, name, shown(error))
             await self._close(connection, CLOSE_OUR_FAULT, "the director cannot do its work now")
         finally:
             await self._gone(connection)
@@ -268,8 +271,8 @@ class AgentConnections:
                     fault = ProtocolError(f"it cannot be decoded: {shown(error)}")
                     await self._events.on_undeliverable(connection.client, report, fault)
                     continue
-                what = shown(error)
-                _log.warning("agent %s says what makes no sense: %s", connection.client, what)
+                client, text = connection.client, "agent %s says what makes no sense: %s"
+                self._lines.log(client, logging.WARNING, text, client, shown(error))
                 await self._close(connection, CLOSE_BAD_MESSAGE, "a message makes no sense")
                 return
             if said is None or isinstance(said, Hello):
@@ -278,16 +281,18 @@ class AgentConnections:
             await self._events.on_message(connection.client, said)
 
     async def _gone(self, connection: _Connection) -> None:
+        client = connection.client
         connection.closing = True
         if connection.flusher is not None:
             connection.flusher.cancel()
-        if self._by_client.get(connection.client) is connection:
-            del self._by_client[connection.client]
-            _log.info("agent %s is gone", connection.client)
+        if self._by_client.get(client) is connection:
+            del self._by_client[client]
+            self._lines.log(client, logging.INFO, "agent %s is gone", client)
             try:
-                await self._events.on_disconnected(connection.client)
+                await self._events.on_disconnected(client)
             except StrongroomError as error:
-                _log.error("agent %s is gone, which cannot be noted: %s", connection.client, error)
+                text = "agent %s is gone, which cannot be noted: %s"
+                self._lines.log(client, logging.ERROR, text, client, error)
 
     async def _flush(self, connection: _Connection) -> None:
         while connection.queue and not connection.closing:
@@ -307,11 +312,12 @@ class AgentConnections:
         if connection.closing:
             return
         connection.closing = True
-        _log.info("agent %s is disconnected: %s", connection.client, reason)
+        client, text = connection.client, "agent %s is disconnected: %s"
+        self._lines.log(client, logging.INFO, text, client, reason)
         try:
             await asyncio.wait_for(connection.send(_closing(code, reason)), WATCH_SECONDS)
         except (OSError, TimeoutError):
-            _log.info("agent %s did not hear why", connection.client)
+            self._lines.log(client, logging.INFO, "agent %s did not hear why", client)
         # One that does not close its side in turn is cut off.
         asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_SECONDS, _cut, connection)
 
@@ -319,6 +325,7 @@ class AgentConnections:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self._strangers.flush()
+            self._lines.flush()
             now_seconds = clock.now_ns() / 1e9
             for connection in list(self._by_client.values()):
                 if self._revocations.is_revoked(connection.serial):
