@@ -43,11 +43,13 @@ from strongroom.daemons.director.catalog.runs import (
 from strongroom.daemons.director.catalog.snapshots import (
     SnapshotRecord,
     add_snapshots,
+    bytes_by_storage,
     find_snapshots,
     load_snapshot,
     newest_snapshot,
     note_removed,
     present_snapshots,
+    totals_by_client,
 )
 from strongroom.daemons.director.catalog.state import (
     last_due,
@@ -93,6 +95,16 @@ def test_a_snapshot_of_odd_names_is_entered_with_the_others(catalog, odd):
     whole = {"a\0b": "a\\0b", "a\ud800b": "a\\ud800b"}.get(odd, odd)
     assert all(getattr(entered, name) == whole[:300] for name in NAMES)
     assert entered.original == whole[:4096]
+
+
+def test_snapshots_that_claim_to_be_vast_do_not_spoil_the_totals(catalog):
+    vast = {"bytes": (1 << 62) - 1, "stored_bytes": (1 << 62) - 1, "storage": "main"}
+    add_snapshots(catalog, [make_snapshot(number, **vast) for number in range(1, 6)])
+    add_snapshots(catalog, [make_snapshot(9, client="web2", bytes=5, stored_bytes=7)])
+    totals = totals_by_client(catalog)
+    assert totals["web2"] == (1, 7)
+    assert totals["web1"] == (5, 5 << 62)
+    assert bytes_by_storage(catalog) == {"main": 5 << 62, "": 5}
 
 
 def test_the_tags_of_a_snapshot_are_bounded(catalog):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from sqlalchemy import and_, case, exists, func, insert, not_, select, update
+from sqlalchemy import Float, and_, case, cast, exists, func, insert, not_, select, update
 
 from strongroom.daemons.director.catalog.tables import SNAPSHOTS
 from strongroom.daemons.director.catalog.texts import plain_columns, plain_tags
@@ -14,7 +14,7 @@ from strongroom.errors import SnapshotNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import ColumnElement
+    from sqlalchemy import Column, ColumnElement
 
     from strongroom.daemons.director.catalog.database import Catalog
     from strongroom.daemons.director.results import SnapshotFilter
@@ -209,7 +209,7 @@ def note_returned(catalog: Catalog, ids: Iterable[str], reason: str) -> None:
 def totals_by_client(catalog: Catalog) -> dict[str, tuple[int, int]]:
     """Client -> how many snapshots are there, and the bytes they stored."""
     query = (
-        select(SNAPSHOTS.c.client, func.count(), func.sum(SNAPSHOTS.c.stored_bytes))
+        select(SNAPSHOTS.c.client, func.count(), _total(SNAPSHOTS.c.stored_bytes))
         .where(SNAPSHOTS.c.removed_ns == 0)
         .group_by(SNAPSHOTS.c.client)
     )
@@ -239,10 +239,18 @@ def _first(
     return None if row is None else _record(row)
 
 
+def _total(column: Column[int]) -> ColumnElement[float]:
+    """The sum of a column, exact up to 8 PiB.
+
+    Counts are what agents say, and integers that do not fit fail the whole query on SQLite.
+    """
+    return func.sum(cast(column, Float(53)))
+
+
 def bytes_by_storage(catalog: Catalog) -> dict[str, int]:
     """Storage -> bytes of all files of all snapshots that are there."""
     query = (
-        select(SNAPSHOTS.c.storage, func.sum(SNAPSHOTS.c.bytes))
+        select(SNAPSHOTS.c.storage, _total(SNAPSHOTS.c.bytes))
         .where(SNAPSHOTS.c.removed_ns == 0)
         .group_by(SNAPSHOTS.c.storage)
     )
