@@ -130,9 +130,19 @@ async def test_work_of_the_director_ends_once_the_catalog_takes_its_end(director
     await director.open()
     local = director.service._runs._local
     carry_out, locked = local.carry_out, []
+    start_run, is_asked = director.service.start_run, asyncio.Event()
+
+    async def asked(*arguments, **named):
+        record = await start_run(*arguments, **named)
+        is_asked.set()
+        return record
+
+    director.service.start_run = asked
 
     async def carried_out(active, runs):
         outcome = await carry_out(active, runs)
+        # Else the audit line of the request could be what the catalog does not take.
+        await is_asked.wait()
         other = sqlite3.connect(director.folder / "work" / "catalog.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         locked.append(other)
