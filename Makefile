@@ -44,10 +44,10 @@ test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS=
 	cd $(ENGINE) && $(BIN)/python -m pytest -m slow $(ARGUMENTS)
 
 test-debian:  ## run the tests on every Debian we support [SUITES="trixie bookworm"]
-	for suite in $(SUITES); do $(ENGINE)/tests/debian/run_suite.sh $$suite '$(ARGUMENTS)'; done
+	for suite in $(SUITES); do $(ENGINE)/tests/debian/run_suite.sh $$suite '$(ARGUMENTS)' || exit 1; done
 
 test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
-	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS); done
+	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS) || exit 1; done
 
 test-systemd: setup  ## follow docs/fleet.md and use the units on real systemd hosts (containers)
 	for suite in $(SUITES); do \
