@@ -157,7 +157,7 @@ class Changes:
             self._require_fit(kind, name)
             is_renewal = kind == "leases" and mode == "replace"
             renewed_ns = self._renewed_ns(name) if is_renewal else None
-            if is_renewal and renewed_ns is None:
+            if is_renewal and renewed_ns is None and self._book.standing(kind, name) is not None:
                 # Removed beside the daemon since its holder looked: it must not come back.
                 self._remove(kind, name)
                 raise ObjectMissingError(f"the lease {name} is missing")
