@@ -14,8 +14,8 @@ from sealed_objects import run
 
 with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.errors import ProtocolError
-    from strongroom.net.frames import FrameReader, decode_frame, encode_start
-    from strongroom.net.storage_protocol import (
+    from strongroom.net.storage.frames import FrameReader, decode_frame, encode_start
+    from strongroom.net.storage.protocol import (
         CommitUpload,
         Failure,
         FrameType,

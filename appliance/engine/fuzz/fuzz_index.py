@@ -19,7 +19,7 @@ with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.content.digests import object_name
     from strongroom.errors import DamageError
     from strongroom.repo.block_columns import BlockColumns
-    from strongroom.repo.index_objects import read_index_object, write_index_object
+    from strongroom.repo.index.objects import read_index_object, write_index_object
     from strongroom.repo.packs import PackFooter
 
 from blake3 import blake3

@@ -19,10 +19,10 @@ import atheris
 
 with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.errors import DamageError
-    from strongroom.repo.listing import decode_page, encode_page
+    from strongroom.repo.listing.page import decode_page, encode_page
+    from strongroom.rows.rows import CHANGED, UNREADABLE, Rows, new_rows
+    from strongroom.rows.views import views
     from strongroom.scan.attributes import encode_xattrs
-    from strongroom.scan.row_view import views
-    from strongroom.scan.rows import CHANGED, UNREADABLE, Rows, new_rows
 
 
 def check_page(data: bytes) -> None:

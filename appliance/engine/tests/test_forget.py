@@ -8,8 +8,8 @@ import pytest
 
 from kit.tiny_backup import new_repository
 from strongroom.errors import UsageError
-from strongroom.jobs.forget import ForgetOptions, ForgetReport, forget
-from strongroom.jobs.retention import RetentionRules
+from strongroom.jobs.upkeep.forget import ForgetOptions, ForgetReport, forget
+from strongroom.jobs.upkeep.retention import RetentionRules
 from strongroom.progress import NullProgress
 from strongroom.repo.repository import Repository
 from strongroom.repo.snapshots import Snapshot, write_snapshot

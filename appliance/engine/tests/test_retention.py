@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strongroom.errors import UsageError
-from strongroom.jobs.retention import (
+from strongroom.jobs.upkeep.retention import (
     UNLIMITED,
     Candidate,
     Duration,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bench.network.processes import Daemon, free_ports
 from bench.network.vault import STRONGROOM, Vault
-from strongroom.net.tls_contexts import client_context
+from strongroom.net.channels.tls_contexts import client_context
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,9 +12,15 @@ import asyncio
 import sys
 import time
 
-from strongroom.net.control import PROTOCOL_VERSION, Hello, Welcome, decode_for_agent, encode
-from strongroom.net.identity import Identity
-from strongroom.net.tls_contexts import client_context
+from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.control.messages import (
+    PROTOCOL_VERSION,
+    Hello,
+    Welcome,
+    decode_for_agent,
+    encode,
+)
+from strongroom.net.identities.identity import Identity
 
 AT_ONCE = 20
 PING_SECONDS = 20

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Self
 
 from bench.network.processes import Daemon, free_ports, plain_environment
-from strongroom.net.authority import Authority
+from strongroom.net.identities.authority import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path

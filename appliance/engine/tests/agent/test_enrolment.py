@@ -10,7 +10,7 @@ import pytest
 
 from kit.director_server import RunningDirector
 from strongroom.daemons.agent.put_keys import read_put_keys
-from strongroom.net.identity import Identity
+from strongroom.net.identities.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

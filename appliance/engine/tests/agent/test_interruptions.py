@@ -12,12 +12,12 @@ import pytest
 
 from kit.agent_site import CLIENT, DIRECTOR, AgentSite
 from kit.small_director import SmallDirector
-from strongroom.net.control import Cancel, Script, SetBandwidth, StartEstimate
+from strongroom.net.control.messages import Cancel, Script, SetBandwidth, StartEstimate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strongroom.net.control import StartBackup
+    from strongroom.net.control.messages import StartBackup
 
 SLOW_BYTES_PER_SECOND = 100 << 10
 SLOW_FILES = 12

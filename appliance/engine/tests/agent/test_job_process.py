@@ -7,14 +7,14 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from strongroom.daemons.agent.job_messages import (
+from strongroom.daemons.job_process.messages import (
     JobDescription,
     JobEnded,
     decode_from_job,
     encode_line,
 )
-from strongroom.net.control import StartEstimate
-from strongroom.scan.fileset import FileSetInclude, FileSetSpec
+from strongroom.filesets.spec import FileSetInclude, FileSetSpec
+from strongroom.net.control.messages import StartEstimate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,9 @@ def test_an_agent_that_hangs_up_when_it_has_heard_the_end_does_not_kill_the_job(
         ours, theirs = socket.socketpair()
         with ours, theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "strongroom.daemons.agent.job"], stdin=theirs, stdout=theirs
+                [sys.executable, "-m", "strongroom.daemons.agent.jobs.job"],
+                stdin=theirs,
+                stdout=theirs,
             )
             theirs.close()
             ours.sendall(encode_line(description))

@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 from strongroom import clock
 from strongroom.daemons.agent import journal as journals
 from strongroom.daemons.agent.journal import RunJournal, load_journals
-from strongroom.net.control import RunEnded, RunLog, RunStarted, StartEstimate, decode_for_director
-from strongroom.scan.fileset import FileSetSpec
+from strongroom.filesets.spec import FileSetSpec
+from strongroom.net.control.messages import (
+    RunEnded,
+    RunLog,
+    RunStarted,
+    StartEstimate,
+    decode_for_director,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from kit.agent_site import CLIENT, DIRECTOR, PATIENCE_SECONDS
 from strongroom import clock
 from strongroom.daemons.agent.settings import load_settings
 from strongroom.errors import UsageError
-from strongroom.net.control import StartEstimate
+from strongroom.net.control.messages import StartEstimate
 
 if TYPE_CHECKING:
     from pathlib import Path

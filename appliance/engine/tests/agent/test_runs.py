@@ -11,7 +11,8 @@ import msgspec
 
 from kit.large_ticket import with_more_packs
 from kit.tree_compare import compare_trees
-from strongroom.net.control import (
+from strongroom.filesets.spec import FileSetInclude, FileSetOptions, FileSetSpec
+from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
     Cancel,
     StartEstimate,
@@ -19,11 +20,10 @@ from strongroom.net.control import (
     StartVerify,
 )
 from strongroom.repo.restore_ticket import make_ticket
-from strongroom.scan.fileset import FileSetInclude, FileSetOptions, FileSetSpec
 
 if TYPE_CHECKING:
     from kit.agent_site import AgentSite
-    from strongroom.net.control import RunEnded
+    from strongroom.net.control.messages import RunEnded
 
 
 def run(agent: AgentSite, message: Any) -> RunEnded:

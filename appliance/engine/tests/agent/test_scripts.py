@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strongroom.daemons.agent.scripts import ScriptRules, run_script
+from strongroom.daemons.agent.jobs.scripts import ScriptRules, run_script
 from strongroom.errors import ScriptError
-from strongroom.net.control import Cancel, Script
+from strongroom.net.control.messages import Cancel, Script
 
 if TYPE_CHECKING:
     from pathlib import Path

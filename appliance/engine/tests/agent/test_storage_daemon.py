@@ -13,9 +13,9 @@ from kit.agent_site import CLIENT, AgentSite
 from kit.storage_site import StorageSite
 from kit.tree_compare import compare_trees
 from strongroom.daemons.agent.put_keys import keep_put_key
-from strongroom.net.control import SetBandwidth, StartRestore, StorageTarget
-from strongroom.net.remote_place import open_socket, parse_place
-from strongroom.net.statements import sign_statement
+from strongroom.net.control.messages import SetBandwidth, StartRestore, StorageTarget
+from strongroom.net.identities.statements import sign_statement
+from strongroom.net.storage.place import open_socket, parse_place
 from strongroom.repo.keys import import_key
 from strongroom.repo.repository import Repository
 from strongroom.repo.restore_ticket import make_ticket

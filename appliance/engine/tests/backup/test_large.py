@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strongroom.jobs.deferred_content import SEGMENT_BYTES
-from strongroom.jobs.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
+from strongroom.jobs.backup.deferred_content import SEGMENT_BYTES
+from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ import pytest
 
 from strongroom import clock
 from strongroom.content.codecs import Compression
-from strongroom.jobs.pack_lanes import (
+from strongroom.jobs.writing.pack_lanes import (
     OPEN_PACKS,
     OPEN_SECONDS,
     WORTH_FINISHING_BYTES,

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kit.tiny_backup import new_repository
-from strongroom.jobs.backup import BackupReport, back_up
-from strongroom.jobs.backup_options import BackupOptions, Tuning
+from strongroom.jobs.backup.backup import BackupReport, back_up
+from strongroom.jobs.backup.options import BackupOptions, Tuning
 from strongroom.progress import NullProgress
-from strongroom.scan.sources import SourceRequest, open_source
+from strongroom.sources.registry import open_source
+from strongroom.sources.source import SourceRequest
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from strongroom.repo.repository import Repository
-    from strongroom.scan.sources import Source
+    from strongroom.sources.source import Source
 
 MEBIBYTE = 1 << 20
 PATIENCE_SECONDS = 30.0

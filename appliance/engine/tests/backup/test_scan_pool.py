@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strongroom.jobs.scan_pool import BYTES_IN_FLIGHT, Lot, ScanPool, Steps, run_here
+from strongroom.jobs.backup.shards.scan_threads import (
+    BYTES_IN_FLIGHT,
+    Lot,
+    ScanPool,
+    Steps,
+    run_here,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

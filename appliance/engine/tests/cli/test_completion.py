@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from strongroom.cli.completion import SHELLS
+from strongroom.cli.commands.completion import SHELLS
 from strongroom.cli.main import COMMANDS
 from strongroom.errors import EXIT_DONE, UsageError
 

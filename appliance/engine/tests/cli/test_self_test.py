@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from strongroom.cli.self_test import TESTS
+from strongroom.cli.commands.self_test import TESTS
 from strongroom.errors import EXIT_DONE, SelfTestError
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from strongroom.config.grammar import shape_of
-from strongroom.config.keywords import KEYWORDS, MESSAGE_TYPES, OPTION_KEYWORDS, OWN_KEYWORDS
-from strongroom.config.printer import quoted
-from strongroom.config.schema import schema
-from strongroom.config.value_forms import form_of
+from strongroom.config.language.grammar import shape_of
+from strongroom.config.language.printer import quoted
+from strongroom.config.table.schema import schema
+from strongroom.config.values.forms import form_of
+from strongroom.config.values.keywords import KEYWORDS, MESSAGE_TYPES, OPTION_KEYWORDS, OWN_KEYWORDS
 
 if TYPE_CHECKING:
-    from strongroom.config.schema import DirectiveSpec, ResourceSpec
+    from strongroom.config.table.schema import DirectiveSpec, ResourceSpec
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NAMES = st.from_regex(r"\A[A-Za-z0-9:._/-]([A-Za-z0-9:._/ -]{0,20}[A-Za-z0-9:._/-])?\Z")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strongroom.config.dialects import dialect_named
-from strongroom.config.schema import schema
+from strongroom.config.table.dialects import dialect_named
+from strongroom.config.table.schema import schema
 from strongroom.errors import UsageError
 
 RETIRED = "Director { Name = d; Password = x; Pid Directory = /run }"

@@ -6,12 +6,13 @@ import os
 
 import pytest
 
-from strongroom.config import commands
-from strongroom.config.commands import patterns_of_command, run_command
-from strongroom.config.includes import target_of
-from strongroom.config.loader import LoadOptions, load_trees
-from strongroom.config.sources import Limits
+from strongroom.config.language import commands
+from strongroom.config.language.commands import patterns_of_command
+from strongroom.config.language.includes import target_of
+from strongroom.config.language.loader import LoadOptions, load_trees
+from strongroom.config.language.sources import Limits
 from strongroom.errors import UsageError
+from strongroom.sources.shell import run_command
 
 
 def load(path, **options):

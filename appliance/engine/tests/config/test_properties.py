@@ -12,12 +12,12 @@ from tests.config.strategies import configurations
 
 from strongroom.config.convert import convert
 from strongroom.config.effective import effective_values
-from strongroom.config.effects import ACTED_ON, explain
-from strongroom.config.grammar import _remembered
-from strongroom.config.loader import LoadOptions, load_text
-from strongroom.config.printer import format_text, meaning
+from strongroom.config.language.grammar import _remembered
+from strongroom.config.language.loader import LoadOptions, load_text
+from strongroom.config.language.printer import format_text, meaning
 from strongroom.config.resolve import resolve
-from strongroom.config.schema import COMPONENTS
+from strongroom.config.table.effects import ACTED_ON, explain
+from strongroom.config.table.schema import COMPONENTS
 
 SLOW = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -137,7 +137,7 @@ def test_a_long_list_is_parsed_whole():
 
 
 def test_a_value_with_too_many_parts_is_refused():
-    from strongroom.config.sources import Limits
+    from strongroom.config.language.sources import Limits
 
     text = "Profile { Name = p; Job ACL = " + ", ".join("a" * 100) + " }"
     loaded = load_text(text, "director", LoadOptions(limits=Limits(statement_tokens=50)))

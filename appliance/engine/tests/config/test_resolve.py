@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strongroom.config.loader import LoadOptions
+from strongroom.config.language.loader import LoadOptions
 from strongroom.config.model import RunScript
 from strongroom.config.resolve import load
 from strongroom.errors import ConfigurationError
@@ -79,7 +79,7 @@ def tree(tmp_path):
 
 
 def errors(path: str, **options) -> list[str]:
-    from strongroom.config.loader import load_trees
+    from strongroom.config.language.loader import load_trees
     from strongroom.config.resolve import resolve
 
     loaded = load_trees(path, LoadOptions(**options))
@@ -259,7 +259,7 @@ def test_one_file_of_a_tree_is_not_judged_as_a_whole(tmp_path):
     folder.mkdir(parents=True)
     (folder / "j.conf").write_text("Job { Name = j; JobDefs = elsewhere; Client = c }\n")
     assert errors(str(tmp_path))
-    from strongroom.config.loader import is_whole, load_trees
+    from strongroom.config.language.loader import is_whole, load_trees
     from strongroom.config.resolve import resolve
 
     path = str(folder / "j.conf")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from strongroom.config.measures import duration_seconds, size_bytes, speed_bytes_per_second
+from strongroom.config.values.measures import duration_seconds, size_bytes, speed_bytes_per_second
 
 VECTORS = json.loads((Path(__file__).parent / "data" / "vectors.json").read_text("utf-8"))
 COMPONENTS = {"bareos-dir": "director", "bareos-fd": "agent", "bareos-sd": "storage"}

@@ -7,15 +7,15 @@ import pytest
 from textual.widgets import Checkbox, DataTable, Input, Static
 
 from kit.simulated_agent import SimulatedAgent
-from strongroom.cli.browser.application import Browser, SnapshotsScreen
-from strongroom.cli.browser.files import FilesScreen
-from strongroom.cli.browser.marks import Marks
-from strongroom.cli.browser.place import SnapshotPlace
-from strongroom.cli.browser.restoring import RestoreDialog, RunScreen
-from strongroom.cli.director_client import DirectorClient
-from strongroom.cli.director_place import DirectorPlace
+from strongroom.cli.console.browser.application import Browser, SnapshotsScreen
+from strongroom.cli.console.browser.files import FilesScreen
+from strongroom.cli.console.browser.marks import Marks
+from strongroom.cli.console.browser.place import SnapshotPlace
+from strongroom.cli.console.browser.restoring import RestoreDialog, RunScreen
+from strongroom.cli.console.client import DirectorClient
+from strongroom.cli.console.place import DirectorPlace
 from strongroom.errors import NotPermittedError
-from strongroom.net.control import StartRestore
+from strongroom.net.control.messages import StartRestore
 
 
 @contextlib.asynccontextmanager

@@ -6,11 +6,17 @@ import stat
 import pytest
 
 from kit.simulated_agent import SimulatedAgent
-from strongroom.cli import run_watch
-from strongroom.cli.bandwidth import bytes_per_second_of
-from strongroom.cli.director_view import run_exit_code
+from strongroom.cli.commands.bandwidth import bytes_per_second_of
+from strongroom.cli.console import run_watch
+from strongroom.cli.console.view import run_exit_code
 from strongroom.cli.main import main
-from strongroom.net.control import Cancel, SetBandwidth, StartBackup, StartEstimate, StartRestore
+from strongroom.net.control.messages import (
+    Cancel,
+    SetBandwidth,
+    StartBackup,
+    StartEstimate,
+    StartRestore,
+)
 
 
 def back_up(agent):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from strongroom.cli.director_place import (
+from strongroom.cli.console.place import (
     normal_url,
     read_console_resource,
     read_console_settings,

@@ -9,7 +9,7 @@ import pytest
 
 from kit.connections import House
 from strongroom import clock
-from strongroom.cli import director_client
+from strongroom.cli.console import client as director_client
 
 ONE_COMMAND_EACH = (
     ("status",), ("clients",), ("clients", "web1"), ("jobs",), ("runs",), ("run", "nightly-web1"),

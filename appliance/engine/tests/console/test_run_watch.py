@@ -1,7 +1,7 @@
 """What a watched run shows are the counts of the run, wherever they go."""
 
+from strongroom.cli.console.run_watch import RunCounts
 from strongroom.cli.live_progress import CountedProgress, progress_text
-from strongroom.cli.run_watch import RunCounts
 
 
 def run_with(**counts):

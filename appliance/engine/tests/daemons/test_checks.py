@@ -15,7 +15,7 @@ import pytest
 from kit.tiny_backup import PASSPHRASE, new_repository
 from strongroom.cli.terminal import Terminal
 from strongroom.daemons.director.catalog.database import open_catalog
-from strongroom.net.authority import Authority
+from strongroom.net.identities.authority import Authority
 from strongroom.repo.keys import export_key
 from strongroom.stores.local import LocalStore
 

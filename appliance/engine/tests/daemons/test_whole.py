@@ -13,8 +13,8 @@ import pytest
 from kit.house_of_daemons import HouseOfDaemons, wait_for
 from kit.shifted_clock import can_shift_clocks
 from kit.tree_compare import compare_trees
-from strongroom.net.identity import Identity
-from strongroom.net.tls_contexts import client_context
+from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.identities.identity import Identity
 
 
 def some_files(seed: int, count: int = 20) -> dict[str, bytes]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from director.virtual_time import VirtualTime
-    from strongroom.net.identity import Identity
+    from strongroom.net.identities.identity import Identity
 
 OPERATOR = Actor("ann", "operator", "192.0.2.7")
 SECOND_NS = 1_000_000_000

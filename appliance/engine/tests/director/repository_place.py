@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from director.director_fixture import TestDirector
 from kit.tiny_backup import CHEAP
-from strongroom.net.authority import Authority
+from strongroom.net.identities.authority import Authority
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
 

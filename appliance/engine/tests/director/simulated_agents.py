@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strongroom import clock
-from strongroom.net.control import (
+from strongroom.net.control.messages import (
     PROTOCOL_VERSION,
     Acknowledge,
     Cancel,

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from director.director_fixture import OPERATOR, client, in_loop, job
-from strongroom.daemons.director import outage
-from strongroom.daemons.director.aftermath import DirectorAftermath
 from strongroom.daemons.director.catalog import database
+from strongroom.daemons.director.catalog import retry as outage
+from strongroom.daemons.director.runs.aftermath import DirectorAftermath
 from strongroom.errors import CatalogUnavailableError
 
 AGAIN = "RescheduleOnError = yes; RescheduleInterval = 600; RescheduleTimes = 5"

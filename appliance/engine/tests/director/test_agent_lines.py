@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from strongroom.daemons.director.agent_lines import AgentLines
-from strongroom.net.unproven import MOST_LINES
+from strongroom.daemons.director.agents.log_limits import AgentLines
+from strongroom.net.channels.unauthenticated import MOST_LINES
 
 
 def test_one_agent_fills_no_log_and_keeps_no_other_out_of_it(monkeypatch, caplog):

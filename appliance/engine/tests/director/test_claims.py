@@ -8,15 +8,15 @@ import pytest
 from sqlalchemy import insert
 
 from director.director_fixture import client, in_loop, job
-from strongroom.daemons.director.api import answers
+from strongroom.daemons.director.agents.message_limits import LONGEST_LOGGED, MOST_DATA_DEPTH
+from strongroom.daemons.director.agents.rejected_reports import Undeliverable
+from strongroom.daemons.director.api.models import responses as answers
 from strongroom.daemons.director.catalog.runs import RunRecord, find_runs, load_run, new_run_id
 from strongroom.daemons.director.catalog.tables import RUNS
-from strongroom.daemons.director.claims import LONGEST_LOGGED, MOST_DATA_DEPTH
 from strongroom.daemons.director.results import RunFilter
-from strongroom.daemons.director.undeliverable import Undeliverable
 from strongroom.daemons.exposition import exposition
 from strongroom.errors import ProtocolError
-from strongroom.net.control import (
+from strongroom.net.control.messages import (
     PROTOCOL_VERSION,
     Hello,
     RunEnded,

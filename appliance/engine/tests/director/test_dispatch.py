@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strongroom.daemons.director.catalog.runs import RunRecord
-from strongroom.daemons.director.dispatch import Candidate, Limits, choose
-from strongroom.daemons.director.duplicates import DuplicateRules, judge
+from strongroom.daemons.director.runs.dispatch import Candidate, Limits, choose
+from strongroom.daemons.director.runs.duplicates import DuplicateRules, judge
 
 NAMES = ("a", "b", "c")
 

@@ -10,7 +10,7 @@ import pytest
 from director.director_fixture import client, in_loop, job
 from director.repository_place import Place
 from director.virtual_time import ShiftedTime
-from strongroom.daemons.director.reconciliation import Reconciler
+from strongroom.daemons.director.repositories.reconciliation import Reconciler
 
 DOCUMENTATION = Path(__file__).parents[4] / "docs" / "director.md"
 

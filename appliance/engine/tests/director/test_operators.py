@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from director.director_fixture import OPERATOR, client, in_loop, job
-from strongroom.net.control import SetBandwidth
+from strongroom.net.control.messages import SetBandwidth
 
 
 @in_loop

@@ -10,10 +10,11 @@ import pytest
 from director.director_fixture import OPERATOR, client, in_loop, job
 from director.repository_place import ADMIN, Place
 from director.virtual_time import ShiftedTime
-from strongroom.daemons.director import reconciliation, service
+from strongroom.daemons.director import service
 from strongroom.daemons.director.catalog.access import list_audit
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, change_run, new_run_id
-from strongroom.daemons.director.reconciliation import Reconciler
+from strongroom.daemons.director.repositories import reconciliation
+from strongroom.daemons.director.repositories.reconciliation import Reconciler
 from strongroom.daemons.director.results import SnapshotFilter
 from strongroom.errors import CatalogUnavailableError, StoreError
 from strongroom.repo.snapshots import Snapshot

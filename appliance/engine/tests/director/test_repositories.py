@@ -15,7 +15,7 @@ from director.virtual_time import ShiftedTime
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.portable import read_portable
 from strongroom.daemons.director.catalog.runs import find_runs
-from strongroom.daemons.director.repositories import Repositories, RepositoryPlace
+from strongroom.daemons.director.repositories.access import Repositories, RepositoryPlace
 from strongroom.daemons.director.results import RestoreRequest, RunFilter, SnapshotFilter
 from strongroom.errors import (
     ConflictError,
@@ -25,8 +25,8 @@ from strongroom.errors import (
     UsageError,
     WrongKeyError,
 )
-from strongroom.net.control import StartRestore, StartVerify, decode_name
-from strongroom.net.statements import verify_statement
+from strongroom.net.control.messages import StartRestore, StartVerify, decode_name
+from strongroom.net.identities.statements import verify_statement
 from strongroom.repo.repository import Repository
 from strongroom.repo.restore_ticket import open_with_ticket
 from strongroom.stores.local import LocalStore

@@ -9,7 +9,13 @@ import pytest
 from director.director_fixture import OPERATOR, START_NS, client, in_loop, job
 from strongroom.daemons.director.results import RestoreRequest
 from strongroom.errors import ConflictError, SnapshotNotFoundError, UnknownNameError, UsageError
-from strongroom.net.control import RunLog, RunProgress, SetBandwidth, StartBackup, StartEstimate
+from strongroom.net.control.messages import (
+    RunLog,
+    RunProgress,
+    SetBandwidth,
+    StartBackup,
+    StartEstimate,
+)
 
 SECOND_NS = 1_000_000_000
 

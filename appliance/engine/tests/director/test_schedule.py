@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strongroom.config.loader import LoadOptions, load_text
+from strongroom.config.language.loader import LoadOptions, load_text
 from strongroom.config.model import ComponentConfiguration
-from strongroom.daemons.director.schedule import (
+from strongroom.daemons.director.schedule.due_times import (
     due_times_ns,
     entry_digest,
     last_due_ns,
@@ -27,7 +27,7 @@ from strongroom.daemons.director.schedule import (
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from strongroom.config.run_schedule import ScheduleRun
+    from strongroom.config.values.run_schedule import ScheduleRun
 
 SECOND_NS = 1_000_000_000
 
@@ -277,7 +277,7 @@ WITHOUT_ZONES = """
 import sys
 sys.modules["tzdata"] = None
 from datetime import datetime
-from strongroom.daemons.director import schedule
+from strongroom.daemons.director.schedule import due_times as schedule
 schedule._LOCAL_ZONE_FILE = "/nowhere"
 noon = datetime(2026, 7, 1, 12, tzinfo=schedule.time_zone(""))
 print(noon.isoformat(), noon.tzname())

@@ -16,9 +16,9 @@ from director.director_fixture import (
     job,
 )
 from director.virtual_time import ShiftedTime
-from strongroom.daemons.director import runs as life_of_runs
-from strongroom.daemons.director import scheduler
-from strongroom.daemons.director.clock_guard import HOLD_SECONDS
+from strongroom.daemons.director.runs import lifecycle as life_of_runs
+from strongroom.daemons.director.schedule import scheduler
+from strongroom.daemons.director.schedule.clock_guard import HOLD_SECONDS
 
 HOUR = 3600
 DAY = 24 * HOUR

@@ -9,9 +9,9 @@ import sqlite3
 import pytest
 
 from director.director_fixture import client, in_loop, job
-from strongroom.daemons.director import agents
+from strongroom.daemons.director.agents import messages as agents
+from strongroom.daemons.director.agents.rejected_reports import Undeliverable, read_undeliverable
 from strongroom.daemons.director.catalog import database
-from strongroom.daemons.director.undeliverable import Undeliverable, read_undeliverable
 from strongroom.errors import (
     CatalogError,
     CatalogUnavailableError,
@@ -19,8 +19,8 @@ from strongroom.errors import (
     ProtocolError,
     StrongroomError,
 )
-from strongroom.net.control import RunLog
-from strongroom.net.unproven import MOST_LINES
+from strongroom.net.channels.unauthenticated import MOST_LINES
+from strongroom.net.control.messages import RunLog
 
 TWO_JOBS = client("web1", "MaximumConcurrentJobs = 2") + job("first") + job("second")
 

@@ -4,8 +4,8 @@ import pytest
 from cryptography import x509
 
 from strongroom.daemons.director.daemon import WRONG_ENROLMENTS
-from strongroom.net.identity import certificate_request, new_key
-from strongroom.net.peer import peer_of
+from strongroom.net.identities.identity import certificate_request, new_key
+from strongroom.net.identities.peer import peer_of
 
 
 @pytest.fixture

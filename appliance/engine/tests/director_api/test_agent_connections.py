@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatu
 
 from kit.connections import House
 from kit.director_server import PATIENCE_SECONDS
-from strongroom.config.loader import LoadOptions, load_text
+from strongroom.config.language.loader import LoadOptions, load_text
 from strongroom.config.resolve import resolve
 from strongroom.daemons.director.api import agent_connections, agent_dialling
 from strongroom.daemons.director.api.agent_connections import (
@@ -27,7 +27,9 @@ from strongroom.daemons.director.api.agent_connections import (
 )
 from strongroom.daemons.director.api.agent_dialling import AgentDialling
 from strongroom.daemons.director.api.server import ApiServer, tls_context
-from strongroom.net.control import (
+from strongroom.net.channels.tls_contexts import authority_context, client_context, server_context
+from strongroom.net.channels.unauthenticated import MOST_LINES
+from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
     Cancel,
     Gathering,
@@ -39,8 +41,6 @@ from strongroom.net.control import (
     decode_for_agent,
     encode,
 )
-from strongroom.net.tls_contexts import authority_context, client_context, server_context
-from strongroom.net.unproven import MOST_LINES
 
 # More than any reader of JSON goes down.
 TOO_DEEP = '{"type":"run-log","new":%s}' % ("[" * 50_000 + "]" * 50_000)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from strongroom.daemons.director.api import attempts
-from strongroom.daemons.director.api.attempts import Attempts
+from strongroom.daemons.director.api import failed_attempts as attempts
+from strongroom.daemons.director.api.failed_attempts import Attempts
 from strongroom.errors import TooManyAttemptsError
 
 

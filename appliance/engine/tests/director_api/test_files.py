@@ -8,7 +8,7 @@ import pytest
 from kit.simulated_agent import SimulatedAgent
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.snapshots import add_snapshots, load_snapshot
-from strongroom.net.control import StartRestore
+from strongroom.net.control.messages import StartRestore
 
 
 @pytest.fixture

@@ -11,12 +11,13 @@ import httpx
 import pytest
 
 from strongroom import clock
-from strongroom.daemons.director.api import bodies, connections, handshakes
-from strongroom.daemons.director.api.bodies import LARGEST_BODY_BYTES
+from strongroom.daemons.director.api import connections, handshakes
+from strongroom.daemons.director.api import request_limits as bodies
 from strongroom.daemons.director.api.connections import MOST_OF_AN_ADDRESS
+from strongroom.daemons.director.api.request_limits import LARGEST_BODY_BYTES
 from strongroom.daemons.director.api.server import LARGEST_HEAD_BYTES
-from strongroom.net.tls_contexts import authority_context, client_context
-from strongroom.net.unproven import MOST_LINES
+from strongroom.net.channels.tls_contexts import authority_context, client_context
+from strongroom.net.channels.unauthenticated import MOST_LINES
 
 UPGRADE = (
     b"GET /api/v1/agents/connect HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
@@ -250,7 +251,8 @@ def test_who_dials_and_says_nonsense_fills_no_log(director, monkeypatch, caplog)
     # Later than any minute that another test began, with whatever clock.
     now = [clock.elapsed_seconds() * 1e9]
     monkeypatch.setattr(
-        "strongroom.net.unproven.clock", SimpleNamespace(elapsed_seconds=lambda: now[0])
+        "strongroom.net.channels.unauthenticated.clock",
+        SimpleNamespace(elapsed_seconds=lambda: now[0]),
     )
     caplog.set_level(logging.INFO)
     context = authority_context(director.house.director.authority_pem)

@@ -15,8 +15,8 @@ from websockets.asyncio.client import connect
 
 from kit.director_server import CONFIGURATION, PATIENCE_SECONDS, RunningDirector
 from strongroom import clock
-from strongroom.net.control import Hello, Welcome, decode_for_agent, encode
-from strongroom.net.tls_contexts import client_context
+from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.control.messages import Hello, Welcome, decode_for_agent, encode
 
 AGENTS = 2000
 MOST_BYTES = 300 << 20

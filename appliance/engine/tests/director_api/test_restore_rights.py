@@ -4,7 +4,7 @@ import pytest
 
 from kit.director_server import CONFIGURATION
 from kit.simulated_agent import SimulatedAgent
-from strongroom.net.control import StartRestore
+from strongroom.net.control.messages import StartRestore
 
 RESTORE_JOBS = """
 Job { Name = put-back; Type = Restore; Messages = standard; Client = web1; FileSet = all

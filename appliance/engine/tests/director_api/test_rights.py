@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strongroom.config.loader import LoadOptions, load_text
+from strongroom.config.language.loader import LoadOptions, load_text
 from strongroom.config.resolve import resolve
 from strongroom.daemons.director.api.rights import COMMANDS, KINDS, Rights, checked_target
 from strongroom.errors import NotPermittedError, UsageError

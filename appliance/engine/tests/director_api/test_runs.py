@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from kit.simulated_agent import SimulatedAgent
-from strongroom.net.control import Cancel, SetBandwidth, StartBackup, StartEstimate
+from strongroom.net.control.messages import Cancel, SetBandwidth, StartBackup, StartEstimate
 
 
 @pytest.fixture

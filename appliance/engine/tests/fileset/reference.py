@@ -11,7 +11,7 @@ import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from strongroom.scan.fileset import FileSetInclude, FileSetOptions, FileSetSpec
+    from strongroom.filesets.spec import FileSetInclude, FileSetOptions, FileSetSpec
 
 
 def fits_glob(pattern: str, text: str, *, whole_path: bool, ignores_case: bool) -> bool:

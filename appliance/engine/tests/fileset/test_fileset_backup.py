@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strongroom.content.codecs import GZIP, NONE
-from strongroom.repo.listing_reader import Listing
+from strongroom.repo.listing.reader import Listing
 from strongroom.repo.repository import Repository
-from strongroom.scan.row_view import views
+from strongroom.rows.views import views
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:

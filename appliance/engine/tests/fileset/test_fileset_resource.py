@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from strongroom.cli.fileset_choice import chosen_fileset
-from strongroom.config.schema import schema
+from strongroom.config.filesets import chosen_fileset, fileset_notes, fileset_spec
+from strongroom.config.table.schema import schema
 from strongroom.errors import ConfigurationError, RefusedError, SourceError, UsageError
-from strongroom.jobs.backup_options import BackupOptions, Tuning, compressions_of
-from strongroom.jobs.fileset import fileset_notes, fileset_spec, resolve_fileset, with_fileset
-from strongroom.jobs.fileset_plugins import plugin_source
-from strongroom.scan.fileset import FileSetInclude, FileSetOptions, FileSetSpec
+from strongroom.filesets.plugins import plugin_source
+from strongroom.filesets.resolve import resolve_fileset
+from strongroom.filesets.spec import FileSetInclude, FileSetOptions, FileSetSpec
+from strongroom.jobs.backup.fileset_options import with_fileset
+from strongroom.jobs.backup.options import BackupOptions, Tuning, compressions_of
 
 if TYPE_CHECKING:
     from pathlib import Path

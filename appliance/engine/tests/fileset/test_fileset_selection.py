@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from fileset.reference import decides, fits_glob, kept
 from fileset.walk import rules_of, walked
 from strongroom.errors import UsageError
-from strongroom.jobs.fileset import resolve_fileset
+from strongroom.filesets.blocks import PathGlobs, treatments
+from strongroom.filesets.exclusions import Judgement
+from strongroom.filesets.posix_regex import PosixRegex
+from strongroom.filesets.resolve import resolve_fileset
+from strongroom.filesets.rules import FileSetSelection
+from strongroom.filesets.spec import FileSetInclude, FileSetOptions, FileSetSpec
 from strongroom.scan.directory import stat_rows
-from strongroom.scan.fileset import FileSetInclude, FileSetOptions, FileSetSpec
-from strongroom.scan.fileset_blocks import PathGlobs, treatments
-from strongroom.scan.fileset_selection import FileSetSelection
-from strongroom.scan.posix_regex import PosixRegex
-from strongroom.scan.selection import Judgement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,12 +6,12 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from strongroom.filesets.rules import FileSetRoot, FileSetRules, FileSetSelection, outermost
+from strongroom.rows.rows import COLUMN_COUNT, MODE
 from strongroom.scan.directory import read_names, stat_rows
-from strongroom.scan.fileset_selection import FileSetRoot, FileSetRules, FileSetSelection, outermost
-from strongroom.scan.rows import COLUMN_COUNT, MODE
 
 if TYPE_CHECKING:
-    from strongroom.scan.fileset import FileSetSpec
+    from strongroom.filesets.spec import FileSetSpec
 
 
 def rules_of(spec: FileSetSpec) -> FileSetRules:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from kit.small_director import SmallDirector
 from strongroom.daemons.agent.put_keys import keep_put_key
-from strongroom.net.authority import Authority
-from strongroom.net.control import Script, StartBackup, StorageTarget
+from strongroom.filesets.spec import FileSetInclude, FileSetSpec
+from strongroom.net.control.messages import Script, StartBackup, StorageTarget
+from strongroom.net.identities.authority import Authority
 from strongroom.repo.keys import Argon2Cost, export_key
 from strongroom.repo.repository import Repository
-from strongroom.scan.fileset import FileSetInclude, FileSetSpec
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from strongroom.net.authority import Authority
-from strongroom.net.local_channel import connect_local
-from strongroom.net.tls import Acceptor, connect
+from strongroom.net.channels.connecting import Acceptor, connect
+from strongroom.net.channels.local_channel import connect_local
+from strongroom.net.identities.authority import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from strongroom.net.channel import Channel
-    from strongroom.net.identity import Identity
+    from strongroom.net.channels.channel import Channel
+    from strongroom.net.identities.identity import Identity
 
 # For waiting on what is certain to come; a busy machine takes its time.
 PATIENCE_SECONDS = 30.0

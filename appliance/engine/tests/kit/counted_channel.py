@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strongroom.net.channel import Channel
+    from strongroom.net.channels.channel import Channel
 
 _MOST_CONNECTIONS = 64
 _COUNT = struct.Struct("=Q")

@@ -29,7 +29,7 @@ from strongroom import clock
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.snapshots import SnapshotRecord, add_snapshots
 from strongroom.daemons.director.daemon import DirectorDaemon
-from strongroom.net.tls_contexts import authority_context, client_context
+from strongroom.net.channels.tls_contexts import authority_context, client_context
 from strongroom.repo.keys import export_key
 from strongroom.stores.local import LocalStore
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from strongroom.net.identity import Identity
+    from strongroom.net.identities.identity import Identity
     from strongroom.repo.snapshots import Snapshot
 
 # For waiting on what is certain to come; a busy machine takes its time.
@@ -160,7 +160,7 @@ class RunningDirector:
         folder = self.folder / name
         if not (folder / "certificate.pem").exists():
             self.house.identity(name, role)
-        from strongroom.net.identity import Identity as Kept
+        from strongroom.net.identities.identity import Identity as Kept
 
         return Kept.load(str(folder))
 

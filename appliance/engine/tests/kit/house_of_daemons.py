@@ -32,8 +32,8 @@ from kit.daemon_process import PATIENCE_SECONDS, DaemonProcess, wait_for
 from kit.faulty_link import FaultyLink
 from kit.house_configurations import AGENT_TEXT, DIRECTOR_TEXT, OF_CLIENT_TEXT, STORAGE_TEXT
 from kit.shifted_clock import ShiftedClock
-from strongroom.net.identity import Identity
-from strongroom.net.tls_contexts import client_context
+from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.identities.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from websockets.sync.client import connect
 
 from strongroom import clock
-from strongroom.net.control import (
+from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.control.messages import (
     Acknowledge,
     Hello,
     Message,
@@ -20,7 +21,6 @@ from strongroom.net.control import (
     decode_for_agent,
     encode,
 )
-from strongroom.net.tls_contexts import client_context
 
 if TYPE_CHECKING:
     from kit.director_server import RunningDirector

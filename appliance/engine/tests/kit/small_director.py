@@ -16,7 +16,8 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from strongroom import clock
-from strongroom.net.control import (
+from strongroom.net.channels.tls_contexts import client_context, server_context
+from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
     PROTOCOL_VERSION,
     Acknowledge,
@@ -30,14 +31,13 @@ from strongroom.net.control import (
     encode,
     encode_for_agent,
 )
-from strongroom.net.tls_contexts import client_context, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from concurrent.futures import Future
 
-    from strongroom.net.control import Message, ToDirector
-    from strongroom.net.identity import Identity
+    from strongroom.net.control.messages import Message, ToDirector
+    from strongroom.net.identities.identity import Identity
 
 PATIENCE_SECONDS = 30.0
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strongroom.errors import DamageError
-from strongroom.repo.listing_reader import Listing
-from strongroom.scan.row_view import views
+from strongroom.repo.listing.reader import Listing
+from strongroom.rows.views import views
 
 if TYPE_CHECKING:
     from strongroom.repo.repository import Repository

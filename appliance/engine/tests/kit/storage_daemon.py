@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 from strongroom.daemons.storage.server import StorageServer
 from strongroom.daemons.storage.settings import Limits, StorageSettings
 from strongroom.errors import ConnectionLostError
-from strongroom.net.greeting import receive_greeting, send_welcome
-from strongroom.net.local_channel import LocalChannel
-from strongroom.net.peer import Peer
-from strongroom.net.remote_place import open_socket, parse_place
-from strongroom.net.remote_store import RemoteStore
-from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.channels.greeting import receive_greeting, send_welcome
+from strongroom.net.channels.local_channel import LocalChannel
+from strongroom.net.identities.peer import Peer
+from strongroom.net.storage.place import open_socket, parse_place
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.store import RemoteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from strongroom.net.channel import Channel
+    from strongroom.net.channels.channel import Channel
 
 DIRECTOR = Peer("director", "director", "1")
 

@@ -12,12 +12,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from strongroom.net.authority import Authority
+from strongroom.net.identities.authority import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strongroom.net.identity import Identity
+    from strongroom.net.identities.identity import Identity
 
 PASSPHRASE = "open sesame"
 PATIENCE_SECONDS = 60.0

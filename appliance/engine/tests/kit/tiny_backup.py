@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 from strongroom.content.codecs import AUTO, Compressor
 from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.errors import DamageError
-from strongroom.repo.chunk_table import ChunkTable
+from strongroom.repo.index.chunk_table import ChunkTable
 from strongroom.repo.keys import Argon2Cost
-from strongroom.repo.listing import encode_page
-from strongroom.repo.listing_reader import Listing
+from strongroom.repo.listing.page import encode_page
+from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING
 from strongroom.repo.repository import Repository
 from strongroom.repo.snapshots import PageReference, Snapshot
-from strongroom.scan.row_view import views
-from strongroom.scan.rows import UNREADABLE, new_rows
+from strongroom.rows.rows import UNREADABLE, new_rows
+from strongroom.rows.views import views
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The names above the snapshots of a mounted repository."""
 
-from strongroom.jobs.mount_names import Folder, Inside, Link, NameTree
+from strongroom.jobs.mount.names import Folder, Inside, Link, NameTree
 from strongroom.repo.snapshots import Snapshot
 
 SECOND = 1_000_000_000

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from strongroom.errors import DamageError, PeerRefusedError, UsageError, WrongKeyError
-from strongroom.net.authority import Authority
-from strongroom.net.identity import Identity, certificate_request, new_key
-from strongroom.net.peer import peer_of
-from strongroom.net.trust import Trust, host_names
+from strongroom.net.identities.authority import Authority
+from strongroom.net.identities.identity import Identity, certificate_request, new_key
+from strongroom.net.identities.peer import peer_of
+from strongroom.net.identities.trust import Trust, host_names
 
 
 @pytest.fixture

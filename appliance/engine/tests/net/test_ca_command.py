@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from kit.command import Command
 from strongroom.errors import PeerRefusedError, UsageError, WrongKeyError
-from strongroom.net.authority import Authority
-from strongroom.net.identity import Identity, certificate_request, new_key
-from strongroom.net.trust import Trust
+from strongroom.net.identities.authority import Authority
+from strongroom.net.identities.identity import Identity, certificate_request, new_key
+from strongroom.net.identities.trust import Trust
 
 
 class Operator:

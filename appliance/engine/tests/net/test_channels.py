@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kit.connections import PATIENCE_SECONDS, connected
 from strongroom.errors import ConnectionLostError
-from strongroom.net import ktls
+from strongroom.net.channels import ktls
 
 MODES = ["off", "tls", "ktls", "local"]
 # More than the socket buffers of both ends hold together.

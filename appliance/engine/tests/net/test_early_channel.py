@@ -4,9 +4,9 @@ import socket
 import threading
 
 from strongroom import clock
-from strongroom.net.early_channel import EarlyChannel
-from strongroom.net.greeting import send_welcome
-from strongroom.net.local_channel import local_channel
+from strongroom.net.channels.early_channel import EarlyChannel
+from strongroom.net.channels.greeting import send_welcome
+from strongroom.net.channels.local_channel import local_channel
 
 
 def test_reading_the_greeting_late_gives_no_timeout_to_who_sends():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strongroom.errors import ProtocolError
-from strongroom.net.frames import (
+from strongroom.net.storage.frames import (
     LARGEST_FRAME_BYTES,
     START_SIZE,
     FrameReader,

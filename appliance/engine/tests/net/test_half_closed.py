@@ -11,7 +11,7 @@ import pytest
 from kit.connections import accept_one, connected, listening
 from kit.faulty_link import FaultyLink
 from strongroom.errors import ConnectionLostError, PeerRefusedError
-from strongroom.net.tls import Acceptor, connect
+from strongroom.net.channels.connecting import Acceptor, connect
 
 
 @pytest.mark.parametrize("mode", ["tls", "off", "local"])

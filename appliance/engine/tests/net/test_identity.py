@@ -17,8 +17,13 @@ from hypothesis import strategies as st
 from kit.connections import PATIENCE_SECONDS, connected
 from strongroom import clock
 from strongroom.errors import PeerRefusedError, UsageError
-from strongroom.net.certificate_forms import build_certificate, requested_key, root_certificate
-from strongroom.net.identity import (
+from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.identities.certificate_forms import (
+    build_certificate,
+    requested_key,
+    root_certificate,
+)
+from strongroom.net.identities.identity import (
     Identity,
     certificate_request,
     has_identity,
@@ -26,10 +31,9 @@ from strongroom.net.identity import (
     store_identity,
     verify_signature,
 )
-from strongroom.net.peer import ROLES, check_name, peer_of, peer_of_certificate
-from strongroom.net.revocations import parse_list
-from strongroom.net.tls_contexts import client_context
-from strongroom.net.trust import Trust, authority_with_fingerprint, fingerprint, roots_of
+from strongroom.net.identities.peer import ROLES, check_name, peer_of, peer_of_certificate
+from strongroom.net.identities.revocations import parse_list
+from strongroom.net.identities.trust import Trust, authority_with_fingerprint, fingerprint, roots_of
 
 
 @pytest.fixture

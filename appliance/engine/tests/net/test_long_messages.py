@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strongroom.errors import QuotaError
-from strongroom.net import control
-from strongroom.net.control import (
+from strongroom.net.control import messages as control
+from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
     Acknowledge,
     Cancel,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kit.connections import PATIENCE_SECONDS, Relay, accept_one, connected, listening
 from strongroom import clock
 from strongroom.errors import ConnectionLostError, PeerRefusedError
-from strongroom.net.identity import Identity
-from strongroom.net.off_handshake import (
+from strongroom.net.channels.connecting import Acceptor, connect
+from strongroom.net.channels.off_handshake import (
     HEAD,
     HELLO,
     MAGIC,
@@ -24,7 +24,7 @@ from strongroom.net.off_handshake import (
     shake_hands_as_client,
     shake_hands_as_server,
 )
-from strongroom.net.tls import Acceptor, connect
+from strongroom.net.identities.identity import Identity
 
 REFUSED = (PeerRefusedError, ConnectionLostError)
 

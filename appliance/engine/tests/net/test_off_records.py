@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strongroom.errors import ConnectionLostError, PeerRefusedError
-from strongroom.net.off_records import (
+from strongroom.net.channels.off_records import (
     END,
     GREATEST_PAYLOAD_BYTES,
     GREATEST_RAW_BYTES,
@@ -17,7 +17,7 @@ from strongroom.net.off_records import (
     TAG_SIZE,
     OffChannel,
 )
-from strongroom.net.peer import Peer
+from strongroom.net.identities.peer import Peer
 
 HERE, THERE = bytes(range(32)), bytes(range(32, 64))
 PEER = Peer("web1", "agent", "1")

@@ -8,15 +8,15 @@ import pytest
 from kit.connections import PATIENCE_SECONDS, House, connected
 from strongroom import clock
 from strongroom.errors import ConnectionLostError, PeerRefusedError, UsageError
-from strongroom.net.local_channel import admit_local, local_channel
-from strongroom.net.revocations import Revocations, install_list
-from strongroom.net.trust import roots_of
+from strongroom.net.channels.local_channel import admit_local, local_channel
+from strongroom.net.identities.revocations import Revocations, install_list
+from strongroom.net.identities.trust import roots_of
 
 
 @pytest.fixture
 def no_waiting(monkeypatch):
     """The list is looked at whenever it is asked for."""
-    monkeypatch.setattr("strongroom.net.revocations._LOOK_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("strongroom.net.identities.revocations._LOOK_EVERY_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("mode", ["off", "tls"])
@@ -87,7 +87,7 @@ def test_a_daemon_does_not_start_with_a_list_it_cannot_read(house, bad):
 
 
 def test_a_list_without_bounds_is_not_read(house, monkeypatch):
-    monkeypatch.setattr("strongroom.net.revocations._GREATEST_LIST_BYTES", 100)
+    monkeypatch.setattr("strongroom.net.identities.revocations._GREATEST_LIST_BYTES", 100)
     with pytest.raises(UsageError, match="larger"):
         lists(house)
 
@@ -119,7 +119,7 @@ def test_a_local_peer_is_known_by_its_user(monkeypatch):
     with one, other:
         assert local_channel(one).peer.role == "local"
         assert admit_local(one).peer.role == "local"
-        monkeypatch.setattr("strongroom.net.local_channel.user_of", lambda _: 54321)
+        monkeypatch.setattr("strongroom.net.channels.local_channel.user_of", lambda _: 54321)
         with pytest.raises(PeerRefusedError, match="user 54321"):
             admit_local(one)
         assert admit_local(one, {54321}).peer.name == "54321"

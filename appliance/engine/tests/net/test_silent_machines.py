@@ -13,8 +13,8 @@ import pytest
 from kit.connections import PATIENCE_SECONDS, accept_one
 from kit.packet_link import NEAR_ADDRESS, PacketLink, cannot_link_packets
 from strongroom.errors import ConnectionLostError
-from strongroom.net import liveness
-from strongroom.net.tls import Acceptor, connect
+from strongroom.net.channels import liveness
+from strongroom.net.channels.connecting import Acceptor, connect
 
 pytestmark = pytest.mark.skipif(bool(cannot_link_packets()), reason=cannot_link_packets())
 

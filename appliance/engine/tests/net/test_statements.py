@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strongroom.errors import PeerRefusedError, UsageError
-from strongroom.net.statements import ReplayGuard, sign_statement, verify_statement
+from strongroom.net.identities.statements import ReplayGuard, sign_statement, verify_statement
 
 PAYLOADS = st.dictionaries(
     st.text(max_size=20),
@@ -106,7 +106,7 @@ def test_impossible_lifetimes_are_refused(shared_house, seconds):
 
 
 def test_a_revoked_signer_is_not_believed(house, monkeypatch):
-    monkeypatch.setattr("strongroom.net.revocations._LOOK_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("strongroom.net.identities.revocations._LOOK_EVERY_SECONDS", 0.0)
     text = say(house)
     trust = house.storage.trust
     assert verify_statement(text, trust, "restore", DIRECTOR)

@@ -11,9 +11,9 @@ import pytest
 from kit.connections import PATIENCE_SECONDS, House, accept_one, connected, listening
 from strongroom import clock
 from strongroom.errors import ConnectionLostError, PeerRefusedError, UsageError
-from strongroom.net import ktls
-from strongroom.net.tls import Acceptor, connect
-from strongroom.net.tls_contexts import TLS_1_3_SUITES, client_context, server_context
+from strongroom.net.channels import ktls
+from strongroom.net.channels.connecting import Acceptor, connect
+from strongroom.net.channels.tls_contexts import TLS_1_3_SUITES, client_context, server_context
 
 REFUSED = (PeerRefusedError, ConnectionLostError)
 MODES = ["off", "tls"]

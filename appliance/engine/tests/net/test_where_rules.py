@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strongroom.net.where_rules import denied_below, where_verdict
+from strongroom.jobs.restore.where_rules import denied_below, where_verdict
 
 KEYS = r"!/home/[^/]+/\.ssh"
 

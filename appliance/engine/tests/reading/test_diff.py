@@ -9,7 +9,7 @@ import pytest
 
 from kit.command import Command
 from strongroom.errors import SnapshotNotFoundError
-from strongroom.jobs.diff import Comparison
+from strongroom.jobs.looking.diff import Comparison
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
 

@@ -69,5 +69,5 @@ def test_nothing_heavy_is_imported(site):
     imported = {line.rsplit("|", 1)[-1].strip() for line in answer.stderr.splitlines()}
     assert "strongroom.repo.snapshots" in imported
     assert imported.isdisjoint(
-        {"numpy", "lz4", "pyparsing", "strongroom.repo.index", "strongroom.repo.packs"}
+        {"numpy", "lz4", "pyparsing", "strongroom.repo.index.index", "strongroom.repo.packs"}
     )

@@ -11,7 +11,7 @@ from kit.tiny_backup import new_repository
 from strongroom.content.codecs import ZSTD, parse_compression
 from strongroom.errors import DamageError, UnknownFormatError
 from strongroom.repo.blocks import BlockReader
-from strongroom.repo.index import Index
+from strongroom.repo.index.index import Index
 from strongroom.repo.packs import KIND_DATA, BlockColumns, PackFooter
 from strongroom.stores.local import LocalStore
 

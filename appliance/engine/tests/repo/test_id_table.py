@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strongroom.repo import id_table
-from strongroom.repo.id_table import IdTable
+from strongroom.repo.index import id_table
+from strongroom.repo.index.id_table import IdTable
 
 # Ids of few different words, so that many share the first word, which in earnest none do.
 few_ids = st.builds(

@@ -9,9 +9,9 @@ from kit.block_making import block_id_of, chunk_ids_of, make_pack, make_thinned_
 from kit.passing_store import PassingStore
 from kit.tiny_backup import new_repository
 from strongroom.errors import DamageError, UnknownFormatError
-from strongroom.repo.chunk_table import ChunkTable
-from strongroom.repo.index import Index
-from strongroom.repo.index_objects import join_columns, read_index_object, split_columns
+from strongroom.repo.index.chunk_table import ChunkTable
+from strongroom.repo.index.index import Index
+from strongroom.repo.index.objects import join_columns, read_index_object, split_columns
 from strongroom.repo.packs import KIND_LISTING
 from strongroom.repo.tombstones import read_tombstones, write_tombstone
 from strongroom.stores.local import LocalStore

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from scan.rows_strategy import page_groups
 from strongroom.errors import DamageError
-from strongroom.repo.listing import MAX_PAGE_ROWS, decode_page, encode_page
-from strongroom.repo.listing_columns import SectionReader
+from strongroom.repo.listing.columns import SectionReader
+from strongroom.repo.listing.page import MAX_PAGE_ROWS, decode_page, encode_page
+from strongroom.rows.rows import Rows, comparison_digest, new_rows, split_rows
 from strongroom.scan.attributes import encode_xattrs
-from strongroom.scan.rows import Rows, comparison_digest, new_rows, split_rows
 
 HEAD_BYTES = 14
 # After directories (3 sections), their counts (1), names (3) and stat columns (13).

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strongroom.errors import DamageError
-from strongroom.repo.listing_columns import (
+from strongroom.repo.listing.columns import (
     CONSTANT,
     CONSTANT_LIMIT,
     DELTA,

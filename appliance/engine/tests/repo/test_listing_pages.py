@@ -7,10 +7,10 @@ from array import array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strongroom.repo.listing import MAX_PAGE_ROWS, encode_page
-from strongroom.repo.page_builder import MAX_PAGE_WEIGHT_BYTES, MIN_PAGE_ROWS, PageBuilder
+from strongroom.repo.listing.page import MAX_PAGE_ROWS, encode_page
+from strongroom.repo.listing.page_builder import MAX_PAGE_WEIGHT_BYTES, MIN_PAGE_ROWS, PageBuilder
+from strongroom.rows.rows import Rows, new_rows, split_rows
 from strongroom.scan.attributes import encode_xattrs
-from strongroom.scan.rows import Rows, new_rows, split_rows
 
 
 def directory_of(path: bytes, names: list[bytes]) -> Rows:

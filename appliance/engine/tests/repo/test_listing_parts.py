@@ -3,8 +3,8 @@
 from hypothesis import given
 
 from scan.rows_strategy import page_groups
-from strongroom.repo.listing import encode_page
-from strongroom.repo.listing_parts import decode_parts
+from strongroom.repo.listing.page import encode_page
+from strongroom.repo.listing.parts import decode_parts
 
 
 @given(page_groups())

@@ -7,12 +7,12 @@ from array import array
 import pytest
 
 from strongroom.errors import DamageError
-from strongroom.repo.listing import encode_page
-from strongroom.repo.listing_reader import Listing
-from strongroom.repo.page_builder import PageBuilder
+from strongroom.repo.listing.page import encode_page
+from strongroom.repo.listing.page_builder import PageBuilder
+from strongroom.repo.listing.reader import Listing
 from strongroom.repo.snapshots import PageReference
-from strongroom.scan.row_view import path_key, views
-from strongroom.scan.rows import new_rows
+from strongroom.rows.rows import new_rows
+from strongroom.rows.views import path_key, views
 
 
 class Chunks:

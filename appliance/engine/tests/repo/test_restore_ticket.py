@@ -16,10 +16,10 @@ from restore.conftest import run_restore
 from restore.hand_backup import back_up as back_up_tree
 from restore.test_verify import found as differences
 from strongroom.errors import DamageError, KeyRightError, SnapshotNotFoundError, UnknownFormatError
-from strongroom.jobs.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
 from strongroom.repo.keys import PACK_ENTRY_SIZE, PACK_HINT_SIZE, new_restore_key
-from strongroom.repo.listing_reader import Listing
+from strongroom.repo.listing.reader import Listing
 from strongroom.repo.repository import Repository
 from strongroom.repo.restore_ticket import make_ticket, open_with_ticket
 from strongroom.scan.patterns import Patterns

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from restore.hand_backup import new_repository
-from strongroom.jobs.restore import restore
-from strongroom.jobs.restore_options import Problem, RestoreOptions, RestoreReport, Step
+from strongroom.jobs.restore.options import Problem, RestoreOptions, RestoreReport, Step
+from strongroom.jobs.restore.restore import restore
 from strongroom.progress import NullProgress
 
 if TYPE_CHECKING:

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 from strongroom.content.codecs import ZSTD
 from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.repo.keys import Argon2Cost
-from strongroom.repo.listing import encode_page
+from strongroom.repo.listing.page import encode_page
+from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING
-from strongroom.repo.page_builder import PageBuilder
 from strongroom.repo.repository import Repository
 from strongroom.repo.snapshots import PageReference, Snapshot, Totals
+from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows, new_rows
+from strongroom.rows.views import join_path
 from strongroom.scan.attributes import read_flags_of, read_xattrs
 from strongroom.scan.directory import open_beneath, read_names, stat_rows
-from strongroom.scan.reading import data_extents
-from strongroom.scan.row_view import join_path
-from strongroom.scan.rows import COLUMN_COUNT, MODE, SIZE, Rows, new_rows
+from strongroom.sources.regular_files import data_extents
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import pytest
 
 from restore.conftest import run_restore
 from restore.hand_backup import back_up
-from strongroom.jobs.restore_existing import INCOMPLETE
-from strongroom.jobs.restore_options import Kind
+from strongroom.jobs.restore.existing import INCOMPLETE
+from strongroom.jobs.restore.options import Kind
 from strongroom.repo.packs import KIND_DATA
-from strongroom.scan.rows import UNREADABLE, Rows
+from strongroom.rows.rows import UNREADABLE, Rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +98,7 @@ def test_a_file_written_half_way_in_place_is_not_taken_for_whole(repository, tre
 
 
 def test_another_name_takes_the_place_of_one_that_is_kept(repository, tree, tmp_path):
-    from strongroom.jobs.restore_options import Overwrite
+    from strongroom.jobs.restore.options import Overwrite
 
     os.link(tree / "one", tree / "second name")
     os.link(tree / "one", tree / "third name")

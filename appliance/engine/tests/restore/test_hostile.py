@@ -12,15 +12,15 @@ import pytest
 from restore.conftest import run_restore
 from restore.hand_backup import back_up
 from strongroom.errors import DamageError
-from strongroom.jobs.restore_options import Kind, Overwrite
-from strongroom.jobs.restore_places import TargetDirectories, check_names, check_path
+from strongroom.jobs.restore.options import Kind, Overwrite
+from strongroom.jobs.restore.places import TargetDirectories, check_names, check_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
-    from strongroom.scan.rows import Rows
+    from strongroom.rows.rows import Rows
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_directories_are_reached_beyond_path_max_with_few_descriptors(tmp_path):
     finally:
         os.fchdir(here)
         os.close(here)
-        from strongroom.jobs.restore_places import remove_tree
+        from strongroom.jobs.restore.places import remove_tree
 
         remove_tree(name, root)
         os.close(root)

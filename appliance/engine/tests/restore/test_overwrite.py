@@ -11,7 +11,7 @@ import pytest
 from kit.tree_compare import compare_trees
 from restore.conftest import run_restore
 from restore.hand_backup import back_up
-from strongroom.jobs.restore_options import Action, Kind, Overwrite
+from strongroom.jobs.restore.options import Action, Kind, Overwrite
 from strongroom.scan.patterns import Patterns
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kit.tiny_backup import new_repository
-from strongroom.jobs.backup import back_up
-from strongroom.jobs.backup_options import BackupOptions
-from strongroom.jobs.restore_sample import SampleReport, restore_sample
+from strongroom.jobs.backup.backup import back_up
+from strongroom.jobs.backup.options import BackupOptions
+from strongroom.jobs.verify.sample import SampleReport, restore_sample
 from strongroom.progress import NullProgress
-from strongroom.scan.sources import SourceRequest, open_source
+from strongroom.sources.registry import open_source
+from strongroom.sources.source import SourceRequest
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pytest
 from restore.conftest import run_restore
 from restore.hand_backup import back_up
 from strongroom.errors import NotPermittedError, OperatingSystemError
-from strongroom.jobs.restore_target import open_target
-from strongroom.net.where_rules import WhereRules
+from strongroom.jobs.restore.target import open_target
+from strongroom.jobs.restore.where_rules import WhereRules
 
 if TYPE_CHECKING:
     from pathlib import Path

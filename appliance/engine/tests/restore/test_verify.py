@@ -11,8 +11,8 @@ import pytest
 
 from restore.hand_backup import back_up
 from strongroom.errors import OperatingSystemError, SnapshotNotFoundError
-from strongroom.jobs.verify import verify
-from strongroom.jobs.verify_options import Difference, VerifyOptions
+from strongroom.jobs.verify.options import Difference, VerifyOptions
+from strongroom.jobs.verify.verify import verify
 from strongroom.progress import NullProgress
 from strongroom.scan.patterns import Patterns
 

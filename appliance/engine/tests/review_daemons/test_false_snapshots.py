@@ -8,13 +8,13 @@ from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up
 from strongroom import clock
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
-from strongroom.daemons.director.confirmation import confirm_snapshot
-from strongroom.daemons.director.reconciliation import rebuild_catalog, reconcile
+from strongroom.daemons.director.repositories.confirmation import confirm_snapshot
+from strongroom.daemons.director.repositories.reconciliation import rebuild_catalog, reconcile
 from strongroom.daemons.director.results import SnapshotFilter
 from strongroom.errors import RightError
-from strongroom.jobs.forget import ForgetOptions, forget
-from strongroom.jobs.retention import RetentionRules
-from strongroom.net.control import RunEnded
+from strongroom.jobs.upkeep.forget import ForgetOptions, forget
+from strongroom.jobs.upkeep.retention import RetentionRules
+from strongroom.net.control.messages import RunEnded
 from strongroom.progress import NullProgress
 from strongroom.repo.snapshots import Snapshot, Totals, write_snapshot
 

@@ -3,14 +3,14 @@
 import asyncio
 
 from director.director_fixture import in_loop
-from strongroom.daemons.agent import links as agent_links
-from strongroom.daemons.agent.links import Links
+from strongroom.daemons.agent import connections as agent_links
+from strongroom.daemons.agent.connections import Links
 from strongroom.daemons.director.api import agent_dialling
 from strongroom.daemons.director.api.agent_connections import AgentConnections
 from strongroom.daemons.director.api.agent_dialling import AgentDialling
 from strongroom.daemons.director.api.connections import CertifiedPeer
-from strongroom.net.control import Hello, encode
-from strongroom.net.peer import Peer
+from strongroom.net.control.messages import Hello, encode
+from strongroom.net.identities.peer import Peer
 
 
 def fails_once():

@@ -11,9 +11,9 @@ from strongroom.content.digests import object_name
 from strongroom.daemons.storage.accounts import Bandwidth
 from strongroom.daemons.storage.settings import Limits
 from strongroom.errors import ConnectionLostError, LeaseError, RightError, StrongroomError
-from strongroom.net.peer import Peer
-from strongroom.net.storage_client import LARGEST_ANSWER_BYTES
-from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.identities.peer import Peer
+from strongroom.net.storage.client import LARGEST_ANSWER_BYTES
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
 from strongroom.stores.local import LocalStore
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}

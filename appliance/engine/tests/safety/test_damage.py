@@ -20,9 +20,9 @@ from kit.tiny_backup import (
     read_back,
 )
 from strongroom.errors import StrongroomError
-from strongroom.jobs.check import CheckOptions, CheckReport, DataSubset, check
-from strongroom.jobs.prune import PruneOptions, prune
-from strongroom.jobs.repair import RepairOptions, RepairReport, repair
+from strongroom.jobs.check.check import CheckOptions, CheckReport, DataSubset, check
+from strongroom.jobs.repair.repair import RepairOptions, RepairReport, repair
+from strongroom.jobs.upkeep.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
 from strongroom.repo.repository import Repository
 from strongroom.repo.tombstones import write_tombstone
@@ -308,7 +308,7 @@ def test_a_lost_chunk_is_found_again_in_another_block(folder):
 
 
 def _blocks_of(repository: Repository, page) -> bytes:
-    from strongroom.repo.listing import decode_page
+    from strongroom.repo.listing.page import decode_page
 
     raw = repository.block_reader(repository.load_index()).block(page.block_id)
     return decode_page(raw)[0].part_blocks[:16]

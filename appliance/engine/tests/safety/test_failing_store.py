@@ -24,7 +24,7 @@ from safety.test_kill import (
     job_prune,
 )
 from strongroom.errors import StoreError
-from strongroom.jobs.check import CheckOptions, check
+from strongroom.jobs.check.check import CheckOptions, check
 from strongroom.progress import NullProgress
 from strongroom.stores.faults import Fault, FaultStore
 

@@ -17,17 +17,18 @@ from kit.killed_process import in_child
 from kit.snapshot_contents import Contents, contents
 from kit.tiny_backup import CHEAP, PASSPHRASE, new_repository
 from strongroom.errors import WrongKeyError
-from strongroom.jobs.backup import back_up
-from strongroom.jobs.backup_options import BackupOptions, Tuning
-from strongroom.jobs.check import CheckOptions, DataSubset, check
-from strongroom.jobs.forget import ForgetOptions, forget
-from strongroom.jobs.prune import PruneOptions, prune
-from strongroom.jobs.repair import RepairOptions, repair
-from strongroom.jobs.retention import RetentionRules
+from strongroom.jobs.backup.backup import back_up
+from strongroom.jobs.backup.options import BackupOptions, Tuning
+from strongroom.jobs.check.check import CheckOptions, DataSubset, check
+from strongroom.jobs.repair.repair import RepairOptions, repair
+from strongroom.jobs.upkeep.forget import ForgetOptions, forget
+from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.retention import RetentionRules
 from strongroom.progress import NullProgress
 from strongroom.repo.keys import Key
 from strongroom.repo.repository import Repository
-from strongroom.scan.sources import FilesSource, SourceRequest
+from strongroom.sources.files import FilesSource
+from strongroom.sources.source import SourceRequest
 from strongroom.stores.faults import FaultStore
 from strongroom.stores.local import LocalStore
 from strongroom.stores.store import Store

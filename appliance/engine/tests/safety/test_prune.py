@@ -7,7 +7,7 @@ import pytest
 
 from kit.tiny_backup import Files, TinyBackup, back_up, read_back
 from strongroom.errors import DamageError, KeyRightError
-from strongroom.jobs.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
 from strongroom.repo.repository import Repository
 

@@ -21,7 +21,7 @@ from safety.test_kill import (
     write_tree,
 )
 from strongroom.errors import CheckFailedError, LeaseError
-from strongroom.jobs.check import CheckOptions, DataSubset, check
+from strongroom.jobs.check.check import CheckOptions, DataSubset, check
 from strongroom.progress import NullProgress
 
 
@@ -65,8 +65,8 @@ def backing_up(site: Site, notes: Path, seed: int) -> Callable[[int], None]:
 
 def forgetting(site: Site, number: int) -> None:
     """Now and then forgets all but the newest two of each."""
-    from strongroom.jobs.forget import ForgetOptions, forget
-    from strongroom.jobs.retention import RetentionRules
+    from strongroom.jobs.upkeep.forget import ForgetOptions, forget
+    from strongroom.jobs.upkeep.retention import RetentionRules
 
     with closing(site.open()) as repository:
         options = ForgetOptions(RetentionRules(last=2), group_by=("paths",))

@@ -6,9 +6,9 @@ from array import array
 
 from hypothesis import strategies as st
 
+from strongroom.rows.rows import CHANGED, COLUMN_COUNT, ROW_BYTES, UNREADABLE, Rows
+from strongroom.rows.views import path_key
 from strongroom.scan.attributes import encode_xattrs
-from strongroom.scan.row_view import path_key
-from strongroom.scan.rows import CHANGED, COLUMN_COUNT, ROW_BYTES, UNREADABLE, Rows
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 LIKELY = st.sampled_from([0, 1, 0o100644, 0o40755, 1000, 1_700_000_000_000_000_000, -1, 2**32 - 2])

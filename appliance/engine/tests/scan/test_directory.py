@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strongroom.scan.directory import (
-    STAT_COLUMNS,
-    open_beneath,
-    read_names,
-    stat_rows,
-    without_failures,
-)
+from strongroom.rows.rows import STAT_COLUMNS
+from strongroom.scan.directory import open_beneath, read_names, stat_rows, without_failures
 
 if TYPE_CHECKING:
     from pathlib import Path

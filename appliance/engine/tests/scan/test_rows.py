@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from scan.rows_strategy import page_groups, rows
 from strongroom.errors import DamageError
-from strongroom.scan.row_view import RowReader, join_path, path_key, split_path, views
-from strongroom.scan.rows import (
+from strongroom.rows.rows import (
     comparison_digest,
     decode_rows,
     encode_rows,
@@ -22,6 +21,7 @@ from strongroom.scan.rows import (
     slice_rows,
     split_rows,
 )
+from strongroom.rows.views import RowReader, join_path, path_key, split_path, views
 
 SIGNED = rows(signature_name="md5", signature_bytes=16)
 

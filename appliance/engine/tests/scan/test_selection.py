@@ -7,12 +7,12 @@ import os
 import pytest
 
 from strongroom.errors import UsageError
-from strongroom.scan.directory import read_names, stat_rows
-from strongroom.scan.selection import (
+from strongroom.filesets.exclusions import (
     CACHE_TAG_SIGNATURE,
     SelectionOptions,
     compile_selection,
 )
+from strongroom.scan.directory import read_names, stat_rows
 
 
 @pytest.fixture

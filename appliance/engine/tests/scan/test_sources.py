@@ -13,13 +13,10 @@ from pathlib import Path
 import pytest
 
 from strongroom.errors import SourceError, UsageError
-from strongroom.scan.sources import (
-    DescriptorStream,
-    SourceRequest,
-    open_source,
-    settled_path,
-    source_names,
-)
+from strongroom.sources.files import settled_path
+from strongroom.sources.registry import open_source, source_names
+from strongroom.sources.source import SourceRequest
+from strongroom.sources.stream import DescriptorStream
 
 DOCUMENTATION = Path(__file__).resolve().parents[4] / "docs" / "sources.md"
 
@@ -90,7 +87,8 @@ def test_a_stream_broken_off_ends_its_command():
 
 def test_standard_input_becomes_a_file():
     code = textwrap.dedent("""
-        from strongroom.scan.sources import SourceRequest, open_source
+        from strongroom.sources.source import SourceRequest
+        from strongroom.sources.registry import open_source
         source = open_source("stdin", SourceRequest(stream_name=b"dump"))
         assert source.paths() == ()
         for stream in source.streams():
@@ -204,7 +202,7 @@ def test_a_command_whose_starter_is_dead_already_is_not_begun():
     script = textwrap.dedent(
         """
         import os, time
-        from strongroom.scan import sources
+        from strongroom.sources import sources
 
         starter = os.getpid()
         if os.fork() == 0:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scan.rows_strategy import rows
-from strongroom.scan.row_view import views
-from strongroom.scan.rows import (
+from strongroom.rows.rows import (
     CHANGED,
     COLUMN_COUNT,
     CTIME_NS,
@@ -27,6 +26,7 @@ from strongroom.scan.rows import (
     new_rows,
     slice_rows,
 )
+from strongroom.rows.views import views
 from strongroom.scan.unchanged import Content, merge_unchanged, newest_ctime_ns, take
 
 NEVER = 2**63 - 1

@@ -9,9 +9,9 @@ from strongroom.content.digests import object_name
 from strongroom.daemons.storage.server import StorageServer
 from strongroom.daemons.storage.settings import StorageSettings
 from strongroom.errors import ConnectionLostError, DamageError
-from strongroom.net.remote_store import RemoteStore
-from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
-from strongroom.net.tls import Acceptor, connect
+from strongroom.net.channels.connecting import Acceptor, connect
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.store import RemoteStore
 
 CONTENT = b"content" * 100_000
 

@@ -4,9 +4,9 @@ import pytest
 
 from kit.storage_daemon import Daemon
 from strongroom.errors import ConnectionLostError, ObjectMissingError
-from strongroom.net.peer import Peer
-from strongroom.net.remote_store import RemoteStore
-from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.identities.peer import Peer
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.store import RemoteStore
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from kit.tiny_backup import back_up
 from strongroom.errors import RightError
-from strongroom.net import ktls
+from strongroom.net.channels import ktls
 
 STATISTICS = """\
 TlsCurrTxSw                     \t2

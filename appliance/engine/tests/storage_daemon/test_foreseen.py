@@ -5,10 +5,10 @@ import pytest
 from kit.storage_daemon import Daemon
 from strongroom.content.digests import object_name
 from strongroom.errors import ObjectMissingError
-from strongroom.net import foreseen
-from strongroom.net.peer import Peer
-from strongroom.net.remote_store import RemoteStore
-from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.identities.peer import Peer
+from strongroom.net.storage import speculative_requests as foreseen
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.store import RemoteStore
 
 LEASE = "ab" * 16
 

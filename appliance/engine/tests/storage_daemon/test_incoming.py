@@ -13,12 +13,12 @@ from blake3 import blake3
 from kit.tiny_backup import new_repository
 from strongroom import clock
 from strongroom.daemons.storage.accounts import Quotas
-from strongroom.daemons.storage.answers import Answers
-from strongroom.daemons.storage.incoming import PIECE_BYTES, Incoming
+from strongroom.daemons.storage.incoming_payload import PIECE_BYTES, Incoming
+from strongroom.daemons.storage.response_writer import Answers
 from strongroom.daemons.storage.settings import Limits
 from strongroom.daemons.storage.uploads import Upload
 from strongroom.errors import ConnectionLostError, DamageError, StoreError
-from strongroom.net.local_channel import local_channel
+from strongroom.net.channels.local_channel import local_channel
 from strongroom.stores.local import LocalStore
 from strongroom.stores.local_root import TEMPORARY_PREFIX
 

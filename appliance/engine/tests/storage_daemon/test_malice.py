@@ -20,11 +20,10 @@ from strongroom.errors import (
     RightError,
     StoreError,
 )
-from strongroom.net.frames import START_SIZE, encode_start
-from strongroom.net.local_channel import LocalChannel
-from strongroom.net.peer import Peer
-from strongroom.net.remote_store import RemoteStore
-from strongroom.net.storage_protocol import (
+from strongroom.net.channels.local_channel import LocalChannel
+from strongroom.net.identities.peer import Peer
+from strongroom.net.storage.frames import START_SIZE, encode_start
+from strongroom.net.storage.protocol import (
     PROTOCOL_VERSION,
     FrameType,
     Hello,
@@ -33,6 +32,7 @@ from strongroom.net.storage_protocol import (
     Welcome,
     encode,
 )
+from strongroom.net.storage.store import RemoteStore
 
 WEB = Peer("web1", "agent", "1")
 FILES = {b"one": b"first" * 1000}

@@ -10,15 +10,16 @@ from contextlib import closing, nullcontext
 import pytest
 
 from kit.counted_channel import RoundTrips
-from strongroom.jobs.backup import back_up
-from strongroom.jobs.backup_options import BackupOptions, Tuning
-from strongroom.net.remote_store import RemoteStore
-from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
-from strongroom.net.tls import connect
+from strongroom.jobs.backup.backup import back_up
+from strongroom.jobs.backup.options import BackupOptions, Tuning
+from strongroom.net.channels.connecting import connect
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.store import RemoteStore
 from strongroom.progress import NullProgress
 from strongroom.repo.keys import import_key
 from strongroom.repo.repository import Repository
-from strongroom.scan.sources import SourceRequest, open_source
+from strongroom.sources.registry import open_source
+from strongroom.sources.source import SourceRequest
 from strongroom.stores.store import connect_ahead
 
 

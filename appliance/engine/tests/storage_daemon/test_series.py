@@ -10,10 +10,10 @@ from kit.tiny_backup import new_repository
 from strongroom import clock
 from strongroom.content.digests import object_name
 from strongroom.errors import LeaseError, ObjectMissingError, QuotaError
-from strongroom.net.peer import Peer
-from strongroom.net.remote_store import RemoteStore
-from strongroom.net.storage_client import MOST_IN_FLIGHT, Request
-from strongroom.net.storage_protocol import PROTOCOL_VERSION, FrameType, Hello, ObjectName
+from strongroom.net.identities.peer import Peer
+from strongroom.net.storage.client import MOST_IN_FLIGHT, Request
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, FrameType, Hello, ObjectName
+from strongroom.net.storage.store import RemoteStore
 from strongroom.repo.leases import EXPIRY_SECONDS, Holder, Lease
 from strongroom.repo.repository import Repository
 from strongroom.repo.snapshots import Snapshot

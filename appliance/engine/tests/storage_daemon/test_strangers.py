@@ -11,7 +11,7 @@ import pytest
 from kit.storage_site import StorageSite
 from kit.tiny_backup import new_repository
 from strongroom.daemons.storage.settings import Limits
-from strongroom.net.unproven import MOST_LINES, StrangersLog, UnprovenConnections
+from strongroom.net.channels.unauthenticated import MOST_LINES, StrangersLog, UnprovenConnections
 
 PATIENCE_SECONDS = 30.0
 

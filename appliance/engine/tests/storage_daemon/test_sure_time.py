@@ -11,10 +11,10 @@ from kit.storage_site import StorageSite
 from kit.tiny_backup import back_up, new_repository
 from strongroom import clock
 from strongroom.daemons.storage.settings import Limits
-from strongroom.daemons.storage.sure_time import SureTime
+from strongroom.daemons.storage.trusted_clock import SureTime
 from strongroom.errors import RightError
-from strongroom.net.remote_place import open_socket, parse_place
-from strongroom.net.storage_protocol import FrameType, decode
+from strongroom.net.storage.place import open_socket, parse_place
+from strongroom.net.storage.protocol import FrameType, decode
 
 HOUR_SECONDS = 3600
 YEAR_DAYS = 365

@@ -12,9 +12,9 @@ from strongroom.errors import (
     RightError,
     StoreError,
 )
-from strongroom.jobs.sweep import SWEEP_LEASE
-from strongroom.net.peer import Peer
-from strongroom.net.storage_protocol import PROTOCOL_VERSION, Hello
+from strongroom.jobs.upkeep.sweep import SWEEP_LEASE
+from strongroom.net.identities.peer import Peer
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
 from strongroom.repo.repository import Repository
 from strongroom.stores.store import KINDS
 

@@ -8,12 +8,12 @@ import pytest
 from kit.tiny_backup import CHUNKS_OF_A_BLOCK, back_up, read_back
 from strongroom.content.digests import block_id, chunk_id, ids_and_lengths, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UsageError
-from strongroom.jobs.check import CheckOptions, DataSubset, check
-from strongroom.jobs.prune import PruneOptions, prune
-from strongroom.jobs.stored_chunks import StoredChunks
-from strongroom.jobs.vouch import required_judge, vouch
+from strongroom.jobs.check.check import CheckOptions, DataSubset, check
+from strongroom.jobs.check.vouch import required_judge, vouch
+from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.writing.stored_chunks import StoredChunks
 from strongroom.progress import NullProgress
-from strongroom.repo.index import Index
+from strongroom.repo.index.index import Index
 from strongroom.repo.packs import KIND_DATA, read_footer
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore

@@ -21,8 +21,8 @@ from strongroom.errors import (
     PeerRefusedError,
     RightError,
 )
-from strongroom.net.remote_place import open_network, parse_place
-from strongroom.net.statements import sign_statement
+from strongroom.net.identities.statements import sign_statement
+from strongroom.net.storage.place import open_network, parse_place
 from strongroom.repo.keys import import_key
 from strongroom.repo.repository import Repository
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from strongroom.config.schema import DAEMON_RESOURCES, key_of, schema
+from strongroom.config.table.schema import DAEMON_RESOURCES, key_of, schema
 
 UNITS = Path(__file__).parents[3] / "systemd"
 

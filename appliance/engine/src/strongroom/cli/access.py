@@ -108,7 +108,7 @@ def read_key_file(path: str) -> Key:
 
 
 def _remote_store(place: str, settings: Settings | None) -> Store:
-    from strongroom.net.remote_place import open_network, open_socket, parse_place
+    from strongroom.net.storage.place import open_network, open_socket, parse_place
 
     parsed = parse_place(place)
     if parsed.socket_path:
@@ -116,7 +116,7 @@ def _remote_store(place: str, settings: Settings | None) -> Store:
     folder = settings.identity_folder if settings else None
     if settings is None or not folder:
         raise UsageError(f"{shown(place)} wants to know who we are; give --identity FOLDER")
-    from strongroom.net.identity import Identity
+    from strongroom.net.identities.identity import Identity
 
     return open_network(
         parsed,

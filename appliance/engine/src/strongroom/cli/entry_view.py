@@ -10,11 +10,11 @@ from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.terminal import shown, size_text
 from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
+from strongroom.rows.rows import CHANGED, UNREADABLE
 from strongroom.scan.attributes import decode_xattrs
-from strongroom.scan.rows import CHANGED, UNREADABLE
 
 if TYPE_CHECKING:
-    from strongroom.scan.row_view import RowView
+    from strongroom.rows.views import RowView
 
 _KINDS = {
     stat.S_IFREG: "file",

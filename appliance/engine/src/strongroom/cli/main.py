@@ -174,7 +174,7 @@ def command_parser(name: str) -> CommandParser:
 
 def fill_parser(parser: argparse.ArgumentParser, name: str) -> None:
     """Give `parser` the options, examples and `run` of command `name`, whose module it imports."""
-    module = importlib.import_module(f"strongroom.cli.{COMMANDS[name][0]}")
+    module = importlib.import_module(f"strongroom.cli.commands.{COMMANDS[name][0]}")
     parser.epilog = module.EPILOG
     module.add_arguments(parser)
     _add_global_options_throughout(parser)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import MutableMapping
 
-    from strongroom.net.control import TlsMode
+    from strongroom.net.control.messages import TlsMode
 
 
 GLOBAL_OPTIONS_TITLE = "options of every command"
-# strongroom.net.control says what they are; importing it takes too long here.
+# strongroom.net.control.messages says what they are; importing it takes too long here.
 TLS_MODES = ("off", "tls", "ktls", "ktls-required")
 
 

@@ -30,7 +30,7 @@ def parse_moment(text: str) -> int:
     """
     from datetime import datetime
 
-    from strongroom.jobs.retention import parse_duration
+    from strongroom.jobs.upkeep.retention import parse_duration
 
     stripped = text.strip()
     if stripped.startswith("@") and stripped[1:].removeprefix("-").isdecimal():

@@ -14,7 +14,8 @@ How a tree becomes objects, each step a module:
     diagnostics         every finding of one pass, with its place
 
 On top of the parsed tree: printer (fmt), difference (diff), effects (explain), convert,
-json_schema and reference (the documentation). `strongroom.cli.config` is their command line.
+json_schema and reference (the documentation). Their command line is
+`strongroom.cli.commands.config`.
 
 Nothing here is imported by a program that reads no configuration: pyparsing is slow to load.
 """

@@ -11,14 +11,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from strongroom.config.effects import MAPPED, NO_EFFECT, effect_of
-from strongroom.config.printer import print_block
-from strongroom.config.schema import DAEMON_RESOURCES, schema
-from strongroom.config.tree import Block, Directive
+from strongroom.config.language.printer import print_block
+from strongroom.config.language.tree import Block, Directive
+from strongroom.config.table.effects import MAPPED, NO_EFFECT, effect_of
+from strongroom.config.table.schema import DAEMON_RESOURCES, schema
 
 if TYPE_CHECKING:
-    from strongroom.config.loader import Loaded
-    from strongroom.config.schema import DirectiveSpec
+    from strongroom.config.language.loader import Loaded
+    from strongroom.config.table.schema import DirectiveSpec
 
 KEPT, REPLACED, DROPPED, NOTED = "kept", "mapped", "dropped", "noted"
 _DROPPED_RESOURCES = {

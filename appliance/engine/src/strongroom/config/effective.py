@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from strongroom.config.destinations import Destination
-from strongroom.config.measures import duration_words
+from strongroom.config.language.printer import value_text
 from strongroom.config.model import Origin, Resource
-from strongroom.config.printer import value_text
-from strongroom.config.run_schedule import ScheduleRun
-from strongroom.config.value_forms import Address, Password
+from strongroom.config.values.destinations import Destination
+from strongroom.config.values.forms import Address, Password
+from strongroom.config.values.measures import duration_words
+from strongroom.config.values.run_schedule import ScheduleRun
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:

@@ -17,17 +17,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from strongroom.config.destinations import Destination
-from strongroom.config.keywords import KEYWORDS
-from strongroom.config.measures import duration_seconds, size_bytes
-from strongroom.config.schema import DAEMON_RESOURCES, REFERENCE_TYPES, schema
+from strongroom.config.table.schema import DAEMON_RESOURCES, REFERENCE_TYPES, schema
+from strongroom.config.values.destinations import Destination
+from strongroom.config.values.keywords import KEYWORDS
+from strongroom.config.values.measures import duration_seconds, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from strongroom.config.run_schedule import ScheduleRun
-    from strongroom.config.schema import ComponentSpec, DirectiveSpec, ResourceSpec
-    from strongroom.config.tree import Block, ComponentTree, Directive
+    from strongroom.config.language.tree import Block, ComponentTree, Directive
+    from strongroom.config.table.schema import ComponentSpec, DirectiveSpec, ResourceSpec
+    from strongroom.config.values.run_schedule import ScheduleRun
 
 # How many JobDefs one Job may inherit through.
 MAXIMUM_INHERITANCE = 32

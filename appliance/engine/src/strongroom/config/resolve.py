@@ -11,21 +11,21 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from strongroom.config.diagnostics import ERROR, WARNING, Diagnostics
-from strongroom.config.loader import Loaded, LoadOptions, is_whole, load_trees
+from strongroom.config.language.diagnostics import ERROR, WARNING, Diagnostics
+from strongroom.config.language.loader import Loaded, LoadOptions, is_whole, load_trees
+from strongroom.config.language.sources import Source
 from strongroom.config.model import (
     MAXIMUM_INHERITANCE,
     ComponentConfiguration,
     Configuration,
     Resource,
 )
-from strongroom.config.run_schedule import ScheduleRun
-from strongroom.config.schema import DAEMON_RESOURCES, REFERENCE_TYPES
-from strongroom.config.sources import Source
+from strongroom.config.table.schema import DAEMON_RESOURCES, REFERENCE_TYPES
+from strongroom.config.values.run_schedule import ScheduleRun
 from strongroom.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from strongroom.config.tree import Block, Directive
+    from strongroom.config.language.tree import Block, Directive
 
 _log = logging.getLogger(__name__)
 

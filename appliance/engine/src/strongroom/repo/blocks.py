@@ -34,7 +34,7 @@ from strongroom.repo.packs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from strongroom.repo.index import BlockLocation, Index
+    from strongroom.repo.index.index import BlockLocation, Index
     from strongroom.repo.keys import ReadingKey
     from strongroom.stores.store import Store
 

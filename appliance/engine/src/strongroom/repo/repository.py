@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from strongroom.repo.blocks import BlockReader
-    from strongroom.repo.index import Index
+    from strongroom.repo.index.index import Index
     from strongroom.repo.packs import PackFooter, PackWriter
     from strongroom.stores.store import Series, Store
 
@@ -185,7 +185,7 @@ class Repository:
 
     def load_index(self, *, chunks: bool = False) -> Index:
         """The index of everything stored; with `chunks` ready for `ChunkTable.load`."""
-        from strongroom.repo.index import Index
+        from strongroom.repo.index.index import Index
 
         return Index.load(self.store, self.key, chunks=chunks)
 
@@ -203,7 +203,7 @@ class Repository:
 
     def write_index(self, footers: Sequence[PackFooter], superseded: Sequence[str] = ()) -> str:
         """Store the index of packs that were published; its name."""
-        from strongroom.repo.index_objects import write_index_object
+        from strongroom.repo.index.objects import write_index_object
 
         return write_index_object(self.store, self.key, footers, superseded, self.cipher)
 

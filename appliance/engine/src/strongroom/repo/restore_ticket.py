@@ -36,18 +36,18 @@ from strongroom.repo.keys import (
     TicketKey,
     derive_key,
 )
-from strongroom.repo.listing_reader import Listing
+from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import HEADER_SIZE, parse_header
 from strongroom.repo.repository import Repository
 from strongroom.repo.snapshots import Snapshot, Totals
-from strongroom.scan.row_view import join_path, path_key, split_path
-from strongroom.scan.rows import BLOCK_ID_BYTES, COLUMN_COUNT, MODE, SIZE, part_starts
+from strongroom.rows.rows import BLOCK_ID_BYTES, COLUMN_COUNT, MODE, SIZE, part_starts
+from strongroom.rows.views import join_path, path_key, split_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from strongroom.repo.snapshots import PageReference
-    from strongroom.scan.rows import Rows
+    from strongroom.rows.rows import Rows
     from strongroom.stores.store import Store
 
 _MAGIC: Final = b"SRTK\1"

@@ -16,21 +16,11 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from strongroom.rows.rows import STAT_COLUMNS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STAT_COLUMNS: Final = (
-    "st_mode",
-    "st_uid",
-    "st_gid",
-    "st_size",
-    "st_mtime_ns",
-    "st_ctime_ns",
-    "st_ino",
-    "st_dev",
-    "st_nlink",
-    "st_rdev",
-)
 _COLUMN_COUNT: Final = len(STAT_COLUMNS)
 _TIME_COLUMNS: Final = ("st_mtime_ns", "st_ctime_ns")
 _SMALLEST: Final = -(1 << 63)

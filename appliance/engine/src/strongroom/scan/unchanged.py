@@ -10,7 +10,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom.scan.rows import (
+from strongroom.rows.rows import (
     BLOCK_ID_BYTES,
     COLUMN_COUNT,
     CTIME_NS,

@@ -109,7 +109,7 @@ class Store(Protocol):
     def doubted(self, kind: Kind) -> frozenset[str]:
         """Objects of somebody whom the appliance does not trust, and at which it has not looked.
 
-        Their word counts only where nobody else's does: see `strongroom.repo.index`.
+        Their word counts only where nobody else's does: see `strongroom.repo.index.index`.
         """
 
     def reopen(self) -> Store:

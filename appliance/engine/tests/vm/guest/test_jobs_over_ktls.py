@@ -11,7 +11,7 @@ import pytest
 
 from kit.house_of_daemons import HouseOfDaemons
 from kit.tree_compare import compare_trees
-from strongroom.net import ktls
+from strongroom.net.channels import ktls
 
 pytestmark = pytest.mark.vm
 

@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from strongroom.errors import StrongroomError
-from strongroom.net import ktls
-from strongroom.net.authority import Authority
-from strongroom.net.identity import Identity
-from strongroom.net.tls import Acceptor, connect
+from strongroom.net.channels import ktls
+from strongroom.net.channels.connecting import Acceptor, connect
+from strongroom.net.identities.authority import Authority
+from strongroom.net.identities.identity import Identity
 
 pytestmark = pytest.mark.vm
 

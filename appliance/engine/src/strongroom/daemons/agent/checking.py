@@ -9,8 +9,8 @@ from strongroom.daemons.agent.put_keys import read_put_keys
 from strongroom.daemons.agent.settings import load_settings
 from strongroom.daemons.preflight import Preflight
 from strongroom.errors import KeyRightError, PeerRefusedError
-from strongroom.net.identity import Identity
-from strongroom.net.tls_contexts import client_context
+from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.identities.identity import Identity
 
 if TYPE_CHECKING:
     from strongroom.daemons.agent.settings import AgentSettings

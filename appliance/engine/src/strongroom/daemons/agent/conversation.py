@@ -17,7 +17,7 @@ import msgspec
 import strongroom
 from strongroom import clock
 from strongroom.errors import PeerRefusedError
-from strongroom.net.control import (
+from strongroom.net.control.messages import (
     PROTOCOL_VERSION,
     Acknowledge,
     Cancel,

@@ -16,10 +16,15 @@ import msgspec
 
 from strongroom.daemons.agent.put_keys import keep_put_key
 from strongroom.errors import DirectorError, PeerRefusedError, UsageError
-from strongroom.net.identity import Identity, certificate_request, new_key, store_identity
-from strongroom.net.private_files import PUBLIC_MODE, write_file
-from strongroom.net.tls_contexts import authority_context, client_context
-from strongroom.net.trust import authority_with_fingerprint
+from strongroom.net.channels.tls_contexts import authority_context, client_context
+from strongroom.net.identities.identity import (
+    Identity,
+    certificate_request,
+    new_key,
+    store_identity,
+)
+from strongroom.net.identities.private_files import PUBLIC_MODE, write_file
+from strongroom.net.identities.trust import authority_with_fingerprint
 
 if TYPE_CHECKING:
     from strongroom.daemons.agent.settings import DirectorSettings

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strongroom import clock
-from strongroom.daemons.agent.job_messages import Request  # noqa: TC001 - msgspec looks at it
-from strongroom.net.control import RunEnded, RunLog, RunStarted, encode
-from strongroom.net.private_files import sync_folder
+from strongroom.daemons.job_process.messages import Request  # noqa: TC001 - msgspec looks at it
+from strongroom.net.control.messages import RunEnded, RunLog, RunStarted, encode
+from strongroom.net.identities.private_files import sync_folder
 
 if TYPE_CHECKING:
-    from strongroom.net.control import LogLevel
+    from strongroom.net.control.messages import LogLevel
 
 # What a run may have in its journal; log lines beyond it are counted, not kept.
 JOURNAL_BYTES_LIMIT: Final = 256 << 20

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from strongroom.daemons.agent.job import kind_of
+from strongroom.daemons.agent.jobs.job import kind_of
 from strongroom.errors import UsageError
-from strongroom.net.private_files import SECRET_MODE, read_bounded, write_file
+from strongroom.net.identities.private_files import SECRET_MODE, read_bounded, write_file
 
 if TYPE_CHECKING:
     from strongroom.daemons.agent.journal import RunJournal

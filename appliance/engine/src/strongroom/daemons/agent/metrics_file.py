@@ -23,8 +23,8 @@ from strongroom import clock
 from strongroom.daemons.agent.last_runs import LastRuns
 from strongroom.daemons.exposition import Metric, exposition
 from strongroom.errors import StrongroomError
-from strongroom.net.identity import Identity
-from strongroom.net.private_files import PUBLIC_MODE
+from strongroom.net.identities.identity import Identity
+from strongroom.net.identities.private_files import PUBLIC_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

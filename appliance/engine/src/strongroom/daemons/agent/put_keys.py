@@ -23,7 +23,7 @@ _GREATEST_FILE_BYTES: Final = 64 << 10
 
 def keep_put_key(identity_folder: str, text: str) -> str:
     """Store an exported put key; the path of its file. Raises UsageError, OSError."""
-    from strongroom.net.private_files import SECRET_MODE, make_private_folder, write_file
+    from strongroom.net.identities.private_files import SECRET_MODE, make_private_folder, write_file
 
     put_key = import_key(text).put_key
     folder = os.fsencode(os.path.join(identity_folder, _FOLDER))

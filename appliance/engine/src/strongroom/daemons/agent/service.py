@@ -16,14 +16,14 @@ import signal
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.daemons.agent.connections import Links
 from strongroom.daemons.agent.enrolment import renew
-from strongroom.daemons.agent.links import Links
 from strongroom.daemons.agent.metrics_file import MetricsFile
 from strongroom.daemons.agent.settings import load_settings
 from strongroom.daemons.agent.supervisor import Supervisor
 from strongroom.daemons.service_manager import notify
 from strongroom.errors import OperatingSystemError, StrongroomError, UsageError
-from strongroom.net.identity import Identity
+from strongroom.net.identities.identity import Identity
 
 if TYPE_CHECKING:
     from strongroom.daemons.agent.settings import AgentSettings

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.errors import UsageError
-from strongroom.jobs.backup_options import LARGEST_DEFAULT_SHARDS
-from strongroom.jobs.parent_cache import parents_folder
+from strongroom.jobs.backup.options import LARGEST_DEFAULT_SHARDS
+from strongroom.jobs.backup.parent_cache import parents_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,18 +21,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
-from strongroom.daemons.agent.job import kind_of
-from strongroom.daemons.agent.job_messages import JobDescription, JobEnded, JobLog, JobProgress
+from strongroom.daemons.agent.jobs.job import kind_of
 from strongroom.daemons.agent.journal import RunJournal, load_journals
-from strongroom.daemons.agent.run_process import STOP_SECONDS, RunProcess
+from strongroom.daemons.job_process.messages import JobDescription, JobEnded, JobLog, JobProgress
+from strongroom.daemons.job_process.process import STOP_SECONDS, RunProcess
 from strongroom.errors import CancelledError, JobDiedError, RefusedError
-from strongroom.net.control import RunEnded, RunProgress
+from strongroom.net.control.messages import RunEnded, RunProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strongroom.daemons.agent.job_messages import Request
     from strongroom.daemons.agent.settings import AgentSettings
+    from strongroom.daemons.job_process.messages import Request
 
 MOST_BEGINNINGS: Final = 3
 _RUN_ID: Final = re.compile(r"[0-9a-f]{32}")

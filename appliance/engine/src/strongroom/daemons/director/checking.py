@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from strongroom.config.resolve import load
 from strongroom.daemons.director.api.server import tls_context
 from strongroom.daemons.director.catalog.database import catalog_url, look_at_catalog
+from strongroom.daemons.director.configuration import repository_places
 from strongroom.daemons.director.daemon import own_identity
-from strongroom.daemons.director.reading import repository_places
-from strongroom.daemons.director.repositories import read_passphrase
+from strongroom.daemons.director.repositories.access import read_passphrase
 from strongroom.daemons.director.settings import DirectorSettings
 from strongroom.daemons.preflight import Preflight
 from strongroom.errors import (
@@ -20,11 +20,11 @@ from strongroom.errors import (
     RepositoryNotFoundError,
     UsageError,
 )
-from strongroom.net.authority import Authority
+from strongroom.net.identities.authority import Authority
 
 if TYPE_CHECKING:
     from strongroom.config.model import ComponentConfiguration
-    from strongroom.daemons.director.repositories import RepositoryPlace
+    from strongroom.daemons.director.repositories.access import RepositoryPlace
 
 
 def check_director(path: str) -> tuple[DirectorSettings, Preflight]:
@@ -85,7 +85,7 @@ def _repository(look: Preflight, storage: str, place: RepositoryPlace) -> None:
     with look.part(f"Passphrase File of Storage {storage}"):
         read_passphrase(place)
     with look.part(f"Repository of Storage {storage}"):
-        from strongroom.net.remote_place import is_remote, parse_place
+        from strongroom.net.storage.place import is_remote, parse_place
 
         if is_remote(place.place):
             parse_place(place.place)

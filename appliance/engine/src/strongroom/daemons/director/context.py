@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from strongroom.config.model import ComponentConfiguration
     from strongroom.daemons.director.catalog.database import Catalog
-    from strongroom.daemons.director.repositories import Repositories
-    from strongroom.net.control import Hello, ToAgent
-    from strongroom.net.identity import Identity
+    from strongroom.daemons.director.repositories.access import Repositories
+    from strongroom.net.control.messages import Hello, ToAgent
+    from strongroom.net.identities.identity import Identity
 
 _Result = TypeVar("_Result")
 

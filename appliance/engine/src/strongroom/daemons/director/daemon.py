@@ -17,24 +17,29 @@ from typing import TYPE_CHECKING
 from strongroom.daemons.director.api.agent_connections import AgentConnections
 from strongroom.daemons.director.api.agent_dialling import AgentDialling
 from strongroom.daemons.director.api.application import Application
-from strongroom.daemons.director.api.attempts import Attempts
 from strongroom.daemons.director.api.callers import Callers
-from strongroom.daemons.director.api.door import Door
 from strongroom.daemons.director.api.enrolment import Enrolling
+from strongroom.daemons.director.api.failed_attempts import Attempts
+from strongroom.daemons.director.api.request_context import Door
 from strongroom.daemons.director.api.server import ApiServer, renew_identity, tls_context
-from strongroom.daemons.director.outage import RETRY_SECONDS
+from strongroom.daemons.director.catalog.retry import RETRY_SECONDS
 from strongroom.daemons.director.results import Actor
 from strongroom.daemons.director.service import DirectorService
 from strongroom.daemons.director.settings import DirectorSettings
 from strongroom.daemons.service_manager import notify
 from strongroom.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
-from strongroom.net.authority import Authority
-from strongroom.net.identity import Identity, certificate_request, new_key, store_identity
+from strongroom.net.identities.authority import Authority
+from strongroom.net.identities.identity import (
+    Identity,
+    certificate_request,
+    new_key,
+    store_identity,
+)
 
 if TYPE_CHECKING:
     import ssl
 
-    from strongroom.net.revocations import Revocations
+    from strongroom.net.identities.revocations import Revocations
 
 # Wrong tokens, and wrong enrolment tokens, of one address.
 WRONG_TOKENS = 20

@@ -9,8 +9,8 @@ from strongroom import clock
 from strongroom.daemons.director.catalog.clients import load_clients
 from strongroom.daemons.director.catalog.runs import counts_by_state, last_ends
 from strongroom.daemons.director.catalog.snapshots import bytes_by_storage, totals_by_client
-from strongroom.daemons.director.job_plan import kind_of, tls_mode_of
-from strongroom.daemons.director.schedule import next_due_ns, time_zone
+from strongroom.daemons.director.runs.plan import kind_of, tls_mode_of
+from strongroom.daemons.director.schedule.due_times import next_due_ns, time_zone
 from strongroom.daemons.exposition import Metric, MetricKind
 
 if TYPE_CHECKING:

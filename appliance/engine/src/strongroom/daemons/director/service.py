@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strongroom import clock
-from strongroom.daemons.director.active_run import ActiveRun, Ending
-from strongroom.daemons.director.agents import Agents
+from strongroom.daemons.director.agents.messages import Agents
 from strongroom.daemons.director.catalog.access import (
     add_audit,
     create_token,
@@ -38,18 +37,24 @@ from strongroom.daemons.director.catalog.runs import (
     last_runs,
     load_run,
 )
-from strongroom.daemons.director.job_plan import Overrides
-from strongroom.daemons.director.looking import Looking
-from strongroom.daemons.director.reading import open_context, read_configuration, repository_places
-from strongroom.daemons.director.reconciliation import Reconciler
-from strongroom.daemons.director.requests import new_restore, new_run
-from strongroom.daemons.director.retention import remove_snapshots
+from strongroom.daemons.director.configuration import (
+    open_context,
+    read_configuration,
+    repository_places,
+)
+from strongroom.daemons.director.queries import Looking
+from strongroom.daemons.director.repositories.reconciliation import Reconciler
+from strongroom.daemons.director.runs.active_run import ActiveRun, Ending
+from strongroom.daemons.director.runs.plan import Overrides
+from strongroom.daemons.director.runs.requests import new_restore, new_run
+from strongroom.daemons.director.runs.retention import remove_snapshots
 from strongroom.errors import ConflictError, StrongroomError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from strongroom.config.model import ComponentConfiguration
+    from strongroom.daemons.director.agents.rejected_reports import Undeliverable
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import AgentLink, DirectorContext
     from strongroom.daemons.director.results import (
@@ -60,9 +65,8 @@ if TYPE_CHECKING:
         SnapshotInfo,
         TokenInfo,
     )
-    from strongroom.daemons.director.undeliverable import Undeliverable
-    from strongroom.net.control import Hello, ToDirector
-    from strongroom.net.identity import Identity
+    from strongroom.net.control.messages import Hello, ToDirector
+    from strongroom.net.identities.identity import Identity
 
 # When the catalog is compared with the repositories first, and how often.
 FIRST_LOOK_SECONDS: Final = 60.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.content.digests import is_object_name
 from strongroom.daemons.storage.provenance import FALSE
-from strongroom.daemons.storage.sure_time import SECOND_NS, span_text
+from strongroom.daemons.storage.trusted_clock import SECOND_NS, span_text
 from strongroom.daemons.storage.uploads import Upload
 from strongroom.errors import (
     DamageError,
@@ -24,7 +24,7 @@ from strongroom.errors import (
     RightError,
     StoreError,
 )
-from strongroom.net.storage_protocol import (
+from strongroom.net.storage.protocol import (
     DIGESTED_KINDS,
     CommitUpload,
     ObjectName,
@@ -37,12 +37,12 @@ from strongroom.repo.leases import EXPIRY_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strongroom.daemons.storage.incoming import Incoming
+    from strongroom.daemons.storage.incoming_payload import Incoming
     from strongroom.daemons.storage.rights import Rights
-    from strongroom.daemons.storage.served import ServedRepository
+    from strongroom.daemons.storage.served_repository import ServedRepository
     from strongroom.daemons.storage.settings import Limits
-    from strongroom.net.frames import Frame
-    from strongroom.net.storage_protocol import PutMode
+    from strongroom.net.storage.frames import Frame
+    from strongroom.net.storage.protocol import PutMode
     from strongroom.stores.local import LocalStore
     from strongroom.stores.store import Kind
 

@@ -24,8 +24,8 @@ def check_storage(path: str) -> tuple[StorageSettings, Preflight]:
     settings = configuration.settings
     look = Preflight()
     if os.path.exists(os.path.join(settings.identity_folder, b"certificate.pem")):
-        from strongroom.net.identity import Identity
-        from strongroom.net.tls_contexts import server_context
+        from strongroom.net.channels.tls_contexts import server_context
+        from strongroom.net.identities.identity import Identity
 
         with look.part("Identity Directory"):
             identity = Identity.load(settings.identity_folder)

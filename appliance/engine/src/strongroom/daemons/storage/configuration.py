@@ -10,14 +10,14 @@ import os
 import pwd
 from typing import TYPE_CHECKING
 
-from strongroom.config.measures import size_bytes
 from strongroom.config.resolve import load
+from strongroom.config.values.measures import size_bytes
 from strongroom.daemons.storage.settings import Limits, StorageSettings
 from strongroom.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from strongroom.config.model import Resource
-    from strongroom.net.peer import Peer
+    from strongroom.net.identities.peer import Peer
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - what Bareos listens on where nothing is said
 

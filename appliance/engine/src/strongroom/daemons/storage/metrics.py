@@ -9,7 +9,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from strongroom.net.ktls import read_statistics
+from strongroom.net.channels.ktls import read_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

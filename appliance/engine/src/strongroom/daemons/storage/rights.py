@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom.daemons.storage.provenance import FALSE, VOUCHED
 from strongroom.errors import ObjectMissingError, RightError
-from strongroom.jobs.sweep import SWEEP_LEASE
-from strongroom.net.storage_protocol import FrameType
+from strongroom.jobs.upkeep.sweep import SWEEP_LEASE
+from strongroom.net.storage.protocol import FrameType
 
 if TYPE_CHECKING:
     from strongroom.daemons.storage.provenance import Provenance
-    from strongroom.net.peer import Peer
-    from strongroom.net.storage_protocol import PutMode
+    from strongroom.net.identities.peer import Peer
+    from strongroom.net.storage.protocol import PutMode
     from strongroom.stores.store import Kind
 
 _READING: Final = frozenset(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.daemons.storage.accounts import Bandwidths
 from strongroom.daemons.storage.metrics import Metrics, kernel_tls
-from strongroom.daemons.storage.served import ServedRepository
+from strongroom.daemons.storage.served_repository import ServedRepository
 from strongroom.daemons.storage.session import Session
 from strongroom.errors import (
     OperatingSystemError,
@@ -27,16 +27,16 @@ from strongroom.errors import (
     RightError,
     StrongroomError,
 )
-from strongroom.net.greeting import send_welcome
-from strongroom.net.local_channel import admit_local
-from strongroom.net.unproven import StrangersLog, UnprovenConnections
+from strongroom.net.channels.greeting import send_welcome
+from strongroom.net.channels.local_channel import admit_local
+from strongroom.net.channels.unauthenticated import StrangersLog, UnprovenConnections
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.daemons.storage.metrics import Labels
     from strongroom.daemons.storage.settings import Limits, StorageSettings
-    from strongroom.net.channel import Channel
+    from strongroom.net.channels.channel import Channel
 
 log = logging.getLogger("strongroom.storage")
 

@@ -21,8 +21,8 @@ from strongroom.errors import StrongroomError
 if TYPE_CHECKING:
     from types import FrameType
 
-    from strongroom.net.peer import Peer
-    from strongroom.net.tls import Acceptor
+    from strongroom.net.channels.connecting import Acceptor
+    from strongroom.net.identities.peer import Peer
 
 log = logging.getLogger("strongroom.storage")
 
@@ -68,8 +68,8 @@ class StorageService:
                 self._acceptor.close()
 
     def _server(self) -> StorageServer:
-        from strongroom.net.identity import Identity
-        from strongroom.net.tls import Acceptor
+        from strongroom.net.channels.connecting import Acceptor
+        from strongroom.net.identities.identity import Identity
 
         folder = self._configuration.settings.identity_folder
         if not self._certificate_time():
@@ -85,8 +85,8 @@ class StorageService:
         return self._configuration.allows(peer, mode)
 
     def _read_grant(self, text: str) -> dict[str, object]:
-        from strongroom.net.identity import Identity
-        from strongroom.net.statements import verify_statement
+        from strongroom.net.identities.identity import Identity
+        from strongroom.net.identities.statements import verify_statement
 
         identity = Identity.load(self._configuration.settings.identity_folder)
         return verify_statement(text, identity.trust, _GRANT_PURPOSE, ("director",))[1]
@@ -106,7 +106,7 @@ class StorageService:
             )
 
     def _follow_identity(self) -> None:
-        from strongroom.net.identity import Identity
+        from strongroom.net.identities.identity import Identity
 
         changed = self._certificate_time()
         if self._acceptor is None or changed == self._seen:

@@ -15,10 +15,10 @@ import msgspec
 
 from strongroom import clock
 from strongroom.daemons.log_lines import one_line
-from strongroom.daemons.storage.answers import Answers
 from strongroom.daemons.storage.changes import Changes
-from strongroom.daemons.storage.incoming import Incoming
+from strongroom.daemons.storage.incoming_payload import Incoming
 from strongroom.daemons.storage.provenance import DOUBTED, FALSE, VOUCHED
+from strongroom.daemons.storage.response_writer import Answers
 from strongroom.daemons.storage.rights import rights_of
 from strongroom.errors import (
     ConnectionLostError,
@@ -31,9 +31,9 @@ from strongroom.errors import (
     StoreError,
     StrongroomError,
 )
-from strongroom.net.frames import FrameReader
-from strongroom.net.local_channel import local_peer
-from strongroom.net.storage_protocol import (
+from strongroom.net.channels.local_channel import local_peer
+from strongroom.net.storage.frames import FrameReader
+from strongroom.net.storage.protocol import (
     LISTED_AT_ONCE,
     PROTOCOL_VERSION,
     FrameType,
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.daemons.storage.accounts import Bandwidth
-    from strongroom.daemons.storage.served import ServedRepository
+    from strongroom.daemons.storage.served_repository import ServedRepository
     from strongroom.daemons.storage.server import StorageServer
-    from strongroom.net.channel import Channel
-    from strongroom.net.frames import Frame
+    from strongroom.net.channels.channel import Channel
+    from strongroom.net.storage.frames import Frame
     from strongroom.stores.local import LocalStore
     from strongroom.stores.store import ObjectInfo
 

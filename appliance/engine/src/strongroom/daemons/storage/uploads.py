@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from strongroom.content.digests import object_name
-from strongroom.daemons.storage.incoming import PIECE_BYTES
+from strongroom.daemons.storage.incoming_payload import PIECE_BYTES
 from strongroom.errors import (
     ConnectionLostError,
     DamageError,
@@ -24,8 +24,8 @@ from strongroom.errors import (
 
 if TYPE_CHECKING:
     from strongroom.daemons.storage.accounts import Quotas
-    from strongroom.daemons.storage.incoming import Incoming
-    from strongroom.net.storage_protocol import PutMode
+    from strongroom.daemons.storage.incoming_payload import Incoming
+    from strongroom.net.storage.protocol import PutMode
     from strongroom.stores.local import LocalStore
     from strongroom.stores.local_writer import LocalWriter
     from strongroom.stores.store import Kind

@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from strongroom import clock
-from strongroom.daemons.director.agent_lines import AgentLines
-from strongroom.daemons.director.claims import shown
-from strongroom.daemons.director.undeliverable import read_undeliverable
+from strongroom.daemons.director.agents.log_limits import AgentLines
+from strongroom.daemons.director.agents.message_limits import shown
+from strongroom.daemons.director.agents.rejected_reports import read_undeliverable
 from strongroom.errors import ProtocolError, StrongroomError
-from strongroom.net.control import (
+from strongroom.net.channels.unauthenticated import StrangersLog
+from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
     LARGEST_WHOLE_BYTES,
     PROTOCOL_VERSION,
@@ -39,14 +40,13 @@ from strongroom.net.control import (
     decode_for_director,
     encode_for_agent,
 )
-from strongroom.net.unproven import StrangersLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-    from strongroom.daemons.director.api.bodies import Message, Receive, Send
+    from strongroom.daemons.director.agents.rejected_reports import Undeliverable
     from strongroom.daemons.director.api.connections import CertifiedPeer
-    from strongroom.daemons.director.undeliverable import Undeliverable
+    from strongroom.daemons.director.api.request_limits import Message, Receive, Send
 
 HELLO_TIMEOUT_SECONDS = 30.0
 SEND_TIMEOUT_SECONDS = 60.0

@@ -17,16 +17,16 @@ from strongroom import clock
 from strongroom.daemons.director.api.connections import certified_peer
 from strongroom.daemons.director.api.server import HEARTBEAT_SECONDS
 from strongroom.errors import PeerRefusedError
-from strongroom.net.control import LARGEST_MESSAGE_BYTES
-from strongroom.net.tls_contexts import client_context
+from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.control.messages import LARGEST_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
     from strongroom.config.model import ComponentConfiguration, Resource
     from strongroom.daemons.director.api.agent_connections import AgentConnections
-    from strongroom.daemons.director.api.bodies import Message
-    from strongroom.net.identity import Identity
+    from strongroom.daemons.director.api.request_limits import Message
+    from strongroom.net.identities.identity import Identity
 
 SHORTEST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0

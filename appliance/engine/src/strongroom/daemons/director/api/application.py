@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, FastAPI
 
 from strongroom import __version__
-from strongroom.daemons.director.api import (
-    admin_routes,
-    enrolment_routes,
-    look_routes,
+from strongroom.daemons.director.api.error_responses import RESPONSES, add_failure_handlers
+from strongroom.daemons.director.api.request_limits import BoundedBodies
+from strongroom.daemons.director.api.routes import (
+    admin,
+    enrolment,
     metrics,
-    run_routes,
-    snapshot_routes,
+    runs,
+    snapshots,
+    status,
 )
-from strongroom.daemons.director.api.bodies import BoundedBodies
-from strongroom.daemons.director.api.failures import RESPONSES, add_failure_handlers
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from strongroom.daemons.director.api.bodies import Receive, Send
-    from strongroom.daemons.director.api.door import Door
+    from strongroom.daemons.director.api.request_context import Door
+    from strongroom.daemons.director.api.request_limits import Receive, Send
 
 API = "/api/v1"
 AGENTS_PATH = f"{API}/agents/connect"
@@ -71,7 +71,7 @@ def _fastapi(door: Door) -> FastAPI:
     )
     api.state.door = door
     under = APIRouter(prefix=API)
-    for one in (look_routes, run_routes, snapshot_routes, admin_routes, enrolment_routes):
+    for one in (status, runs, snapshots, admin, enrolment):
         under.include_router(one.router)
     api.include_router(under)
     api.include_router(metrics.router)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from strongroom.config.model import ComponentConfiguration
-    from strongroom.daemons.director.api.attempts import Attempts
     from strongroom.daemons.director.api.connections import CertifiedPeer
+    from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.results import TokenInfo
     from strongroom.daemons.director.service import DirectorService
-    from strongroom.net.revocations import Revocations
+    from strongroom.net.identities.revocations import Revocations
 
 LONGEST_TOKEN = 512
 _SECOND_NS = 1_000_000_000

@@ -23,8 +23,8 @@ from strongroom.daemons.director.api.handshakes import (
     Handshakes,
 )
 from strongroom.errors import PeerRefusedError
-from strongroom.net.peer import Peer, parse_certificate, peer_of
-from strongroom.net.unproven import StrangersLog, network_of
+from strongroom.net.channels.unauthenticated import StrangersLog, network_of
+from strongroom.net.identities.peer import Peer, parse_certificate, peer_of
 
 if TYPE_CHECKING:
     import asyncio

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strongroom.daemons.director.api.answers import Answer
+from strongroom.daemons.director.api.models.responses import Answer
 
 if TYPE_CHECKING:
-    from strongroom.net.authority import Authority as CertificateAuthority
+    from strongroom.net.identities.authority import Authority as CertificateAuthority
 
 
 @dataclass(frozen=True, slots=True)

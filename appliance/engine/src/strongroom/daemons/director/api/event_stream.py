@@ -11,13 +11,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from strongroom import clock
-from strongroom.daemons.director.api.answers import StreamDenied
+from strongroom.daemons.director.api.models.responses import StreamDenied
 from strongroom.errors import NotAuthenticatedError, NotPermittedError, StrongroomError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from strongroom.daemons.director.api.answers import RunEvent
+    from strongroom.daemons.director.api.models.responses import RunEvent
     from strongroom.daemons.director.results import RunEvent as ServiceEvent
 
 SIGN_OF_LIFE_SECONDS = 15.0

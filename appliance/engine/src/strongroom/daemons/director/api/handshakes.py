@@ -16,7 +16,7 @@ import socket
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from strongroom import clock
-from strongroom.net.unproven import StrangersLog, UnprovenConnections
+from strongroom.net.channels.unauthenticated import StrangersLog, UnprovenConnections
 
 if TYPE_CHECKING:
     import asyncio

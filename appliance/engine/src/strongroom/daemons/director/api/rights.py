@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from strongroom.errors import NotPermittedError, UsageError
-from strongroom.net.where_rules import ALL, compiled_entry, denied_below, where_verdict
+from strongroom.jobs.restore.where_rules import ALL, compiled_entry, denied_below, where_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -21,15 +21,15 @@ from strongroom.daemons.director.api.connections import AgentSocket, Connection
 from strongroom.daemons.director.api.handshakes import HANDSHAKE_TIMEOUT_SECONDS, CountingListener
 from strongroom.daemons.director.api.uvicorn_lines import LOGGER, UvicornLines
 from strongroom.errors import OperatingSystemError
-from strongroom.net.control import LARGEST_MESSAGE_BYTES
-from strongroom.net.tls_contexts import server_context
+from strongroom.net.channels.tls_contexts import server_context
+from strongroom.net.control.messages import LARGEST_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator, Sequence
 
-    from strongroom.daemons.director.api.bodies import Application
-    from strongroom.net.identity import Identity
+    from strongroom.daemons.director.api.request_limits import Application
+    from strongroom.net.identities.identity import Identity
 
 # asyncio keeps a buffer of this size for every TLS connection, 256 KiB unless told otherwise: two
 # thousand idle agents would hold half a gigabyte. What they say fits into less, and what does not

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from strongroom.net.unproven import StrangersLog
+from strongroom.net.channels.unauthenticated import StrangersLog
 
 # Where uvicorn logs all that is no access, and the WebSockets that it serves as well.
 LOGGER: Final = logging.getLogger("uvicorn.error")

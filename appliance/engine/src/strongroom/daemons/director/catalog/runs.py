@@ -8,8 +8,8 @@ import msgspec
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 
 from strongroom import clock
+from strongroom.daemons.director.catalog.storable_text import plain, plain_columns
 from strongroom.daemons.director.catalog.tables import RUN_LOG, RUNS
-from strongroom.daemons.director.catalog.texts import plain, plain_columns
 from strongroom.daemons.director.results import FINAL_STATES, LogLine, RunInfo
 from strongroom.errors import ConflictError, UnknownNameError
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from sqlalchemy import Float, and_, case, cast, exists, func, insert, not_, select, update
 
+from strongroom.daemons.director.catalog.storable_text import plain_columns, plain_tags
 from strongroom.daemons.director.catalog.tables import SNAPSHOTS
-from strongroom.daemons.director.catalog.texts import plain_columns, plain_tags
 from strongroom.errors import SnapshotNotFoundError
 
 if TYPE_CHECKING:

@@ -1,0 +1,53 @@
+"""`strongroom audit`: who changed what on the director, and who was denied."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from strongroom.cli.console.place import add_director_options
+from strongroom.cli.console.view import local_time
+from strongroom.cli.table import Column, write_table
+from strongroom.cli.terminal import shown
+from strongroom.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom audit
+  strongroom audit --who ann --last 1000 --json
+"""
+_COLUMNS = tuple(
+    Column(name) for name in ("TIME", "WHO", "AS", "FROM", "ACTION", "OBJECT", "RESULT")
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which entries."""
+    parser.add_argument("--who", metavar="NAME", help="only what this one did")
+    parser.add_argument("--last", type=int, default=50, metavar="N", help="how many (default: 50)")
+    add_director_options(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Ask and show, the newest first."""
+    from strongroom.cli.console.client import open_director
+
+    if arguments.last < 1:
+        raise UsageError("--last: a number from 1 is wanted")
+    with open_director(arguments) as director:
+        pages = director.pages("/audit", who=arguments.who, limit=min(arguments.last, 1000))
+        found = list(islice(pages, arguments.last))
+    for entry in found:
+        terminal.emit({"type": "audit", **entry})
+    rows = [
+        [local_time(entry["time"]), *(shown(entry[name]) for name in
+         ("who", "role", "address", "action", "object", "result"))]
+        for entry in found
+    ]  # fmt: skip
+    write_table(terminal, _COLUMNS, rows)
+    return EXIT_DONE

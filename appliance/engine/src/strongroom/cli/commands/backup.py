@@ -1,0 +1,283 @@
+"""`strongroom backup`: make a snapshot of files, of standard input or of a command's output."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import begin_store, open_repository
+from strongroom.cli.terminal import duration_text, shown, size_text
+from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.jobs.backup.backup import BackupReport
+    from strongroom.jobs.backup.options import BackupOptions
+    from strongroom.sources.problem import Problem
+    from strongroom.sources.source import Source
+
+EPILOG = """\
+examples:
+  strongroom backup /etc /home
+  strongroom backup --exclude '*.tmp' --exclude-caches --one-file-system /
+  strongroom backup --tag nightly --level full --signature sha256 /srv
+  pg_dump db | strongroom backup --stdin --stdin-name db.sql
+  strongroom backup --source command --stdin-name db.sql -- pg_dump db
+  strongroom backup --dry-run --verbose /home
+  strongroom backup --fileset-config /etc/bareos/bareos-dir.d/fileset/LinuxAll.conf:LinuxAll
+
+Exit code 3: the snapshot was made, but some files could not be read or changed while they were.
+"""
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what to back up and how."""
+    parser.add_argument("path", nargs="*", help="files and directories, or a source's arguments")
+    what = parser.add_argument_group("what")
+    what.add_argument(
+        "--source", default="files", metavar="NAME", help="files, command or a plugin's name"
+    )
+    what.add_argument("--stdin", action="store_true", help="store what comes in on standard input")
+    what.add_argument(
+        "--stdin-name", default="stdin", metavar="NAME", help="name of the file a stream becomes"
+    )
+    what.add_argument(
+        "--source-option", action="append", default=[], metavar="KEY=VALUE", help="for plugins"
+    )
+    what.add_argument(
+        "--fileset-config",
+        metavar="FILE:NAME",
+        help="what the FileSet NAME of a director's configuration (a file or folder) says; "
+        "NAME may be left out where there is one",
+    )
+    what.add_argument(
+        "--allow-commands", action="store_true", help="run the commands that the FileSet names"
+    )
+    _add_exclusions(parser.add_argument_group("what to leave out"))
+    snapshot = parser.add_argument_group("the snapshot")
+    snapshot.add_argument("--tag", action="append", default=[], metavar="TAG[,TAG]")
+    snapshot.add_argument("--host", default=None, metavar="NAME", help="instead of this machine's")
+    snapshot.add_argument("--job", default="", metavar="NAME")
+    snapshot.add_argument("--fileset", default="", metavar="NAME")
+    snapshot.add_argument(
+        "--level",
+        choices=("full", "differential", "incremental"),
+        default="incremental",
+        help="full reads everything; differential compares with the last full snapshot, "
+        "incremental (usual) with the last",
+    )
+    snapshot.add_argument("--parent", metavar="ID", help="compare with this snapshot instead")
+    snapshot.add_argument("-n", "--dry-run", action="store_true", help="read, but store nothing")
+    _add_knobs(parser.add_argument_group("knobs (0: choose for me)"))
+
+
+def _add_exclusions(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("-e", "--exclude", action="append", default=[], metavar="PATTERN")
+    group.add_argument("--iexclude", action="append", default=[], metavar="PATTERN",
+                       help="the same without regard to case")  # fmt: skip
+    group.add_argument("--exclude-file", action="append", default=[], metavar="FILE",
+                       help="patterns from FILE, one a line")  # fmt: skip
+    group.add_argument("--iexclude-file", action="append", default=[], metavar="FILE")
+    group.add_argument("--exclude-caches", action="store_true",
+                       help="directories with a CACHEDIR.TAG")  # fmt: skip
+    group.add_argument("--exclude-if-present", action="append", default=[],
+                       metavar="NAME[:HEADER]", help="directories that hold this file")  # fmt: skip
+    group.add_argument("-x", "--one-file-system", action="store_true")
+    group.add_argument("--exclude-larger-than", metavar="SIZE", help="such as 500M")
+    group.add_argument("--exclude-smaller-than", metavar="SIZE")
+
+
+def _add_knobs(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--compression", default="auto", metavar="CODEC",
+                       help="none, gzip1-9, lzo, lz4, lz4hc, zstd1-19, auto")  # fmt: skip
+    group.add_argument("--signature", default="none", metavar="NAME",
+                       help="none, md5, sha1, sha256, sha512, xxh128, blake3")  # fmt: skip
+    group.add_argument("--workers", type=int, default=0, metavar="N",
+                       help="threads that compress and store; 0: in each shard itself")  # fmt: skip
+    group.add_argument("--scan-threads", type=int, default=0, metavar="N",
+                       help="files and directories looked at at once in each shard")  # fmt: skip
+    group.add_argument("--shards", type=int, default=0, metavar="N",
+                       help="processes that share the work")  # fmt: skip
+    group.add_argument("--upload-queue-size", type=int, default=128, metavar="N",
+                       help="blocks on their way to the store when there are workers")  # fmt: skip
+    group.add_argument("--lru-size", type=int, default=8, metavar="N",
+                       help="pages of the last listing kept in memory")  # fmt: skip
+    group.add_argument("--no-acls", action="store_true", help="leave out POSIX ACLs")
+    group.add_argument("--no-xattrs", action="store_true", help="leave out extended attributes")
+    group.add_argument("--no-flags", action="store_true", help="leave out chattr flags")
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Make the snapshot and say what it holds."""
+    if arguments.parent and arguments.level == "full":
+        raise UsageError("a full backup compares with nothing: leave out --parent or --level full")
+    options = _options(arguments)
+    if arguments.fileset_config is None:
+        source = _source(arguments)
+    else:
+        source, options = _of_fileset(arguments, options, terminal)
+    store = begin_store(arguments, options.tuning.shard_count())
+    # While a distant store is being reached: it brings numpy.
+    from strongroom.jobs.backup.backup import back_up
+
+    repository = open_repository(arguments, terminal, "write", store)
+    try:
+        report = back_up(repository, source, options, lambda: terminal.progress("backup"))
+    finally:
+        repository.close()
+    for warning in report.warnings:
+        terminal.emit({"type": "warning", "message": warning})
+        terminal.warn(warning)
+    for problem in report.problems:
+        _tell(problem, terminal)
+    terminal.emit(report.summary(options))
+    _print(report, terminal)
+    return EXIT_DONE if report.is_complete else EXIT_INCOMPLETE
+
+
+def _source(arguments: argparse.Namespace) -> Source:
+    from strongroom.sources.registry import open_source
+    from strongroom.sources.source import SourceRequest
+
+    if arguments.stdin and (arguments.path or arguments.source != "files"):
+        raise UsageError("with --stdin name neither paths nor another source")
+    options = {}
+    for text in arguments.source_option:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--source-option {text}: write KEY=VALUE")
+        options[key] = value
+    request = SourceRequest(
+        tuple(os.fsencode(path) for path in arguments.path),
+        os.fsencode(arguments.stdin_name),
+        options,
+    )
+    return open_source("stdin" if arguments.stdin else arguments.source, request)
+
+
+def _of_fileset(
+    arguments: argparse.Namespace, options: BackupOptions, terminal: Terminal
+) -> tuple[Source, BackupOptions]:
+    from strongroom.config.filesets import chosen_fileset, fileset_notes, fileset_spec
+    from strongroom.filesets.exclusions import SelectionOptions
+    from strongroom.filesets.resolve import resolve_fileset
+    from strongroom.jobs.backup.fileset_options import with_fileset
+
+    if arguments.path or arguments.stdin or arguments.source != "files":
+        raise UsageError("with --fileset-config name neither paths nor another source")
+    if options.selection != SelectionOptions():
+        raise UsageError("with --fileset-config the FileSet says what is left out")
+    resource = chosen_fileset(arguments.fileset_config)
+    commands = arguments.allow_commands
+    spec = fileset_spec(resource, allow_commands=commands)
+    resolved = resolve_fileset(spec, allow_commands=commands)
+    options, notes = with_fileset(options, resolved)
+    for note in fileset_notes(resource):
+        terminal.detail(note)
+    for note in notes:
+        terminal.emit({"type": "warning", "message": note})
+        terminal.warn(note)
+    return resolved.source, options
+
+
+def _options(arguments: argparse.Namespace) -> BackupOptions:
+    from strongroom.content.codecs import parse_compression
+    from strongroom.content.digests import signature_size
+    from strongroom.filesets.exclusions import SelectionOptions
+    from strongroom.jobs.backup.options import BackupOptions, Tuning
+
+    for name in ("workers", "scan_threads", "shards", "upload_queue_size", "lru_size"):
+        if not 0 <= getattr(arguments, name) <= 1 << 20:
+            raise UsageError(f"--{name.replace('_', '-')}: a number from 0 on is wanted")
+    signature_size(arguments.signature)
+    selection = SelectionOptions(
+        exclude=_encoded(arguments.exclude),
+        exclude_ignoring_case=_encoded(arguments.iexclude),
+        exclude_files=_encoded(arguments.exclude_file),
+        exclude_files_ignoring_case=_encoded(arguments.iexclude_file),
+        exclude_caches=arguments.exclude_caches,
+        exclude_if_present=_encoded(arguments.exclude_if_present),
+        one_file_system=arguments.one_file_system,
+        exclude_larger_than_bytes=_size(arguments.exclude_larger_than, "--exclude-larger-than"),
+        exclude_smaller_than_bytes=_size(arguments.exclude_smaller_than, "--exclude-smaller-than"),
+    )
+    tuning = Tuning(
+        compression=parse_compression(arguments.compression),
+        signature=arguments.signature,
+        workers=arguments.workers,
+        scan_threads=arguments.scan_threads,
+        shards=arguments.shards,
+        upload_queue_size=arguments.upload_queue_size or 128,
+        lru_size=arguments.lru_size or 8,
+        acls=not arguments.no_acls,
+        xattrs=not arguments.no_xattrs,
+        flags=not arguments.no_flags,
+    )
+    return BackupOptions(
+        host=arguments.host or socket.gethostname(),
+        job=arguments.job,
+        fileset=arguments.fileset,
+        level=arguments.level,
+        tags=tuple(sorted({tag for text in arguments.tag for tag in text.split(",") if tag})),
+        parent=arguments.parent,
+        dry_run=arguments.dry_run,
+        selection=selection,
+        tuning=tuning,
+        cache_folder=arguments.settings.cache_folder,
+    )
+
+
+def _encoded(texts: list[str]) -> tuple[bytes, ...]:
+    return tuple(os.fsencode(text) for text in texts)
+
+
+def _size(text: str | None, option: str) -> int | None:
+    """Bytes of `500M` and the like. Raises UsageError."""
+    if text is None:
+        return None
+    number = text.lower().removesuffix("ib").removesuffix("b")
+    unit = number[-1:] if number[-1:] in _UNITS else ""
+    digits = number[: len(number) - len(unit)]
+    if not digits.isdecimal():
+        raise UsageError(f"{option} {text}: write a number of bytes, or one with K, M, G or T")
+    return int(digits) * _UNITS[unit]
+
+
+def _tell(problem: Problem, terminal: Terminal) -> None:
+    terminal.emit(
+        {
+            "type": "problem",
+            "path": b"/" + problem.path,
+            "errno": problem.errno,
+            "message": problem.text,
+            "harmless": problem.is_harmless,
+        }
+    )
+    if not terminal.as_json and (not problem.is_harmless or terminal.verbose):
+        terminal.warn(f"/{shown(problem.path)}: {problem.text}")
+
+
+def _print(report: BackupReport, terminal: Terminal) -> None:
+    if report.snapshot is None:
+        terminal.line("dry run: nothing was stored")
+    else:
+        against = f", compared with {report.parent_id[:8]}" if report.parent_id else ""
+        terminal.line(f"snapshot {report.snapshot.short_id}{against}")
+    terminal.line(
+        f"{report.files:,} files, {report.directories:,} directories, {report.others:,} others, "
+        f"{size_text(report.size_bytes)}"
+    )
+    seconds = max(report.elapsed_seconds, 1e-3)
+    terminal.line(
+        f"read {report.files_read:,} files, {size_text(report.bytes_read)}; "
+        f"new {size_text(report.new_bytes)}, stored {size_text(report.stored_bytes)}; "
+        f"{duration_text(seconds)}, {size_text(report.bytes_read / seconds)}/s"
+    )
+    failed = sum(not problem.is_harmless for problem in report.problems)
+    if failed:
+        terminal.line(f"{failed:,} files could not be read whole; exit code 3")

@@ -1,0 +1,64 @@
+"""`strongroom bandwidth`: change what a run under way may send."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.cli.console.place import add_director_options
+from strongroom.cli.console.view import run_line
+from strongroom.cli.terminal import size_text
+from strongroom.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom bandwidth 3f2a91c0 20mb/s
+  strongroom bandwidth 3f2a91c0 none
+
+The limit stays with the run until it ends, whatever is restarted meanwhile. One that the agent has
+of its own holds all the same.
+"""
+_RATE_HELP = (
+    "bytes per second as in the configuration: 20mb/s or 500kb/s count in 1000, 20m/s or 500k/s in "
+    "1024, `/s` may be left out, a bare number is bytes, 1m 512k add up; none or 0: no limit"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which run, and how much."""
+    parser.add_argument("run_id", metavar="RUN", help="its id or the beginning of it")
+    parser.add_argument("rate", metavar="RATE", help=_RATE_HELP)
+    add_director_options(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Change it."""
+    from strongroom.cli.console.client import named, open_director
+
+    rate = bytes_per_second_of(arguments.rate)
+    with open_director(arguments) as director:
+        found = director.post(
+            f"/runs/{named(arguments.run_id)}/bandwidth", {"maximum_bytes_per_second": rate}
+        )
+    terminal.emit({"type": "run", **found})
+    limit = f"at most {size_text(rate)}/s" if rate else "without a limit"
+    terminal.line(f"{run_line(found)}, from now on {limit}")
+    return EXIT_DONE
+
+
+def bytes_per_second_of(text: str) -> int:
+    """What a rate says, 0 for no limit. Raises UsageError."""
+    if text.strip().lower() in ("none", "0"):
+        return 0
+    from strongroom.config.values.measures import size_bytes, speed_bytes_per_second
+
+    rate = speed_bytes_per_second(text) or size_bytes(text)
+    if not rate:
+        raise UsageError(
+            f"{text!r} is no rate of a byte per second or more; write 20mb/s, 500k or none"
+        )
+    return rate

@@ -1,0 +1,315 @@
+"""`strongroom ca`: the certificate authority by which daemons and agents know each other.
+
+Nothing secret stands on a command line: keys go into files that only their owner reads, an
+enrolment token is written to a new file (or to standard output with `-`), and the passphrase of the
+authority's key comes as every passphrase does (--password-file and so on).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from strongroom import clock
+from strongroom.cli.passphrase import choose_passphrase, given_passphrase
+from strongroom.cli.table import Column, write_table
+from strongroom.cli.terminal import shown
+from strongroom.cli.times import time_text
+from strongroom.clock import utc_text
+from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.jobs.upkeep.retention import parse_duration
+from strongroom.net.identities.peer import ROLES
+from strongroom.net.identities.private_files import (
+    PUBLIC_MODE,
+    SECRET_MODE,
+    give_tree,
+    read_bounded,
+    write_file,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.net.identities.authority import Authority
+    from strongroom.net.identities.authority_files import Issued
+
+EPILOG = """\
+examples:
+  strongroom ca init --name "backup of the office" --owner strongroom-director
+  strongroom ca issue vault-dir --role director --host vault.example.org \\
+      --folder /var/lib/strongroom/director/identity --owner strongroom-director
+  strongroom ca issue web1 --role agent --request web1.csr --out web1.pem
+  strongroom ca token web1 --out web1.token               then on web1: strongroom agent enrol
+  strongroom ca token --any-name --lifetime 15min --out -   for whoever comes first
+  strongroom ca list
+  strongroom ca revoke web1                               open connections end within seconds
+"""
+
+DEFAULT_FOLDER = "/var/lib/strongroom/ca"
+_GREATEST_REQUEST_BYTES = 16 << 10
+_GREATEST_LIFETIME_SECONDS = 30 * 86400
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions."""
+    actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
+    making = actions.add_parser("init", help="make an authority; done once")
+    making.add_argument("--name", default="Strongroom", metavar="TEXT", help="what it is called")
+    making.add_argument(
+        "--encrypt-key",
+        action="store_true",
+        help="keep its key under a passphrase (--password-file and so on, else asked for), which "
+        "the director needs too, to renew certificates",
+    )
+    making.add_argument(
+        "--owner", metavar="USER", help="the user that its folder is to belong to: the director's"
+    )
+    making.set_defaults(act=_init)
+    issuing = actions.add_parser("issue", help="issue a certificate")
+    issuing.add_argument("name", metavar="NAME", help="the client's or daemon's name")
+    issuing.add_argument("--role", required=True, choices=ROLES, help="what it may act as")
+    _add_host_option(issuing)
+    issuing.add_argument("--days", type=float, metavar="NUMBER", help="how long it is good")
+    issuing.add_argument(
+        "--folder", metavar="FOLDER", help="make a whole identity with a new key in FOLDER"
+    )
+    issuing.add_argument("--owner", metavar="USER", help="the user that FOLDER is to belong to")
+    issuing.add_argument(
+        "--request", metavar="FILE", help="issue for the key of a request (PEM) made elsewhere"
+    )
+    issuing.add_argument(
+        "--out", metavar="FILE", help="write the certificate to FILE, else print it"
+    )
+    issuing.set_defaults(act=_issue)
+    revoking = actions.add_parser("revoke", help="withdraw certificates; takes effect at once")
+    revoking.add_argument(
+        "certificate", metavar="SERIAL|NAME", help="one certificate, or all of a name"
+    )
+    revoking.set_defaults(act=_revoke)
+    listing = actions.add_parser("list", help="list certificates and unused enrolment tokens")
+    listing.add_argument(
+        "--all", action="store_true", help="those that ended or were revoked as well"
+    )
+    listing.set_defaults(act=_list)
+    _add_token_action(actions.add_parser("token", help="make a one-time enrolment token"))
+    for action in (making, issuing, revoking, listing, actions.choices["token"]):
+        action.add_argument(
+            "--ca", metavar="FOLDER", default=DEFAULT_FOLDER, help=f"default {DEFAULT_FOLDER}"
+        )
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Do the action."""
+    exit_code: int = arguments.act(arguments, terminal)
+    return exit_code
+
+
+def _add_token_action(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the only name it is good for")
+    parser.add_argument(
+        "--any-name", action="store_true", help="good for any name that nobody has yet"
+    )
+    parser.add_argument("--role", default="agent", choices=ROLES, help="default agent")
+    _add_host_option(parser)
+    parser.add_argument("--lifetime", default="1h", metavar="TIME", help="default 1h")
+    parser.add_argument(
+        "--out", metavar="FILE", help="write it to the new file FILE; `-` prints it"
+    )
+    parser.add_argument("--withdraw", metavar="ID", help="withdraw an unused token instead")
+    parser.set_defaults(act=_token)
+
+
+def _add_host_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a DNS name or address under which it is reached; may be repeated",
+    )
+
+
+def _open(arguments: argparse.Namespace, terminal: Terminal) -> Authority:
+    from strongroom.net.identities.authority import Authority
+
+    return Authority(arguments.ca, given_passphrase(arguments.settings, terminal))
+
+
+def _init(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.net.identities.authority import Authority
+
+    passphrase = None
+    if arguments.encrypt_key:
+        passphrase = given_passphrase(arguments.settings, terminal)
+        if passphrase is None:
+            passphrase = choose_passphrase("passphrase of the authority's key")
+    authority = Authority.create(arguments.ca, arguments.name, passphrase)
+    if arguments.owner:
+        give_tree(authority.folder, arguments.owner)
+    terminal.emit(
+        {
+            "type": "authority",
+            "folder": authority.folder,
+            "fingerprint": authority.fingerprint,
+            "encrypted": passphrase is not None,
+        }
+    )
+    terminal.line(f"made a certificate authority in {shown(authority.folder)}")
+    terminal.line(f"its fingerprint, to compare at enrolment: {authority.fingerprint}")
+    return EXIT_DONE
+
+
+def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    if bool(arguments.folder) == bool(arguments.request):
+        raise UsageError("name either --folder, for a new identity, or --request")
+    if arguments.folder and arguments.out:
+        raise UsageError("--out is for --request; with --folder everything goes into the folder")
+    if arguments.owner and not arguments.folder:
+        raise UsageError("--owner is for --folder")
+    authority = _open(arguments, terminal)
+    if arguments.folder:
+        authority.issue_identity(
+            arguments.folder, arguments.name, arguments.role, arguments.host, arguments.days
+        )
+        if arguments.owner:
+            give_tree(os.fsencode(arguments.folder), arguments.owner)
+    else:
+        try:
+            request = read_bounded(os.fsencode(arguments.request), _GREATEST_REQUEST_BYTES)
+        except OSError as error:
+            raise UsageError(f"cannot read {shown(arguments.request)}: {error.strerror}") from error
+        certificate = authority.issue(
+            request, arguments.name, arguments.role, arguments.host, arguments.days
+        )
+        if arguments.out:
+            write_file(os.path.abspath(os.fsencode(arguments.out)), certificate, PUBLIC_MODE)
+        elif not arguments.json:
+            terminal.raw(certificate.decode("ascii"))
+    entry = next(one for one in reversed(authority.issued()) if one.name == arguments.name)
+    terminal.emit(_certificate_object(entry, revoked=False))
+    if arguments.folder or arguments.out:
+        place = shown(arguments.folder or arguments.out)
+        until = time_text(entry.not_after_ns)
+        terminal.line(f"issued {entry.role} {shown(entry.name)!r} until {until}: {place}")
+    return EXIT_DONE
+
+
+def _revoke(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    revoked = _open(arguments, terminal).revoke(arguments.certificate)
+    for entry in revoked:
+        terminal.emit(_certificate_object(entry, revoked=True))
+        terminal.line(f"revoked {entry.role} {shown(entry.name)!r}, serial {entry.serial}")
+    if not revoked:
+        terminal.line("nothing to do: it ended or was revoked already")
+    return EXIT_DONE
+
+
+def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    authority = _open(arguments, terminal)
+    terminal.emit(
+        {
+            "type": "authority",
+            "folder": authority.folder,
+            "fingerprint": authority.fingerprint,
+        }
+    )
+    terminal.line(f"fingerprint of the authority: {authority.fingerprint}")
+    terminal.line()
+    revoked = authority.revoked_serials()
+    now_ns = clock.now_ns()
+    rows = []
+    for entry in authority.issued():
+        is_revoked = entry.serial in revoked
+        state = "revoked" if is_revoked else "ended" if entry.not_after_ns < now_ns else "good"
+        if state != "good" and not arguments.all:
+            continue
+        terminal.emit(_certificate_object(entry, revoked=is_revoked))
+        until = time_text(entry.not_after_ns)
+        rows.append(
+            [shown(entry.name), entry.role, until, state if arguments.all else "", entry.serial]
+        )
+    _write_table(terminal, ["NAME", "ROLE", "UNTIL", "STATE", "SERIAL"], rows)
+    token_rows = []
+    for identifier, use in authority.tokens.unused():
+        terminal.emit(
+            {
+                "type": "enrolment_token",
+                "id": identifier,
+                "name": use.name,
+                "role": use.role,
+                "expires": utc_text(use.expires_ns),
+            }
+        )
+        token_rows.append(
+            [identifier, shown(use.name) or "(any)", use.role, time_text(use.expires_ns)]
+        )
+    if token_rows:
+        terminal.line()
+        _write_table(terminal, ["TOKEN", "FOR", "ROLE", "UNTIL"], token_rows)
+    return EXIT_DONE
+
+
+def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    authority = _open(arguments, terminal)
+    if arguments.withdraw:
+        if not authority.tokens.withdraw(arguments.withdraw):
+            raise UsageError("there is no unused token of this id; see `strongroom ca list`")
+        terminal.emit({"type": "enrolment_token_withdrawn", "id": arguments.withdraw})
+        terminal.line("the token is good for nothing any more")
+        return EXIT_DONE
+    if bool(arguments.name) == arguments.any_name:
+        raise UsageError("name the client that the token is for, or say --any-name")
+    if not arguments.out:
+        raise UsageError("say where the token goes: --out FILE, or --out - to print it")
+    lifetime = parse_duration(arguments.lifetime)
+    if lifetime.months or not 0 < lifetime.seconds <= _GREATEST_LIFETIME_SECONDS:
+        raise UsageError("a token lives up to 30 days: write for example 15min, 1h or 2d")
+    prints = arguments.out == "-"
+    if not prints and os.path.lexists(arguments.out):
+        raise UsageError(f"{shown(arguments.out)} is there already; name a new file")
+    token = authority.tokens.create(
+        arguments.name or "", arguments.role, lifetime.seconds, arguments.host
+    )
+    secret: dict[str, object] = {}
+    if not prints:
+        path = os.path.abspath(os.fsencode(arguments.out))
+        write_file(path, token.text.encode("ascii") + b"\n", SECRET_MODE)
+    elif arguments.json:
+        secret["token"] = token.text
+    else:
+        terminal.raw(token.text + "\n")
+    terminal.emit(
+        {
+            "type": "new_enrolment_token",
+            "id": token.id,
+            "name": token.use.name,
+            "role": token.use.role,
+            "expires": utc_text(token.use.expires_ns),
+            "fingerprint": authority.fingerprint,
+            **secret,
+        }
+    )
+    if not prints:
+        terminal.line(
+            f"wrote a token, good once until {time_text(token.use.expires_ns)}, to "
+            f"{shown(arguments.out)}"
+        )
+        terminal.line(f"the authority's fingerprint is {authority.fingerprint}")
+    return EXIT_DONE
+
+
+def _write_table(terminal: Terminal, headings: list[str], rows: list[list[str]]) -> None:
+    write_table(terminal, [Column(heading) for heading in headings], rows)
+
+
+def _certificate_object(entry: Issued, *, revoked: bool) -> dict[str, object]:
+    return {
+        "type": "certificate",
+        "serial": entry.serial,
+        "name": entry.name,
+        "role": entry.role,
+        "issued": utc_text(entry.issued_ns),
+        "not_after": utc_text(entry.not_after_ns),
+        "revoked": revoked,
+    }

@@ -1,0 +1,40 @@
+"""`strongroom cancel`: end runs of the director."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.cli.console.place import add_director_options
+from strongroom.cli.console.view import run_line
+from strongroom.errors import EXIT_DONE
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom cancel 3f2a91c0
+  strongroom cancel 3f2a91c0 77aa01d2
+
+What a cancelled backup has stored stays and is not sent again by the next one.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which runs."""
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="its id or the beginning of it")
+    add_director_options(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """End them; the first that cannot be ended is an error."""
+    from strongroom.cli.console.client import named, open_director
+
+    with open_director(arguments) as director:
+        for run_id in arguments.runs:
+            found = director.post(f"/runs/{named(run_id)}/cancel")
+            terminal.emit({"type": "run", **found})
+            terminal.line(run_line(found))
+    return EXIT_DONE

@@ -1,0 +1,153 @@
+"""`strongroom catalog`: the director's catalog as a file, and from the repository alone."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from strongroom.errors import EXIT_DONE, OperatingSystemError, StrongroomError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.daemons.director.context import DirectorContext
+
+EPILOG = """\
+examples:
+  strongroom catalog export /root/catalog.jsonl
+  strongroom catalog import /root/catalog.jsonl     into an empty catalog, of either database
+  strongroom catalog rebuild                        from every repository the director reaches
+  strongroom catalog rebuild --storage main
+
+An export may be made while the director runs, and so may a rebuild: it enters snapshots that the
+catalog does not know and marks those that are no longer there. Stop the director for an import.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions."""
+    parser.add_argument(
+        "--config", metavar="FOLDER", default="/etc/strongroom", help="the director's tree or file"
+    )
+    actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
+    exporting = actions.add_parser("export", help="write the catalog as lines of JSON")
+    exporting.add_argument("file", metavar="FILE", help="a file that is not there yet, or -")
+    exporting.set_defaults(act=_export)
+    importing = actions.add_parser("import", help="fill an empty catalog from an export")
+    importing.add_argument("file", metavar="FILE", help="the export, or -")
+    importing.set_defaults(act=_import)
+    rebuilding = actions.add_parser("rebuild", help="enter the snapshots of repositories")
+    rebuilding.add_argument("--storage", metavar="NAME", help="only of this Storage resource")
+    rebuilding.set_defaults(act=_rebuild)
+    for action in (exporting, importing, rebuilding):
+        # Said after the action as well; what was said before it stays if nothing is.
+        action.add_argument("--config", metavar="FOLDER", default=argparse.SUPPRESS,
+                            help="the director's tree or file")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Do the action. Raises ConfigurationError, CatalogError, ConflictError, UsageError."""
+    act = arguments.act
+    return int(act(arguments, terminal))
+
+
+def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.daemons.director.catalog.portable import write_portable
+
+    with _context(arguments) as context:
+        if arguments.file == "-":
+            write_portable(context.catalog, sys.stdout.buffer)
+            return EXIT_DONE
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with _opened(arguments.file, flags, "wb") as file:
+            rows = write_portable(context.catalog, file)
+            file.flush()
+            os.fsync(file.fileno())
+    _tell(terminal, rows, f"{rows:,} rows written to {arguments.file}")
+    return EXIT_DONE
+
+
+def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.daemons.director.catalog.portable import read_portable
+
+    with _context(arguments) as context:
+        if arguments.file == "-":
+            rows = read_portable(context.catalog, sys.stdin.buffer)
+        else:
+            with _opened(arguments.file, os.O_RDONLY | os.O_CLOEXEC, "rb") as file:
+                rows = read_portable(context.catalog, file)
+        _tell(terminal, rows, f"{rows:,} rows entered into {context.catalog.place}")
+    return EXIT_DONE
+
+
+def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.daemons.director.repositories.reconciliation import reconcile
+
+    with _context(arguments) as context:
+        names = [arguments.storage] if arguments.storage else context.repositories.names
+        if not names:
+            raise UsageError("no Storage resource says Repository, so there is nothing to read")
+        failed: dict[str, StrongroomError] = {}
+        for name in names:
+            try:
+                found = reconcile(context, name, rebuilds=True)
+            except StrongroomError as error:
+                # What the other storages hold is wanted all the more.
+                failed[name] = error
+                terminal.emit(
+                    {
+                        "type": "catalog-rebuild",
+                        "storage": name,
+                        "error_id": error.error_id,
+                        "error": str(error),
+                    }
+                )
+                terminal.line(f"{name}: could not be read: {error}")
+                continue
+            entered, gone = len(found.entered), len(found.gone)
+            terminal.emit(
+                {"type": "catalog-rebuild", "storage": name, "snapshots": entered, "gone": gone}
+            )
+            terminal.line(f"{name}: {entered:,} snapshots entered, {gone:,} are gone")
+            for one, why in found.refused.items():
+                terminal.warn(f"{name}: snapshot {one[:8]} is not entered: {why}")
+    if failed:
+        first = next(iter(failed.values()))
+        if len(names) == 1:
+            raise first
+        raise type(first)(
+            f"{len(failed)} of {len(names)} storages could not be read: {', '.join(failed)}; what "
+            "is in the others is in the catalog. See to these, then rebuild again"
+        )
+    return EXIT_DONE
+
+
+@contextmanager
+def _context(arguments: argparse.Namespace) -> Iterator[DirectorContext]:
+    from strongroom.daemons.director.configuration import open_context
+
+    context = open_context(arguments.config, None)
+    try:
+        yield context
+    finally:
+        context.close()
+
+
+@contextmanager
+def _opened(path: str, flags: int, mode: str) -> Iterator[BinaryIO]:
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise OperatingSystemError(f"cannot open {path}: {error.strerror}") from error
+    with os.fdopen(descriptor, mode) as file:
+        yield file  # type: ignore[misc]  # the mode says that it is binary
+
+
+def _tell(terminal: Terminal, rows: int, text: str) -> None:
+    terminal.emit({"type": "catalog-copy", "rows": rows})
+    terminal.line(text)

@@ -1,0 +1,163 @@
+"""`strongroom check`: looks for damage and says which snapshots and files suffer from it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.snapshot_choice import shown_path
+from strongroom.cli.terminal import duration_text, shown, size_text
+from strongroom.errors import EXIT_DONE, CheckFailedError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.jobs.check.check import CheckReport, DataSubset
+    from strongroom.jobs.check.damage import Finding
+
+EPILOG = """\
+examples:
+  strongroom check                          structure: everything is there and fits together
+  strongroom check --read-data              every stored byte as well
+  strongroom check --read-data=5%           a random twentieth of the packs
+  strongroom check --read-data=3/7          the third of seven parts: one a day reads all in a week
+  strongroom check --snapshot latest        only what one snapshot needs
+
+Exit code 21 when damage was found; see `strongroom repair --help` for what to do then.
+"""
+
+_PATHS_SHOWN = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add how much to read, and of what."""
+    parser.add_argument(
+        "--read-data",
+        metavar="SUBSET",
+        nargs="?",
+        const="all",
+        help="read packs whole: all, a random share (5%%), or one of several parts (3/7)",
+    )
+    parser.add_argument(
+        "--snapshot",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="check only what this snapshot needs (`latest` or the beginning of an id)",
+    )
+    parser.add_argument(
+        "--processes",
+        metavar="N",
+        type=int,
+        default=0,
+        help="processes that check at once (default: one a core, at most 8)",
+    )
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Check; raises CheckFailedError when something is damaged."""
+    from strongroom.jobs.check.check import CheckOptions, check
+    from strongroom.repo.snapshots import find_snapshot
+
+    if arguments.processes < 0:
+        raise UsageError("--processes takes a number from 0 on")
+    subset = None if arguments.read_data is None else parse_subset(arguments.read_data)
+    repository = open_repository(arguments, terminal, "read")
+    try:
+        ids: tuple[str, ...] = ()
+        if arguments.snapshot:
+            known = repository.snapshots()
+            ids = tuple(find_snapshot(known, wanted).id for wanted in arguments.snapshot)
+        options = CheckOptions(subset, ids, arguments.processes)
+        with terminal.progress("check") as progress:
+            report = check(repository, options, progress)
+    finally:
+        repository.close()
+    write_report(report, terminal)
+    if report.findings:
+        count = len(report.findings)
+        raise CheckFailedError(
+            f"{count} object{'' if count == 1 else 's'} damaged; make a copy of the repository if "
+            "you can, then run strongroom repair --dry-run"
+        )
+    return EXIT_DONE
+
+
+def parse_subset(text: str) -> DataSubset:
+    """`all`, `5%` or `3/7`; raises UsageError."""
+    from strongroom.jobs.check.check import DataSubset
+
+    if text == "all":
+        return DataSubset()
+    share = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", text)
+    if share and 0 < float(share.group(1)) <= 100:
+        return DataSubset(share=float(share.group(1)) / 100)
+    part = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    if part and 1 <= int(part.group(1)) <= int(part.group(2)):
+        return DataSubset(number=int(part.group(1)), parts=int(part.group(2)))
+    raise UsageError(
+        f"--read-data takes all, a share such as 5%, or a part such as 3/7: not {text!r}"
+    )
+
+
+def write_report(report: CheckReport, terminal: Terminal) -> None:
+    """Write findings, notes and totals."""
+    for finding in report.findings:
+        _write_finding(finding, terminal)
+    for note in report.notes:
+        terminal.line(f"note: {note}")
+    terminal.emit(
+        {
+            "type": "check_summary",
+            "clean": not report.findings,
+            "findings": len(report.findings),
+            "snapshots": report.snapshots,
+            "pages": report.pages,
+            "rows": report.rows,
+            "packs": report.packs,
+            "blocks": report.blocks,
+            "index_objects": report.index_objects,
+            "read_packs": report.read_packs,
+            "read_bytes": report.read_bytes,
+            "notes": list(report.notes),
+            "elapsed_seconds": round(report.elapsed_seconds, 3),
+        }
+    )
+    read = f"; {size_text(report.read_bytes)} read" if report.read_bytes else ""
+    terminal.line(
+        f"{report.snapshots} snapshots, {report.pages} pages of {report.rows} entries, "
+        f"{report.packs} packs of {report.blocks} blocks{read}; "
+        f"{duration_text(report.elapsed_seconds)}"
+    )
+    if not report.findings:
+        terminal.line("no damage found")
+
+
+def _write_finding(finding: Finding, terminal: Terminal) -> None:
+    terminal.emit(
+        {
+            "type": "check_finding",
+            "kind": finding.kind,
+            "name": finding.name,
+            "problem": finding.problem,
+            "snapshots": list(finding.snapshots),
+            "paths": [shown_path(path) for path in finding.paths],
+            "path_count": finding.path_count,
+        }
+    )
+    terminal.line(f"damaged: {finding.kind}/{finding.name}")
+    terminal.line(f"  {shown(finding.problem)}" if finding.problem else "  files are lost")
+    if finding.snapshots:
+        names = ", ".join(name[:8] for name in finding.snapshots[:_PATHS_SHOWN])
+        more = len(finding.snapshots) - _PATHS_SHOWN
+        terminal.line(f"  snapshots: {names}" + (f" and {more} more" if more > 0 else ""))
+    if finding.path_count:
+        count = finding.path_count
+        terminal.line(f"  {count} file{'' if count == 1 else 's'} lost:")
+        listed = finding.paths if terminal.verbose else finding.paths[:_PATHS_SHOWN]
+        for path in listed:
+            terminal.line(f"    {shown(shown_path(path))}")
+        if len(listed) < count:
+            terminal.line(f"    and {count - len(listed)} more")

@@ -1,0 +1,89 @@
+"""`strongroom clients`: the clients of the director and how their agents are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from strongroom.cli.console.place import add_director_options
+from strongroom.cli.console.view import local_time
+from strongroom.cli.table import Column, write_table
+from strongroom.cli.terminal import shown
+from strongroom.errors import EXIT_DONE
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom clients
+  strongroom clients web1 --verbose
+  strongroom clients --json
+
+A client is connected while its agent holds a connection to the director.
+"""
+_COLUMNS = (
+    Column("CLIENT"),
+    Column("STATE"),
+    Column("ADDRESS"),
+    Column("VERSION"),
+    Column("TLS"),
+    Column("RUNNING", to_the_right=True),
+    Column("QUEUED", to_the_right=True),
+    Column("LAST SEEN"),
+    Column("LAST BACKUP"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which clients."""
+    parser.add_argument("names", metavar="CLIENT", nargs="*", help="only these")
+    add_director_options(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Ask and show."""
+    from strongroom.cli.console.client import named, open_director
+
+    with open_director(arguments) as director:
+        if arguments.names:
+            found = [director.get(f"/clients/{named(name)}") for name in arguments.names]
+        else:
+            found = list(director.pages("/clients"))
+    for client in found:
+        terminal.emit({"type": "client", **client})
+    write_table(terminal, _COLUMNS, [_row(client) for client in found])
+    if not found:
+        terminal.line("no clients that you may see")
+    for client in found:
+        _tell_more(client, terminal)
+    return EXIT_DONE
+
+
+def _row(client: dict[str, Any]) -> list[str]:
+    state = "connected" if client["connected"] else "away"
+    return [
+        shown(client["name"]),
+        state if client["enabled"] else "disabled",
+        shown(client["address"]),
+        shown(client["version"]),
+        client["tls_mode"],
+        str(client["running"]),
+        str(client["queued"]),
+        local_time(client["last_seen"]),
+        local_time(client["last_backup"]),
+    ]
+
+
+def _tell_more(client: dict[str, Any], terminal: Terminal) -> None:
+    name = shown(client["name"])
+    if abs(client["clock_ahead_seconds"]) > 60:
+        terminal.warn(f"the clock of {name} is {client['clock_ahead_seconds']:.0f} s ahead of ours")
+    if client["enrolled"]:
+        terminal.detail(
+            f"{name}: enrolled {local_time(client['enrolled'])}, certificate "
+            f"{client['certificate_serial']}, {shown(client['platform'])}, "
+            f"{client.get('workers') or 'unknown'} workers, "
+            f"{', '.join(client['features']) or 'no features'}"
+        )

@@ -1,0 +1,277 @@
+"""`strongroom config`: check, show, explain, print and convert configuration files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.errors import EXIT_DONE, ConfigurationError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.config.language.diagnostics import Diagnostic
+    from strongroom.config.language.loader import LoadOptions
+
+EPILOG = """examples:
+  strongroom config check /etc/strongroom
+  strongroom config check --strict --dialect bareos26 /etc/bareos
+  strongroom config parse --component director --json bareos-dir.conf
+  strongroom config show --config /etc/bareos Job/nightly
+  strongroom config explain /etc/bareos
+  strongroom config fmt --write /etc/strongroom
+  strongroom config diff /etc/strongroom /tmp/planned
+  strongroom config convert /etc/bacula --into /tmp/strongroom
+"""
+EXIT_PARSE_FAILED = 1
+COMPONENTS = ("director", "storage", "agent", "console", "monitor")
+DEFAULT_PATH = "/etc/strongroom"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the sub-commands and their options."""
+    commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
+    check = _command(commands, "check", _check, "find what is wrong in a tree or a file")
+    check.add_argument("path", help="a folder such as /etc/strongroom or /etc/bareos, or a file")
+    check.add_argument(
+        "--fragment",
+        action="store_true",
+        help="a file out of a tree: what it names may be defined elsewhere",
+    )
+    _add_reading_options(check)
+    parse = _command(commands, "parse", _parse, "print what one file says, by the language alone")
+    parse.add_argument("path", metavar="FILE", help="a file, or a component's folder")
+    _add_reading_options(parse)
+    show = _command(commands, "show", _show, "print effective values, and where each came from")
+    show.add_argument(
+        "resource",
+        nargs="?",
+        default="",
+        metavar="RESOURCE",
+        help="TYPE, NAME or TYPE/NAME, also after COMPONENT: (usually all)",
+    )
+    show.add_argument("--config", default=DEFAULT_PATH, metavar="PATH", help="the tree or file")
+    show.add_argument("--set", action="store_true", help="leave out what has its default")
+    show.add_argument("--secrets", action="store_true", help="print passwords")
+    _add_reading_options(show)
+    explain = _command(
+        commands, "explain", _with_options("explain_tree"), "say what each directive does here"
+    )
+    explain.add_argument("path", help="a folder or a file")
+    _add_reading_options(explain)
+    fmt = _command(commands, "fmt", _with_options("format_files"), "print in canonical form")
+    fmt.add_argument("paths", nargs="+", metavar="PATH", help="files, or folders of a tree")
+    fmt.add_argument("--write", action="store_true", help="rewrite the files")
+    fmt.add_argument("--check", action="store_true", help="only say which files would change")
+    _add_reading_options(fmt)
+    diff = _command(commands, "diff", _with_options("compare"), "compare two trees by meaning")
+    diff.add_argument("before", metavar="A")
+    diff.add_argument("after", metavar="B")
+    _add_reading_options(diff)
+    convert = _command(
+        commands,
+        "convert",
+        _with_options("convert_tree"),
+        "make a Strongroom tree of a Bareos or Bacula one",
+    )
+    convert.add_argument("path", help="the tree, such as /etc/bareos")
+    convert.add_argument("--into", required=True, metavar="FOLDER", help="a new folder")
+    _add_reading_options(convert)
+    schema = _command(commands, "schema", _plainly("print_schema"), "print the JSON schema")
+    schema.add_argument("--component", choices=COMPONENTS, help="of this one only")
+    docs = _command(commands, "docs", _plainly("write_documents"), "write the reference")
+    docs.add_argument("--into", default="docs", metavar="FOLDER", help="where to (docs)")
+    docs.add_argument("--check", action="store_true", help="only say which pages are stale")
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Run the sub-command; gives its exit code."""
+    command: Callable[[argparse.Namespace, Terminal], int] = arguments.config_run
+    return command(arguments, terminal)
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    work: Callable[[argparse.Namespace, Terminal], int],
+    summary: str,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
+    )
+    parser.set_defaults(config_run=work)
+    return parser
+
+
+def _with_options(name: str) -> Callable[[argparse.Namespace, Terminal], int]:
+    """A command of config_rewriting that reads configuration."""
+
+    def work(arguments: argparse.Namespace, terminal: Terminal) -> int:
+        from strongroom.cli.commands import config_rewriting
+
+        exit_code: int = getattr(config_rewriting, name)(
+            arguments, terminal, _load_options(arguments)
+        )
+        return exit_code
+
+    return work
+
+
+def _plainly(name: str) -> Callable[[argparse.Namespace, Terminal], int]:
+    """A command of config_rewriting that reads none."""
+
+    def work(arguments: argparse.Namespace, terminal: Terminal) -> int:
+        from strongroom.cli.commands import config_rewriting
+
+        exit_code: int = getattr(config_rewriting, name)(arguments, terminal)
+        return exit_code
+
+    return work
+
+
+def _add_reading_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--component",
+        choices=COMPONENTS,
+        help="whose configuration it is (else told by the names of files and folders)",
+    )
+    add(
+        "--dialect",
+        metavar="NAME",
+        help="strongroom (usual), bareos23 to bareos26, bacula9 to bacula15",
+    )
+    add(
+        "--strict",
+        action="store_true",
+        help="reject what the dialect's daemon rejects (Bareos 26 unless --dialect says otherwise)",
+    )
+    add("--werror", action="store_true", help="count warnings as errors")
+    add(
+        "--allow-commands",
+        action="store_true",
+        help="run the commands of `@|command` includes; only for files you trust",
+    )
+    add(
+        "--root",
+        default="",
+        metavar="FOLDER",
+        help="look for absolute includes below FOLDER (a tree copied from another machine)",
+    )
+
+
+def _load_options(arguments: argparse.Namespace) -> LoadOptions:
+    from strongroom.config.language.loader import LoadOptions, is_bacula
+    from strongroom.config.table.dialects import dialect_named
+
+    name = arguments.dialect
+    paths = [getattr(arguments, field, None) for field in ("path", "before", "config")]
+    if name is None and not arguments.strict and any(path and is_bacula(path) for path in paths):
+        name = "bacula15"
+    return LoadOptions(
+        dialect=dialect_named(name, strict=arguments.strict),
+        strict=arguments.strict,
+        werror=arguments.werror,
+        allow_commands=arguments.allow_commands,
+        root=arguments.root.rstrip("/"),
+    )
+
+
+def _show_findings(findings: list[Diagnostic], terminal: Terminal) -> None:
+    """Print findings, also with --quiet: they are what was asked for."""
+    if terminal.as_json:
+        return
+    colour = terminal.output.isatty()
+    for finding in findings:
+        terminal.raw(finding.render(colour=colour) + "\n")
+
+
+def _parse(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.config.language.loader import load_trees
+
+    loaded = load_trees(arguments.path, _load_options(arguments), arguments.component)
+    resources = [one for tree in loaded.trees.values() for one in tree.resources_json()]
+    errors = loaded.diagnostics.sorted("error")
+    warnings = loaded.diagnostics.sorted("warning")
+    terminal.emit(
+        {
+            "resources": resources,
+            "errors": [finding.as_json() for finding in errors],
+            "warnings": [finding.as_json() for finding in warnings],
+        }
+    )
+    if not terminal.as_json:
+        for resource in resources:
+            terminal.line(f"{resource['type']} {resource['name']}")
+            for name, value, place in resource["directives"]:
+                terminal.line(f"    {name} = {value}    # {place['file']}:{place['line']}")
+    _show_findings(sorted([*errors, *warnings], key=lambda finding: finding.place), terminal)
+    return EXIT_PARSE_FAILED if loaded.diagnostics.has_errors else EXIT_DONE
+
+
+def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.config.language.loader import is_whole, load_trees
+    from strongroom.config.resolve import resolve
+
+    loaded = load_trees(arguments.path, _load_options(arguments), arguments.component)
+    whole = not arguments.fragment and is_whole(arguments.path, arguments.component)
+    resolve(loaded, whole=whole)
+    findings = loaded.diagnostics.sorted()
+    for finding in findings:
+        terminal.emit({"type": "finding", **finding.as_json()})
+    _show_findings(findings, terminal)
+    counts = {
+        severity: len(loaded.diagnostics.sorted(severity))
+        for severity in ("error", "warning", "note")
+    }
+    resources = {name: len(tree.blocks) for name, tree in loaded.trees.items()}
+    terminal.emit(
+        {
+            "type": "summary",
+            "files": len(loaded.files),
+            "resources": resources,
+            "errors": counts["error"],
+            "warnings": counts["warning"],
+            "notes": counts["note"],
+        }
+    )
+    read = ", ".join(f"{count} in the {name}" for name, count in resources.items())
+    findings_text = ", ".join(
+        f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in counts.items()
+    )
+    terminal.line(f"{len(loaded.files)} files read; resources: {read}; {findings_text}")
+    if loaded.diagnostics.dropped:
+        terminal.warn(f"{loaded.diagnostics.dropped} more findings are not shown")
+    return ConfigurationError.exit_code if loaded.diagnostics.has_errors else EXIT_DONE
+
+
+def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.config.effective import effective_values, find_resources
+    from strongroom.config.resolve import load
+
+    configuration = load(arguments.config, _load_options(arguments), arguments.component)
+    for component, resource in find_resources(configuration, arguments.resource):
+        values = effective_values(resource, defaults=not arguments.set, secrets=arguments.secrets)
+        terminal.emit(
+            {
+                "component": component,
+                "type": resource.type,
+                "name": resource.name,
+                "values": [
+                    {
+                        "name": value.name,
+                        "value": value.data,
+                        "origin": value.origin.kind,
+                        "file": value.origin.file,
+                        "line": value.origin.line,
+                        "inherited_from": value.origin.inherited_from,
+                    }
+                    for value in values
+                ],
+            }
+        )
+        terminal.line(f"{component}: {resource.type} {resource.name}")
+        for value in values:
+            terminal.line(f"    {value.name} = {value.text}    # {value.origin}")
+    return EXIT_DONE

@@ -1,0 +1,155 @@
+"""`strongroom diff`: what differs between two snapshots."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.entry_view import entry_object, kind_name
+from strongroom.cli.snapshot_choice import (
+    add_snapshot_filters,
+    filtered_snapshots,
+    normal_path,
+    shown_path,
+)
+from strongroom.cli.terminal import shown, size_text
+from strongroom.cli.times import time_text
+from strongroom.errors import EXIT_DONE
+from strongroom.jobs.looking.diff import (
+    ADDED,
+    METADATA,
+    MODIFIED,
+    REMOVED,
+    TYPE,
+    Comparison,
+    Difference,
+)
+from strongroom.repo.snapshots import find_snapshot
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.rows.views import RowView
+
+EPILOG = """\
+examples:
+  strongroom diff 3f2a91c0 latest
+  strongroom diff 3f2a91c0 8c11d0aa /etc --content-only
+  strongroom diff 3f2a91c0 latest --json | jq -r 'select(.change == "removed") | .path'
+
+Before each path: + added, - removed, M content modified, U only metadata changed, T another type.
+"""
+
+_SIGNS = {ADDED: "+", REMOVED: "-", MODIFIED: "M", METADATA: "U", TYPE: "T"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the two snapshots."""
+    parser.add_argument("older", metavar="BEFORE", help="the snapshot to compare from")
+    parser.add_argument("newer", metavar="AFTER", help="the snapshot to compare with")
+    parser.add_argument(
+        "folder", metavar="PATH", nargs="?", default="/", help="only below this folder"
+    )
+    parser.add_argument(
+        "--content-only", action="store_true", help="leave out what differs in metadata only"
+    )
+    add_snapshot_filters(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Write the differences, then how many there are; exit code 0 whether there are any or not."""
+    repository = open_repository(arguments, terminal)
+    try:
+        snapshots = filtered_snapshots(arguments, repository)
+        before = repository.snapshot(find_snapshot(snapshots, arguments.older).id)
+        after = repository.snapshot(find_snapshot(snapshots, arguments.newer).id)
+        for sign, snapshot in (("-", before), ("+", after)):
+            terminal.line(
+                f"{sign * 3} {snapshot.short_id}  {time_text(snapshot.start_ns)}  "
+                f"{shown(snapshot.host)}"
+            )
+        comparison = Comparison(repository.block_reader(repository.load_index()), before, after)
+        counts = dict.fromkeys(_SIGNS, 0)
+        sizes = dict.fromkeys(_SIGNS, 0)
+        for difference in comparison.differences(normal_path(arguments.folder)):
+            if arguments.content_only and difference.kind == METADATA:
+                continue
+            counts[difference.kind] += 1
+            sizes[difference.kind] += _size(difference.after) or _size(difference.before)
+            _show(difference, terminal)
+        _show_totals(counts, sizes, terminal)
+    finally:
+        repository.close()
+    return EXIT_DONE
+
+
+def _show(difference: Difference, terminal: Terminal) -> None:
+    if terminal.as_json:
+        sides = (("before", difference.before), ("after", difference.after))
+        terminal.emit(
+            {
+                "type": "difference",
+                "change": difference.kind,
+                "path": shown_path(difference.path),
+                "what": list(difference.what),
+                **{name: None if row is None else entry_object(row) for name, row in sides},
+            }
+        )
+        return
+    detail = _detail(difference)
+    text = f"{_SIGNS[difference.kind]}  {shown(shown_path(difference.path))}"
+    terminal.line(f"{text}  ({detail})" if detail else text)
+
+
+def _detail(difference: Difference) -> str:
+    before, after = difference.before, difference.after
+    if before is None or after is None:
+        row = after or before
+        is_file = row is not None and stat.S_ISREG(row.mode)
+        return size_text(row.size) if is_file and row is not None else ""
+    if difference.kind == TYPE:
+        return f"{kind_name(before.mode)} -> {kind_name(after.mode)}"
+    return ", ".join(_change(name, before, after) for name in difference.what if name != "size")
+
+
+def _change(name: str, before: RowView, after: RowView) -> str:
+    """What differs, with both values where they are short."""
+    if name == "content" and before.size != after.size:
+        grown = after.size - before.size
+        return f"content {'+' if grown > 0 else '-'}{size_text(abs(grown))}"
+    if name == "mode":
+        return f"mode {stat.S_IMODE(before.mode):04o} -> {stat.S_IMODE(after.mode):04o}"
+    if name == "owner":
+        return f"owner {before.uid} -> {after.uid}"
+    if name == "group":
+        return f"group {before.gid} -> {after.gid}"
+    if name == "target":
+        return f"target {shown(before.target)} -> {shown(after.target)}"
+    return name
+
+
+def _size(row: RowView | None) -> int:
+    return row.size if row is not None and stat.S_ISREG(row.mode) else 0
+
+
+def _show_totals(counts: dict[str, int], sizes: dict[str, int], terminal: Terminal) -> None:
+    terminal.emit(
+        {
+            "type": "summary",
+            **counts,
+            **{f"{kind}_bytes": sizes[kind] for kind in (ADDED, REMOVED, MODIFIED)},
+        }
+    )
+    parts = [
+        f"{counts[kind]} {words}{f' ({size_text(sizes[kind])})' if sizes[kind] else ''}"
+        for kind, words in (
+            (ADDED, "added"),
+            (REMOVED, "removed"),
+            (MODIFIED, "modified"),
+            (TYPE, "of another type"),
+        )
+    ]
+    parts.append(f"{counts[METADATA]} with other metadata")
+    terminal.line(", ".join(parts))

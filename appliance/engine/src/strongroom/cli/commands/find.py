@@ -1,0 +1,212 @@
+"""`strongroom find`: files in snapshots, by name, type, size and time."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.entry_view import entry_line, entry_object
+from strongroom.cli.snapshot_choice import (
+    add_snapshot_filters,
+    filtered_snapshots,
+    normal_path,
+    shown_path,
+)
+from strongroom.cli.terminal import shown
+from strongroom.cli.times import parse_moment, time_text
+from strongroom.clock import utc_text
+from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.jobs.looking.find import Criteria, Finder, Match
+from strongroom.repo.snapshots import find_snapshot
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+
+EPILOG = """\
+examples:
+  strongroom find '*.docx'
+  strongroom find invoice.pdf --show-snapshots --host web1
+  strongroom find --regex '/home/[a-z]+/\\.ssh/' --type file
+  strongroom find '*.iso' --larger-than 1GiB --newer-than 30d --in latest
+  strongroom find /etc/**/*.conf --json | jq -r .path
+
+Patterns are those of --exclude: without a slash they speak about names, with one about paths.
+"""
+
+_TYPES = {
+    "file": stat.S_IFREG,
+    "directory": stat.S_IFDIR,
+    "symlink": stat.S_IFLNK,
+    "fifo": stat.S_IFIFO,
+    "character-device": stat.S_IFCHR,
+    "block-device": stat.S_IFBLK,
+}
+_SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])(i?)b?|b)?", re.IGNORECASE)
+_UNITS = " kmgtp"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the criteria."""
+    parser.add_argument(
+        "patterns", metavar="PATTERN", nargs="*", help="a name or path, with * ? [] and **"
+    )
+    add = parser.add_argument
+    add("--ignore-case", "-i", action="store_true", help="patterns do not tell A from a")
+    add(
+        "--regex",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="a regular expression that is found in the absolute path",
+    )
+    add(
+        "--type",
+        metavar="TYPE[,TYPE]",
+        default="",
+        help=f"only these: {', '.join(_TYPES)}",
+    )
+    add("--larger-than", metavar="SIZE", help="files of more than SIZE (100k, 10M, 2G)")
+    add("--smaller-than", metavar="SIZE", help="files of less than SIZE")
+    add("--newer-than", metavar="TIME", help="modified after TIME: a date, or how long ago (7d)")
+    add("--older-than", metavar="TIME", help="modified before TIME")
+    add("--below", metavar="PATH", default="/", help="only below this folder")
+    add("--in", metavar="SNAPSHOT", dest="only", help="only in this snapshot (`latest`, an id)")
+    add(
+        "--show-snapshots",
+        action="store_true",
+        help="each version of a file once, with the snapshots that have it",
+    )
+    add("-l", "--long", action="store_true", help="mode, links, owner, group, size, time")
+    add_snapshot_filters(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Search the snapshots, the newest first."""
+    criteria = _criteria(arguments)
+    repository = open_repository(arguments, terminal)
+    try:
+        reader = repository.block_reader(repository.load_index())
+        finder = Finder(criteria, reader)
+        snapshots = filtered_snapshots(arguments, repository)
+        if arguments.only is not None:
+            snapshots = [find_snapshot(snapshots, arguments.only)]
+        searched = _searched(finder, repository, reversed(snapshots))
+        if arguments.show_snapshots:
+            _show_versions(searched, arguments, terminal)
+        else:
+            _show_matches(searched, arguments, terminal)
+    finally:
+        repository.close()
+    return EXIT_DONE
+
+
+def _criteria(arguments: argparse.Namespace) -> Criteria:
+    patterns = tuple(os.fsencode(pattern) for pattern in arguments.patterns)
+    larger = _size_bytes(arguments.larger_than)
+    smaller = _size_bytes(arguments.smaller_than)
+    newer_ns = None if arguments.newer_than is None else parse_moment(arguments.newer_than)
+    older_ns = None if arguments.older_than is None else parse_moment(arguments.older_than)
+    return Criteria(
+        globs=() if arguments.ignore_case else patterns,
+        globs_ignoring_case=patterns if arguments.ignore_case else (),
+        regexes=tuple(os.fsencode(regex) for regex in arguments.regex),
+        formats=frozenset(_format(name) for name in arguments.type.split(",") if name),
+        smallest_bytes=None if larger is None else larger + 1,
+        largest_bytes=None if smaller is None else smaller - 1,
+        earliest_ns=None if newer_ns is None else newer_ns + 1,
+        latest_ns=None if older_ns is None else older_ns - 1,
+        below=normal_path(arguments.below),
+    )
+
+
+def _format(name: str) -> int:
+    try:
+        return _TYPES[name.strip()]
+    except KeyError:
+        raise UsageError(f"no type {shown(name)}; use {', '.join(_TYPES)}") from None
+
+
+def _size_bytes(text: str | None) -> int | None:
+    """`10M` and `10MiB` are binary; so is everything else here, whatever its spelling."""
+    if text is None:
+        return None
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{shown(text)} is no size; write for example 4096, 100k, 10M, 2GiB")
+    power = _UNITS.index((match.group(2) or " ").lower())
+    return int(match.group(1)) << 10 * power
+
+
+def _searched(
+    finder: Finder, repository: Repository, snapshots: Iterable[Snapshot]
+) -> Iterator[Match]:
+    for snapshot in snapshots:
+        yield from finder.search(repository.snapshot(snapshot.id))
+
+
+def _show_matches(
+    matches: Iterable[Match], arguments: argparse.Namespace, terminal: Terminal
+) -> None:
+    """One line a match, under a heading for each snapshot."""
+    last = ""
+    count = 0
+    for snapshot, row in matches:
+        if terminal.as_json:
+            terminal.emit({"type": "match", "snapshot": snapshot.id, **entry_object(row)})
+            continue
+        if snapshot.id != last:
+            terminal.line(f"{chr(10) if last else ''}{_heading(snapshot)}")
+            last = snapshot.id
+        path = shown_path(row.path)
+        terminal.line(entry_line(row, path) if arguments.long else shown(path))
+        count += 1
+    if not count:
+        terminal.line("nothing found")
+
+
+def _show_versions(
+    matches: Iterable[Match], arguments: argparse.Namespace, terminal: Terminal
+) -> None:
+    """One line a version, and below it the snapshots that have it; in the order of paths."""
+    versions: dict[tuple[object, ...], list[Match]] = {}
+    for match in matches:
+        row = match.row
+        key = (row.path, row.mode, row.uid, row.gid, row.size, row.mtime_ns, row.target, row.parts)
+        versions.setdefault(key, []).append(match)
+    for found in sorted(versions.values(), key=lambda found: (found[0].row.path, -_start(found))):
+        row = found[0].row
+        terminal.emit(
+            {
+                "type": "version",
+                **entry_object(row),
+                "snapshots": [
+                    {
+                        "id": match.snapshot.id,
+                        "time": utc_text(match.snapshot.start_ns),
+                        "host": match.snapshot.host,
+                    }
+                    for match in found
+                ],
+            }
+        )
+        terminal.line(entry_line(row, shown_path(row.path)))
+        for match in found:
+            terminal.line(f"    in {_heading(match.snapshot)}")
+    if not versions:
+        terminal.line("nothing found")
+
+
+def _start(found: list[Match]) -> int:
+    return found[0].snapshot.start_ns
+
+
+def _heading(snapshot: Snapshot) -> str:
+    return f"{snapshot.short_id}  {time_text(snapshot.start_ns)}  {shown(snapshot.host)}"

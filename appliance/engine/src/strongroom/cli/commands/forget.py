@@ -1,0 +1,241 @@
+"""`strongroom forget`: removes snapshots that are named, or that no rule keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.commands.prune import add_prune_options, prune_options, run_prune
+from strongroom.cli.snapshot_choice import add_snapshot_filters, filtered_snapshots, shown_path
+from strongroom.cli.table import Column, write_table
+from strongroom.cli.terminal import shown
+from strongroom.cli.times import time_text
+from strongroom.clock import utc_text
+from strongroom.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.jobs.upkeep.forget import ForgetGroup, ForgetOptions, ForgetReport
+    from strongroom.jobs.upkeep.retention import RetentionRules
+    from strongroom.repo.repository import Repository
+
+EPILOG = """\
+examples:
+  strongroom forget --keep-daily 14 --keep-weekly 8 --keep-monthly 12 --dry-run
+  strongroom forget --keep-last 3 --keep-within 30d --keep-tag release --prune
+  strongroom forget --host web1 --keep-yearly unlimited --keep-last 1
+  strongroom forget 3f1a9c02 b7710d4e         these and no others
+
+Periods are those of the local time zone; each is kept by its newest snapshot. Rules hold for each
+group (--group-by) on its own. Space comes back with `strongroom prune`, or --prune.
+"""
+
+_PERIODS = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
+_COLUMNS = (
+    Column("ACTION"),
+    Column("ID"),
+    Column("TIME"),
+    Column("HOST"),
+    Column("TAGS"),
+    Column("REASON"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the rules, the filters, and the options of prune."""
+    parser.add_argument("snapshots", metavar="ID", nargs="*", help="forget these snapshots")
+    group = parser.add_argument_group("what to keep")
+    for period in _PERIODS:
+        what = "newest snapshots" if period == "last" else f"{period} snapshots"
+        group.add_argument(
+            f"--keep-{period}",
+            metavar="N",
+            default="0",
+            help=f"keep the N last {what}, or `unlimited`"
+            if period != "last"
+            else f"keep the N {what}",
+        )
+    group.add_argument(
+        "--keep-within",
+        metavar="DURATION",
+        help="keep what is no more than DURATION (36h, 30d, 6m, 1y) older than the newest",
+    )
+    group.add_argument(
+        "--keep-tag",
+        metavar="TAG[,TAG]",
+        action="append",
+        default=[],
+        help="keep snapshots that have all these tags; may be given several times",
+    )
+    group.add_argument(
+        "--minimum-retention",
+        metavar="DURATION",
+        default="0s",
+        help="keep what the repository received less than DURATION ago, also if named",
+    )
+    group.add_argument(
+        "--group-by",
+        metavar="WHAT[,WHAT]",
+        default="host,paths",
+        help="apply the rules to each group by itself: host, paths, tags, job, or several of "
+        "them; '' for one group (default: host,paths)",
+    )
+    group.add_argument(
+        "--allow-remove-all",
+        action="store_true",
+        help="allow rules that keep nothing of a group",
+    )
+    add_snapshot_filters(parser)
+    parser.add_argument(
+        "-n",
+        "--dry-run",
+        action="store_true",
+        help="say what would be forgotten, and why the others are kept",
+    )
+    parser.add_argument("--prune", action="store_true", help="go on with prune")
+    add_prune_options(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Forget, say why others stay, and prune if asked to."""
+    from strongroom.jobs.upkeep.forget import forget
+
+    pruning = prune_options(arguments)
+    rules = _rules(arguments)
+    repository = open_repository(arguments, terminal, "read")
+    try:
+        options = _options(arguments, rules, repository)
+        with terminal.progress("forget") as progress:
+            report = forget(
+                repository, filtered_snapshots(arguments, repository), options, progress
+            )
+        _write_report(report, terminal)
+        if arguments.prune and not arguments.dry_run:
+            run_prune(repository, pruning, terminal)
+    finally:
+        repository.close()
+    return EXIT_DONE
+
+
+def _rules(arguments: argparse.Namespace) -> RetentionRules:
+    from strongroom.jobs.upkeep.retention import RetentionRules, parse_duration
+
+    counts = {period: _limit(getattr(arguments, f"keep_{period}"), period) for period in _PERIODS}
+    within = arguments.keep_within
+    return RetentionRules(
+        **counts,
+        within=None if within is None else parse_duration(within),
+        tags=tuple(frozenset(tag for tag in tags.split(",") if tag) for tags in arguments.keep_tag),
+    )
+
+
+def _limit(text: str, period: str) -> int:
+    from strongroom.jobs.upkeep.retention import UNLIMITED
+
+    if text == "unlimited":
+        return UNLIMITED
+    if not text.isdecimal() or len(text) > 9:
+        raise UsageError(f"--keep-{period} takes a number or `unlimited`, not {text!r}")
+    return int(text)
+
+
+def _options(
+    arguments: argparse.Namespace, rules: RetentionRules, repository: Repository
+) -> ForgetOptions:
+    from strongroom.jobs.upkeep.forget import GROUP_PARTS, ForgetOptions
+    from strongroom.jobs.upkeep.retention import parse_duration
+    from strongroom.repo.snapshots import find_snapshot
+
+    group_by = tuple(part.strip() for part in arguments.group_by.split(",") if part.strip())
+    for part in group_by:
+        if part not in GROUP_PARTS:
+            raise UsageError(f"cannot group by {shown(part)}; use {', '.join(GROUP_PARTS)}")
+    if arguments.snapshots and not rules.is_empty:
+        raise UsageError("name snapshots or state rules, not both")
+    minimum = parse_duration(arguments.minimum_retention)
+    if minimum.months:
+        raise UsageError("--minimum-retention takes hours, days or weeks, not months")
+    ids: tuple[str, ...] = ()
+    if arguments.snapshots:
+        candidates = filtered_snapshots(arguments, repository)
+        ids = tuple(find_snapshot(candidates, wanted).id for wanted in arguments.snapshots)
+    return ForgetOptions(
+        rules=rules,
+        group_by=group_by,
+        snapshot_ids=ids,
+        allow_remove_all=arguments.allow_remove_all,
+        minimum_retention_seconds=minimum.seconds,
+        dry_run=arguments.dry_run,
+    )
+
+
+def _write_report(report: ForgetReport, terminal: Terminal) -> None:
+    for group in report.groups:
+        _write_group(group, report, terminal)
+    would = "would be " if report.dry_run else ""
+    terminal.emit(
+        {
+            "type": "forget_summary",
+            "dry_run": report.dry_run,
+            "forgotten": report.removed_count,
+            "kept": report.kept_count,
+        }
+    )
+    plural = "" if report.removed_count == 1 else "s"
+    terminal.line(
+        f"{report.removed_count} snapshot{plural} {would}forgotten, {report.kept_count} kept"
+    )
+
+
+def _write_group(group: ForgetGroup, report: ForgetReport, terminal: Terminal) -> None:
+    if group.key and (len(report.groups) > 1 or report.dry_run):
+        terminal.line(
+            ", ".join(
+                f"{part} {' '.join(_part_text(part, value) for value in values) or '(none)'}"
+                for part, values in group.key
+            )
+        )
+    for judged in group.judged:
+        snapshot = judged.snapshot
+        terminal.emit(
+            {
+                "type": "forget",
+                "id": snapshot.id,
+                "time": utc_text(snapshot.start_ns),
+                "host": snapshot.host,
+                "job": snapshot.job,
+                "tags": list(snapshot.tags),
+                "paths": [shown_path(path) for path in snapshot.paths],
+                "forgotten": not judged.reasons,
+                "reasons": list(judged.reasons),
+                "dry_run": report.dry_run,
+            }
+        )
+    listed = group.judged
+    if not (report.dry_run or terminal.verbose):
+        listed = tuple(judged for judged in group.judged if not judged.reasons)
+    write_table(
+        terminal,
+        _COLUMNS,
+        [
+            (
+                "keep" if judged.reasons else "forget",
+                judged.snapshot.short_id,
+                time_text(judged.snapshot.start_ns),
+                shown(judged.snapshot.host),
+                shown(",".join(judged.snapshot.tags)),
+                "; ".join(judged.reasons),
+            )
+            for judged in listed
+        ],
+    )
+    if listed:
+        terminal.line()
+
+
+def _part_text(part: str, value: str | bytes) -> str:
+    if isinstance(value, bytes):
+        return shown(shown_path(value))
+    return shown(value)

@@ -1,0 +1,118 @@
+"""`strongroom ls`: the files of a snapshot."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.entry_view import entry_line, entry_object
+from strongroom.cli.snapshot_choice import (
+    add_snapshot_filters,
+    chosen_snapshot,
+    normal_path,
+    shown_path,
+)
+from strongroom.cli.terminal import shown
+from strongroom.errors import EXIT_DONE, SourceError, UsageError
+from strongroom.repo.listing.reader import Listing
+from strongroom.rows.rows import slice_rows
+from strongroom.rows.views import join_path, views
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.rows.rows import Rows
+    from strongroom.rows.views import RowView
+
+EPILOG = """\
+examples:
+  strongroom ls                                the top of the newest snapshot
+  strongroom ls latest /home/ann -l --host web1
+  strongroom ls latest:/home/ann               the same place, written as restore takes it
+  strongroom ls 3f2a91c0 /etc --recursive
+  strongroom ls latest / -R --json | jq -r 'select(.kind == "file") | .path'
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the snapshot, the paths and the form."""
+    parser.add_argument(
+        "snapshot",
+        metavar="SNAPSHOT[:PATH]",
+        nargs="?",
+        default="latest",
+        help="`latest` (the default) or the beginning of an id",
+    )
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="what to list (default: /)")
+    parser.add_argument(
+        "-l", "--long", action="store_true", help="mode, links, owner, group, size, time"
+    )
+    parser.add_argument(
+        "-R", "--recursive", action="store_true", help="everything below, with whole paths"
+    )
+    parser.add_argument("--human", action="store_true", help="with -l, sizes as KiB, MiB, GiB")
+    add_snapshot_filters(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """List; SourceError for a path that the snapshot does not hold."""
+    name, colon, inside = arguments.snapshot.partition(":")
+    if colon and arguments.paths:
+        raise UsageError(f"{arguments.snapshot} names a path already; give one or the other")
+    paths = arguments.paths or [inside or "/"]
+    repository = open_repository(arguments, terminal)
+    try:
+        snapshot = chosen_snapshot(arguments, repository, name)
+        listing = Listing(snapshot.pages, repository.block_reader(repository.load_index()))
+        for number, path in enumerate(paths):
+            wanted = normal_path(path)
+            whole = arguments.recursive
+            if len(paths) > 1 and not whole:
+                terminal.line(f"{'' if number == 0 else chr(10)}{shown(shown_path(wanted))}:")
+            for rows in _found(listing, wanted, recursive=whole):
+                if terminal.as_json:
+                    for row in _entries(rows):
+                        entry = {"type": "entry", "snapshot": snapshot.id, **entry_object(row)}
+                        terminal.emit(entry)
+                    continue
+                with_paths = whole or rows.directory != wanted
+                if arguments.long:
+                    lines = [
+                        entry_line(
+                            row,
+                            shown_path(row.path) if with_paths else row.name,
+                            human=arguments.human,
+                        )
+                        for row in _entries(rows)
+                    ]
+                else:
+                    prefix = shown_path(join_path(rows.directory, b"")) if with_paths else b""
+                    lines = [shown(prefix + name) for name in rows.name_list() if name]
+                # One line at a time would take longer than finding them.
+                if lines:
+                    terminal.line("\n".join(lines))
+    finally:
+        repository.close()
+    return EXIT_DONE
+
+
+def _found(listing: Listing, path: bytes, *, recursive: bool) -> Iterator[Rows]:
+    """What to show for a path: what is in it, or itself where it is no directory."""
+    row = listing.lookup(path)
+    if row is None and path:
+        raise SourceError(f"the snapshot holds no {shown(shown_path(path))}")
+    if row is not None and not stat.S_ISDIR(row.mode):
+        itself = next(listing.directory_from(row.directory, row.name))
+        yield slice_rows(itself, 0, 1)
+    elif recursive:
+        yield from listing.rows(path)
+    else:
+        yield from listing.directory(path)
+
+
+def _entries(rows: Rows) -> Iterator[RowView]:
+    """The rows but for the root's own, which stands in the root with no name."""
+    return (row for row in views(rows) if row.name)

@@ -1,0 +1,182 @@
+"""`strongroom mount`: all snapshots as a read-only file system."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.snapshot_choice import add_snapshot_filters, snapshot_filter
+from strongroom.cli.terminal import shown
+from strongroom.errors import EXIT_DONE, OperatingSystemError, StrongroomError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.repo.repository import Repository
+
+EPILOG = """\
+examples:
+  strongroom mount /mnt/snapshots
+  strongroom mount /mnt/snapshots --foreground --host web1
+  cp -a /mnt/snapshots/hosts/web1/latest/home/ann /tmp/
+  umount /mnt/snapshots          (as another user than root: fusermount3 -u /mnt/snapshots)
+
+Shows ids/ID, hosts/HOST/TIME, tags/TAG/TIME, and links `latest` beside them. New snapshots appear
+by themselves. SIGTERM, or Ctrl-C with --foreground, unmounts.
+"""
+
+_READY = b"ready"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the mount point and its options."""
+    parser.add_argument("mount_point", metavar="FOLDER", help="an empty folder to mount on")
+    parser.add_argument(
+        "--foreground", action="store_true", help="stay in the foreground until unmounted"
+    )
+    parser.add_argument(
+        "--allow-other",
+        action="store_true",
+        help="let other users in, as owners and modes of the files allow (not root: needs "
+        "user_allow_other in /etc/fuse.conf); ACLs do not restrict them",
+    )
+    parser.add_argument(
+        "--cache-size",
+        metavar="MIB",
+        type=int,
+        default=64,
+        help="memory for decoded blocks in MiB (default: 64)",
+    )
+    parser.add_argument(
+        "--threads",
+        metavar="N",
+        type=int,
+        default=1,
+        help="requests answered at the same time (default: 1, fastest unless the store is slow)",
+    )
+    add_snapshot_filters(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Mount; with --foreground until it is unmounted."""
+    mount_point = _vacant_folder(arguments.mount_point)
+    if arguments.cache_size < 1:
+        raise UsageError("--cache-size needs a number of MiB from 1 on")
+    if arguments.threads < 1:
+        raise UsageError("--threads needs a number from 1 on")
+    _require_fuse()
+    repository = open_repository(arguments, terminal)
+    try:
+        if arguments.foreground:
+            terminal.emit({"type": "mounting", "path": mount_point})
+            terminal.line(f"mounting at {shown(mount_point)}; Ctrl-C unmounts")
+            terminal.flush()
+            _serve(repository, mount_point, arguments, terminal.warn, lambda: None)
+            return EXIT_DONE
+        return _serve_in_background(repository, mount_point, arguments, terminal)
+    finally:
+        repository.close()
+
+
+def _vacant_folder(path: str) -> bytes:
+    """The folder to mount on, absolute. What is in a folder would be hidden, so it must be empty.
+
+    Raises UsageError.
+    """
+    mount_point = os.path.realpath(os.fsencode(path))
+    try:
+        names = os.listdir(mount_point)
+    except OSError as error:
+        raise UsageError(
+            f"cannot mount at {shown(mount_point)}: {error.strerror}; name an empty folder"
+        ) from error
+    if names:
+        raise UsageError(f"{shown(mount_point)} is not empty; name an empty folder")
+    return mount_point
+
+
+def _require_fuse() -> None:
+    """Find out before anybody is asked for a passphrase."""
+    try:
+        import strongroom.jobs.mount.fuse  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            "mounting needs the library mfusepy: pip install 'strongroom[mount]'"
+        ) from error
+    except OSError as error:
+        raise OperatingSystemError(
+            f"mounting needs libfuse ({error}): apt-get install fuse3"
+        ) from error
+
+
+def _serve(
+    repository: Repository,
+    mount_point: bytes,
+    arguments: argparse.Namespace,
+    report: Callable[[str], None],
+    ready: Callable[[], None],
+) -> None:
+    from strongroom.jobs.mount.files import MountedFiles
+    from strongroom.jobs.mount.fuse import serve
+    from strongroom.jobs.mount.repository import MountedRepository
+
+    mounted = MountedRepository(repository, snapshot_filter(arguments), arguments.cache_size << 20)
+    try:
+        serve(
+            MountedFiles(mounted, report),
+            mount_point,
+            name=repository.store.location,
+            allow_other=arguments.allow_other,
+            threads=arguments.threads,
+            ready=ready,
+        )
+    finally:
+        mounted.close()
+
+
+def _serve_in_background(
+    repository: Repository, mount_point: bytes, arguments: argparse.Namespace, terminal: Terminal
+) -> int:
+    """Mount in a process of its own; return once it is mounted, or failed to."""
+    terminal.flush()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+
+        def ready() -> None:
+            _detach()
+            os.write(writing, _READY)
+            os.close(writing)
+
+        _serve(repository, mount_point, arguments, _report_to_system_log, ready)
+        return EXIT_DONE
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        answer = pipe.read()
+    if answer == _READY:
+        terminal.emit({"type": "mounted", "path": mount_point, "process_id": child})
+        terminal.line(f"mounted at {shown(mount_point)} (process {child})")
+        return EXIT_DONE
+    # The child has said what is wrong.
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) or StrongroomError.exit_code
+
+
+def _detach() -> None:
+    """Leave terminal, standard streams and working folder to others."""
+    os.setsid()
+    os.chdir("/")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
+
+
+def _report_to_system_log(text: str) -> None:
+    import syslog
+
+    syslog.syslog(syslog.LOG_ERR, f"strongroom mount: {text}")

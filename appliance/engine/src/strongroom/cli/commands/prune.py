@@ -1,0 +1,179 @@
+"""`strongroom prune`: gives back the space that no snapshot needs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.terminal import duration_text, size_text
+from strongroom.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.jobs.upkeep.prune import PruneOptions, PruneReport
+    from strongroom.repo.repository import Repository
+
+EPILOG = """\
+examples:
+  strongroom prune
+  strongroom prune --dry-run                 how much there is to gain
+  strongroom prune --max-unused 0            give back everything, whatever it costs to copy
+  strongroom prune --repack-below 50%        copy less, leave more unused
+
+Runs beside backups: packs they may still refer to are marked now and removed by a later prune.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what says how thoroughly to prune, and `--dry-run`."""
+    add_prune_options(parser)
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="say what would be done, and do nothing"
+    )
+
+
+def add_prune_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that forget --prune takes as well."""
+    group = parser.add_argument_group("pruning")
+    group.add_argument(
+        "--repack-below",
+        metavar="SHARE",
+        default="80%",
+        help="copy what is used of packs of which less than SHARE is (default: 80%%)",
+    )
+    group.add_argument(
+        "--max-unused",
+        metavar="SHARE",
+        default="5%",
+        help="leave unused what is no more than SHARE of what is used (default: 5%%)",
+    )
+    group.add_argument(
+        "--grace",
+        metavar="DURATION",
+        help="keep marked packs so long for readers (default: not at all while no other job "
+        "runs, else an hour)",
+    )
+    group.add_argument(
+        "--threads",
+        metavar="N",
+        type=int,
+        default=0,
+        help="threads that copy (default: one a core, at most 8)",
+    )
+
+
+def prune_options(arguments: argparse.Namespace) -> PruneOptions:
+    """The options as the user stated them; raises UsageError."""
+    from strongroom.jobs.upkeep.prune import PruneOptions
+    from strongroom.jobs.upkeep.retention import parse_duration
+
+    grace_seconds = None
+    if arguments.grace is not None:
+        text = arguments.grace
+        grace = parse_duration("0s" if text == "0" else text)
+        if grace.months:
+            raise UsageError("--grace takes hours, days or weeks, not months")
+        grace_seconds = float(grace.seconds)
+    if arguments.threads < 0:
+        raise UsageError("--threads takes a number from 0 on")
+    return PruneOptions(
+        repack_below=_share(arguments.repack_below, "--repack-below"),
+        max_unused=_share(arguments.max_unused, "--max-unused"),
+        grace_seconds=grace_seconds,
+        threads=arguments.threads,
+        dry_run=arguments.dry_run,
+    )
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Prune and say what came of it."""
+    options = prune_options(arguments)
+    repository = open_repository(arguments, terminal, "read")
+    try:
+        run_prune(repository, options, terminal)
+    finally:
+        repository.close()
+    return EXIT_DONE
+
+
+def run_prune(repository: Repository, options: PruneOptions, terminal: Terminal) -> None:
+    """Prune an open repository and write the report."""
+    from strongroom.jobs.upkeep.prune import prune
+
+    with terminal.progress("prune") as progress:
+        report = prune(repository, options, progress)
+    terminal.emit(_report_object(report))
+    _write_report(report, terminal)
+
+
+def _write_report(report: PruneReport, terminal: Terminal) -> None:
+    used, unused = size_text(report.used_bytes), size_text(report.unused_bytes)
+    terminal.line(
+        f"{_count(report.snapshots, 'snapshot')} in {_count(report.packs, 'pack')} "
+        f"({size_text(report.pack_bytes)}): {used} used, {unused} unused"
+    )
+    orphans = f", {report.orphan_packs} of them never indexed" if report.orphan_packs else ""
+    would = "would be " if report.dry_run else ""
+    terminal.detail(f"{_count(report.unused_packs, 'pack')} without anything used{orphans}")
+    if report.repacked_packs:
+        terminal.line(
+            f"{_count(report.repacked_packs, 'partly used pack')} {would}copied into "
+            f"{size_text(report.repacked_bytes)}"
+        )
+    terminal.line(
+        f"{_count(report.removed_packs, 'pack')} {would}removed, "
+        f"{size_text(max(0, report.freed_bytes))} {would}freed"
+        + ("" if report.dry_run else f" in {duration_text(report.elapsed_seconds)}")
+    )
+    if report.kept_packs:
+        terminal.line(f"{_count(report.kept_packs, 'marked pack')} kept: needed after all")
+    if report.temporary_files:
+        terminal.detail(f"{_count(report.temporary_files, 'abandoned temporary file')} removed")
+    if report.waiting_packs:
+        terminal.line(
+            f"{_count(report.waiting_packs, 'pack')} marked, to be removed by a later prune; "
+            "waiting for:"
+        )
+        for reason in report.waiting_for:
+            terminal.line(f"  {reason}")
+
+
+def _report_object(report: PruneReport) -> dict[str, object]:
+    return {
+        "type": "prune",
+        "dry_run": report.dry_run,
+        "snapshots": report.snapshots,
+        "packs": report.packs,
+        "pack_bytes": report.pack_bytes,
+        "used_bytes": report.used_bytes,
+        "unused_bytes": report.unused_bytes,
+        "unused_packs": report.unused_packs,
+        "orphan_packs": report.orphan_packs,
+        "repacked_packs": report.repacked_packs,
+        "repacked_bytes": report.repacked_bytes,
+        "marked_packs": report.marked_packs,
+        "removed_packs": report.removed_packs,
+        "removed_bytes": report.removed_bytes,
+        "freed_bytes": report.freed_bytes,
+        "kept_packs": report.kept_packs,
+        "waiting_packs": report.waiting_packs,
+        "waiting_for": list(report.waiting_for),
+        "temporary_files": report.temporary_files,
+        "elapsed_seconds": round(report.elapsed_seconds, 3),
+    }
+
+
+def _share(text: str, option: str) -> float:
+    """A share as 0 to 1, from `80%` or `0.8`."""
+    found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)(%?)", text.strip())
+    value = float(found.group(1)) / (100 if found.group(2) else 1) if found else -1.0
+    if not 0 <= value <= 1:
+        raise UsageError(f"{option} takes a share such as 80% or 0.8, not {text!r}")
+    return value
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

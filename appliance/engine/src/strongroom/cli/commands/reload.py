@@ -1,0 +1,39 @@
+"""`strongroom reload`: have the director read its configuration again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.cli.console.place import add_director_options
+from strongroom.errors import EXIT_DONE
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom reload
+
+Runs under way are not disturbed. With errors in it the new configuration is not taken, the one in
+force stays, and the exit code is 40.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which director."""
+    add_director_options(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Reload, and tell the warnings."""
+    from strongroom.cli.console.client import open_director
+
+    with open_director(arguments) as director:
+        report = director.post("/reload")
+    terminal.emit({"type": "reload", **report})
+    for warning in report["warnings"]:
+        terminal.warn(warning)
+    terminal.line("the new configuration is in force")
+    return EXIT_DONE

@@ -1,0 +1,163 @@
+"""`strongroom repair`: drops what is lost, names the files, keeps the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.snapshot_choice import shown_path
+from strongroom.cli.terminal import duration_text, shown
+from strongroom.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.jobs.repair.repair import RepairReport
+    from strongroom.jobs.repair.snapshots import LostRange, SnapshotLoss
+
+EPILOG = """\
+examples:
+  strongroom repair --dry-run       what is damaged, what would be lost
+  strongroom repair                 all of the following, in this order
+  strongroom repair index           write the index anew from the packs
+  strongroom repair packs           read every byte; save what is whole in damaged packs
+  strongroom repair snapshots       mark files whose content is lost
+
+Copy the repository first if you can. Files that are lost stay listed, marked as unreadable, and the
+next backup reads them again.
+"""
+
+_PARTS = ("index", "packs", "snapshots")
+_PATHS_SHOWN = 20
+_SNAPSHOTS_SHOWN = 8
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what to repair."""
+    parser.add_argument(
+        "parts",
+        metavar="PART",
+        nargs="*",
+        help=f"what to repair: {', '.join(_PARTS)} (default: all of them)",
+    )
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="say what would be done, and do nothing"
+    )
+    parser.add_argument(
+        "--processes",
+        metavar="N",
+        type=int,
+        default=0,
+        help="processes that read at once (default: one a core, at most 8)",
+    )
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Repair, and say what was done and what is lost."""
+    from strongroom.jobs.repair.repair import ALL_PARTS, RepairOptions, repair
+
+    for part in arguments.parts:
+        if part not in _PARTS:
+            raise UsageError(f"cannot repair {shown(part)}; use {', '.join(_PARTS)}")
+    if arguments.processes < 0:
+        raise UsageError("--processes takes a number from 0 on")
+    parts = frozenset(part for part in ALL_PARTS if part in arguments.parts) or ALL_PARTS
+    options = RepairOptions(parts, arguments.processes, arguments.dry_run)
+    repository = open_repository(arguments, terminal, "read")
+    try:
+        with terminal.progress("repair") as progress:
+            report = repair(repository, options, progress)
+    finally:
+        repository.close()
+    _write_report(report, terminal)
+    return EXIT_DONE
+
+
+def _write_report(report: RepairReport, terminal: Terminal) -> None:
+    for action in report.actions:
+        terminal.emit(
+            {
+                "type": "repair_action",
+                "kind": action.kind,
+                "name": action.name,
+                "text": action.text,
+                "dry_run": report.dry_run,
+            }
+        )
+        terminal.line(f"{action.kind}/{action.name}: {shown(action.text)}")
+    # Snapshots that share a listing have lost the same files: those are listed once.
+    alike: dict[object, list[SnapshotLoss]] = {}
+    for loss in report.losses:
+        _emit_loss(loss, terminal)
+        alike.setdefault((tuple(loss.paths), tuple(loss.ranges)), []).append(loss)
+    for losses in alike.values():
+        _write_losses(losses, terminal)
+    lost = sum(loss.row_count for loss in report.losses)
+    terminal.emit(
+        {
+            "type": "repair_summary",
+            "dry_run": report.dry_run,
+            "actions": len(report.actions),
+            "saved_blocks": report.saved_blocks,
+            "healed_chunks": report.healed_chunks,
+            "damaged_snapshots": len(report.losses),
+            "lost_files": lost,
+            "elapsed_seconds": round(report.elapsed_seconds, 3),
+        }
+    )
+    if not report.actions:
+        terminal.line("nothing to repair")
+        return
+    would = "to be " if report.dry_run else ""
+    terminal.line(
+        f"{report.saved_blocks} blocks {would}saved, {report.healed_chunks} chunks found again, "
+        f"{lost} files lost in {len(report.losses)} snapshots; "
+        f"{duration_text(report.elapsed_seconds)}"
+    )
+
+
+def _emit_loss(loss: SnapshotLoss, terminal: Terminal) -> None:
+    terminal.emit(
+        {
+            "type": "repair_loss",
+            "snapshot": loss.snapshot.id,
+            "replaced_by": loss.new_id or None,
+            "paths": [shown_path(path) for path in loss.paths],
+            "ranges": [
+                {
+                    "first_path": shown_path(lost.first_path),
+                    "before_path": None
+                    if lost.before_path is None
+                    else shown_path(lost.before_path),
+                    "files": lost.row_count,
+                }
+                for lost in loss.ranges
+            ],
+        }
+    )
+
+
+def _write_losses(losses: list[SnapshotLoss], terminal: Terminal) -> None:
+    loss = losses[0]
+    names = ", ".join(one.snapshot.short_id for one in losses[:_SNAPSHOTS_SHOWN])
+    more = len(losses) - _SNAPSHOTS_SHOWN
+    plural = "s" if len(losses) > 1 else ""
+    terminal.line(
+        f"lost from snapshot{plural} {names}" + (f" and {more} more:" if more > 0 else ":")
+    )
+    listed = loss.paths if terminal.verbose else loss.paths[:_PATHS_SHOWN]
+    for path in listed:
+        terminal.line(f"  {shown(shown_path(path))}")
+    if len(listed) < len(loss.paths):
+        terminal.line(f"  and {len(loss.paths) - len(listed)} more (--verbose lists them)")
+    for lost in loss.ranges:
+        terminal.line(f"  {_range_text(lost)}")
+
+
+def _range_text(lost: LostRange) -> str:
+    first = shown(shown_path(lost.first_path))
+    if lost.before_path is None:
+        return f"{lost.row_count} entries, names and all, from {first} to the end"
+    before = shown(shown_path(lost.before_path))
+    return f"{lost.row_count} entries, names and all, from {first} to before {before}"

@@ -1,0 +1,272 @@
+"""`strongroom restore`: bring files back from a snapshot."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.console.restore import (
+    add_restore_options,
+    goes_through_director,
+    restore_through_director,
+)
+from strongroom.cli.snapshot_choice import (
+    add_snapshot_filters,
+    chosen_snapshot,
+    normal_path,
+    shown_path,
+)
+from strongroom.cli.terminal import duration_text, shown, size_text
+from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.jobs.restore.options import Problem, RestoreOptions, RestoreReport, Step
+    from strongroom.jobs.verify.options import Difference, VerifyReport
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+    from strongroom.scan.patterns import Patterns
+
+EPILOG = """\
+examples:
+  strongroom restore latest --target /tmp/back
+  strongroom restore latest:/home/ann/docs --target /tmp/docs --host web1
+  strongroom restore 3f2a91c0 --target /tmp/back --include '*.odt' --exclude /home/ann/old
+  strongroom restore latest:/etc --in-place --dry-run --verbose
+  strongroom restore latest:/srv --in-place --overwrite always --delete --verify
+  strongroom restore latest:/etc --host web1 --client web2 --target /tmp/etc
+
+With --client or --director the director has an agent restore: SNAPSHOT is looked up in its catalog,
+--host is the client that the files came from, everything keeps its whole path below the target, and
+`strongroom browse` lets you choose several files by looking.
+
+Without a director the content of SUBPATH goes right into the target. With --in-place everything
+goes where it was.
+--overwrite decides about entries that are there already:
+  always      compare content, write what differs
+  if-changed  the same, but take files of equal size and mtime as equal (the default)
+  if-newer    only where the snapshot's entry is newer
+  never       only make what is missing
+Large files are changed in place, only where they differ; others are replaced whole.
+--delete removes what the snapshot does not hold, in directories that were backed up.
+
+Exit code 3: done, but not everything could be restored or set; each kind is named and counted.
+"""
+
+_LOST = ("content", "unread", "entry", "link", "delete")
+_MEANINGS = {
+    "content": "stored content is damaged or missing",
+    "unread": "not in the snapshot, for the backup could not read it",
+    "entry": "could not be made",
+    "link": "could not be linked",
+    "delete": "could not be removed",
+    "owner": "owner or group could not be set",
+    "mode": "mode could not be set as it was",
+    "times": "times could not be set",
+    "acl": "ACLs could not be set",
+    "xattr": "extended attributes could not be set",
+    "flags": "chattr flags could not be set",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the snapshot, the target and what to do there."""
+    parser.add_argument(
+        "snapshot",
+        metavar="SNAPSHOT[:SUBPATH]",
+        help="`latest` or the beginning of an id; with a path only what is there",
+    )
+    add_snapshot_filters(parser)
+    place = parser.add_argument_group("where to")
+    target = place.add_mutually_exclusive_group(required=True)
+    target.add_argument("-t", "--target", metavar="FOLDER", help="made when it is missing")
+    target.add_argument("--in-place", action="store_true", help="where everything was, below /")
+    what = parser.add_argument_group("what")
+    what.add_argument(
+        "-i", "--include", action="append", default=[], metavar="PATTERN",
+        help="only what matches (several: any of them), and what is in it",
+    )  # fmt: skip
+    what.add_argument("--iinclude", action="append", default=[], metavar="PATTERN",
+                      help="the same without regard to case")  # fmt: skip
+    what.add_argument("-e", "--exclude", action="append", default=[], metavar="PATTERN",
+                      help="not what matches, nor what is in it")  # fmt: skip
+    what.add_argument("--iexclude", action="append", default=[], metavar="PATTERN")
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--overwrite",
+        choices=("always", "if-changed", "if-newer", "never"),
+        default="if-changed",
+        help="what happens to entries that are there already (default: if-changed)",
+    )
+    how.add_argument("--delete", action="store_true", help="remove what the snapshot does not hold")
+    how.add_argument("-n", "--dry-run", action="store_true", help="only say what would be done")
+    how.add_argument("--verify", action="store_true",
+                     help="afterwards read everything again from disk and compare")  # fmt: skip
+    how.add_argument("--workers", type=int, default=0, metavar="N",
+                     help="processes that write files; 0: choose for me")  # fmt: skip
+    add_restore_options(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Restore, and with --verify compare; gives the exit code."""
+    if goes_through_director(arguments):
+        return restore_through_director(arguments, terminal)
+    options = _options(arguments, terminal)
+    teller = _Teller(terminal)
+    repository = open_repository(arguments, terminal)
+    try:
+        wanted = arguments.snapshot.partition(":")[0]
+        snapshot = chosen_snapshot(arguments, repository, wanted)
+        from strongroom.jobs.restore.restore import restore
+
+        report = restore(
+            repository, snapshot, options, lambda: terminal.progress("restore"), teller
+        )
+        verified = None
+        if arguments.verify and not options.dry_run:
+            verified = _verify(repository, snapshot, options, terminal, teller)
+    finally:
+        repository.close()
+    terminal.emit(_summary(snapshot, options, report, verified))
+    _print(report, verified, terminal, dry_run=options.dry_run)
+    differences = 0 if verified is None else sum(verified.differences.values())
+    return EXIT_DONE if report.is_complete and not differences else EXIT_INCOMPLETE
+
+
+class _Teller:
+    """Tells of single entries: all in JSON, what was lost always, the rest with --verbose."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def problem(self, problem: Problem) -> None:
+        path = shown_path(problem.path)
+        self._terminal.emit(
+            {"type": "problem", "kind": problem.kind, "path": path, "message": problem.reason}
+        )
+        if not self._terminal.as_json and (problem.kind in _LOST or self._terminal.verbose):
+            self._terminal.warn(f"{shown(path)}: {problem.reason}")
+
+    def step(self, step: Step) -> None:
+        path = shown_path(step.path)
+        self._terminal.emit({"type": "entry", "action": step.action, "path": path})
+        self._terminal.line(f"{step.action:<10}{shown(path)}")
+
+    def difference(self, difference: Difference) -> None:
+        tell_difference(difference, self._terminal)
+        if not self._terminal.as_json:
+            path = shown(shown_path(difference.path))
+            self._terminal.warn(f"{path}: {difference.kind}: {difference.reason}")
+
+
+def tell_difference(difference: Difference, terminal: Terminal) -> None:
+    """A difference as an object of --json."""
+    terminal.emit(
+        {
+            "type": "difference",
+            "kind": difference.kind,
+            "path": shown_path(difference.path),
+            "message": difference.reason,
+        }
+    )
+
+
+def patterns_of(texts: list[str], ignoring_case: list[str]) -> Patterns | None:
+    """Compiled patterns of two options, None when neither was given. Raises UsageError."""
+    if not texts and not ignoring_case:
+        return None
+    from strongroom.scan.patterns import Patterns
+
+    return Patterns(
+        [(os.fsencode(text), False) for text in texts]
+        + [(os.fsencode(text), True) for text in ignoring_case]
+    )
+
+
+def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOptions:
+    from strongroom.jobs.restore.options import Overwrite, RestoreOptions
+
+    target = b"/" if arguments.in_place else os.path.abspath(os.fsencode(arguments.target or "."))
+    if target == b"/" and not arguments.in_place:
+        raise UsageError("to restore into / say --in-place instead of --target")
+    if not 0 <= arguments.workers <= 256:
+        raise UsageError("--workers: a number from 0 to 256 is wanted")
+    return RestoreOptions(
+        target=target,
+        subpath=normal_path(arguments.snapshot.partition(":")[2]),
+        in_place=arguments.in_place,
+        includes=patterns_of(arguments.include, arguments.iinclude),
+        excludes=patterns_of(arguments.exclude, arguments.iexclude),
+        overwrite=Overwrite(arguments.overwrite),
+        delete=arguments.delete,
+        dry_run=arguments.dry_run,
+        workers=arguments.workers,
+        tells_steps=bool(terminal.verbose) or (arguments.dry_run and not terminal.quiet),
+    )
+
+
+def _verify(
+    repository: Repository,
+    snapshot: Snapshot,
+    options: RestoreOptions,
+    terminal: Terminal,
+    teller: _Teller,
+) -> VerifyReport:
+    from strongroom.jobs.verify.options import VerifyOptions
+    from strongroom.jobs.verify.verify import verify
+
+    wanted = VerifyOptions(
+        root=options.target,
+        base=b"" if options.in_place else options.subpath,
+        subpath=options.subpath,
+        includes=options.includes,
+        excludes=options.excludes,
+        reads_content=True,
+        from_disk=True,
+        finds_extra=options.delete,
+        workers=options.workers,
+    )
+    return verify(repository, snapshot, wanted, lambda: terminal.progress("verify"), teller)
+
+
+def _summary(
+    snapshot: Snapshot,
+    options: RestoreOptions,
+    report: RestoreReport,
+    verified: VerifyReport | None,
+) -> dict[str, object]:
+    return {
+        "type": "summary",
+        "snapshot": snapshot.id,
+        "target": options.target,
+        "dry_run": options.dry_run,
+        "actions": {str(action): count for action, count in report.actions.items() if count},
+        "problems": {str(kind): count for kind, count in report.problems.items()},
+        "written_bytes": report.written_bytes,
+        "elapsed_seconds": round(report.elapsed_seconds, 3),
+        "differences": None if verified is None else dict(verified.differences),
+    }
+
+
+def _print(
+    report: RestoreReport, verified: VerifyReport | None, terminal: Terminal, *, dry_run: bool
+) -> None:
+    counts = [f"{count:,} {action}" for action, count in sorted(report.actions.items()) if count]
+    head = "dry run, nothing was changed: " if dry_run else ""
+    terminal.line(head + (", ".join(counts) or "nothing to restore"))
+    if not dry_run:
+        seconds = max(report.elapsed_seconds, 1e-3)
+        terminal.line(
+            f"wrote {size_text(report.written_bytes)} in {duration_text(seconds)}, "
+            f"{size_text(report.written_bytes / seconds)}/s"
+        )
+    for kind, count in sorted(report.problems.items()):
+        terminal.line(f"{count:,} {kind}: {_MEANINGS[kind]}")
+    if report.problems:
+        terminal.line("not everything is as in the snapshot; exit code 3")
+    if verified is not None:
+        found = sum(verified.differences.values())
+        terminal.line(f"verified {verified.rows:,} entries: {found:,} differences")

@@ -1,0 +1,61 @@
+"""`strongroom run`: start a job now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.cli.console.place import add_director_options
+from strongroom.cli.console.view import run_exit_code, run_line, short_id
+from strongroom.errors import EXIT_DONE, ConflictError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom run nightly-web1
+  strongroom run nightly-web1 --level full --watch
+  strongroom run nightly --client web2 --pool archive
+
+The run is queued; it starts when the limits of director, client, storage and job allow.
+With --watch the exit code is that of the job: 0 done, 3 some files could not be read, 21 a verify
+found differences. It is 61 if the job does not start at all: duplicates of it are not allowed.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the job and what is to be other than it says."""
+    parser.add_argument("job", metavar="JOB")
+    other = parser.add_argument_group("other than the job says")
+    other.add_argument("--level", choices=("full", "differential", "incremental"), default="")
+    for name in ("client", "fileset", "storage", "pool"):
+        other.add_argument(f"--{name}", metavar="NAME", default="")
+    other.add_argument("--priority", type=int, default=0, metavar="N", help="lower starts first")
+    parser.add_argument("-w", "--watch", action="store_true", help="follow it until it has ended")
+    add_director_options(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Queue it, and with --watch wait for its end."""
+    from strongroom.cli.console.client import open_director
+    from strongroom.cli.console.run_watch import watch_run
+
+    if arguments.priority < 0:
+        raise UsageError("--priority: a number from 1 is wanted, or 0 for that of the job")
+    fields = ("job", "level", "client", "fileset", "storage", "pool", "priority")
+    with open_director(arguments) as director:
+        found = director.post("/runs", {name: getattr(arguments, name) for name in fields})
+        if found["state"] == "cancelled":
+            terminal.emit({"type": "run", **found})
+            raise ConflictError(f"run {short_id(found['id'])} is not started: {found['reason']}")
+        if not arguments.watch:
+            terminal.emit({"type": "run", **found})
+            terminal.line(run_line(found))
+            return EXIT_DONE
+        terminal.message_line(run_line(found))
+        found = watch_run(director, found["id"], terminal)
+    terminal.emit({"type": "run", **found})
+    terminal.line(run_line(found))
+    return run_exit_code(found)

@@ -1,0 +1,62 @@
+"""`strongroom runs`: what jobs did, the newest first."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from strongroom import clock
+from strongroom.cli.console.place import add_director_options
+from strongroom.cli.console.view import write_runs
+from strongroom.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom runs
+  strongroom runs --client web1 --state failed --state incomplete
+  strongroom runs --job nightly --last 500 --json
+"""
+_STATES = ("queued", "waiting", "running", "done", "incomplete", "failed", "cancelled")
+_KINDS = ("backup", "restore", "verify", "estimate", "copy", "admin")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which runs."""
+    parser.add_argument("--job", metavar="NAME", help="only those of this job")
+    parser.add_argument("--client", metavar="NAME", help="only those of this client")
+    parser.add_argument("--kind", choices=_KINDS, help="only those of this kind")
+    parser.add_argument(
+        "--state", action="append", choices=_STATES, metavar="STATE", default=[],
+        help=f"only those in this state (several: any of them): {', '.join(_STATES)}",
+    )  # fmt: skip
+    parser.add_argument("--last", type=int, default=50, metavar="N", help="how many (default: 50)")
+    add_director_options(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Ask and show."""
+    from strongroom.cli.console.client import open_director
+
+    if arguments.last < 1:
+        raise UsageError("--last: a number from 1 is wanted")
+    with open_director(arguments) as director:
+        pages = director.pages(
+            "/runs",
+            job=arguments.job,
+            client=arguments.client,
+            kind=arguments.kind,
+            state=arguments.state,
+            limit=min(arguments.last, 1000),
+        )
+        found = list(islice(pages, arguments.last))
+    for one in found:
+        terminal.emit({"type": "run", **one})
+    write_runs(terminal, found, clock.utc_text(clock.now_ns()))
+    if not found:
+        terminal.line("no runs that you may see")
+    return EXIT_DONE

@@ -1,0 +1,71 @@
+"""`strongroom status`: the director at a glance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.cli.console.place import add_director_options
+from strongroom.cli.console.view import local_time, moment_ns, short_id, write_runs
+from strongroom.cli.table import Column, write_table
+from strongroom.cli.terminal import duration_text, shown
+from strongroom.errors import EXIT_DONE
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom status
+  strongroom status --director https://backup.example --token-file ~/.config/strongroom/token
+  strongroom status --json
+
+Shows what runs and waits, what ended last, what is due within a day, and what to look at.
+"""
+_DUE_COLUMNS = (
+    Column("DUE"),
+    Column("JOB"),
+    Column("CLIENT"),
+    Column("LEVEL"),
+    Column("POOL"),
+    Column("PRIORITY", to_the_right=True),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which director."""
+    add_director_options(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Ask and show."""
+    from strongroom.cli.console.client import open_director
+
+    with open_director(arguments) as director:
+        status = director.get("/status")
+    terminal.emit({"type": "status", **status})
+    up_seconds = (moment_ns(status["now"]) - moment_ns(status["started"])) / 1e9
+    terminal.line(
+        f"director {shown(status['name'])}, version {status['version']}, up "
+        f"{duration_text(up_seconds)}, time zone {status['time_zone']}; "
+        f"{status['clients_connected']} of {status['clients']} clients connected"
+    )
+    for warning in status["warnings"]:
+        terminal.line(f"warning: {shown(warning)}")
+    for title, runs in (("running and waiting", status["active"]), ("ended", status["recent"])):
+        terminal.line()
+        terminal.line(f"{title}:" if runs else f"{title}: nothing")
+        write_runs(terminal, runs, status["now"])
+    terminal.line()
+    terminal.line("due within a day:" if status["due"] else "due within a day: nothing")
+    rows = [
+        [local_time(due["due"]), shown(due["job"]), shown(due["client"]), due["level"],
+         shown(due["pool"]), str(due["priority"])]
+        for due in status["due"]
+    ]  # fmt: skip
+    write_table(terminal, _DUE_COLUMNS, rows)
+    for active in status["active"]:
+        if active["message"]:
+            terminal.detail(f"{short_id(active['id'])}: {shown(active['message'])}")
+    return EXIT_DONE

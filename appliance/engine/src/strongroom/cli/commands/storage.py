@@ -1,0 +1,106 @@
+"""`strongroom storage`: the storage daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.errors import EXIT_DONE
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom storage --config /etc/strongroom --check       only say whether it could start
+  strongroom storage --config /etc/strongroom --foreground
+  strongroom storage --metrics                              figures of the daemon that runs here
+  strongroom storage --confirm-clock                        the machine's clock is right after all
+
+It serves the repository of each Device resource: to agents over the network, who may only add, and
+for maintenance at a local socket:
+  strongroom prune --repo unix:/run/strongroom-storage/storage.sock
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where the configuration is, and what to do with it."""
+    parser.add_argument(
+        "--config", metavar="FOLDER", default="/etc/strongroom", help="the tree or file"
+    )
+    # It never leaves the foreground; service managers of all kinds may say so nevertheless.
+    parser.add_argument(
+        "--foreground", action="store_true", help="stay in the foreground (it always does)"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--check", action="store_true", help="say all that is wrong, and end")
+    which.add_argument(
+        "--metrics", action="store_true", help="print the figures of the running daemon"
+    )
+    which.add_argument(
+        "--confirm-clock",
+        action="store_true",
+        help="tell the running daemon that this machine's clock is right although it jumped, so "
+        "that Minimum Retention goes by it",
+    )
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Serve until told to stop. Raises ConfigurationError, StoreError, PeerRefusedError."""
+    if arguments.metrics or arguments.confirm_clock:
+        from strongroom.daemons.storage.configuration import StorageConfiguration
+
+        socket_path = StorageConfiguration(arguments.config).settings.socket_path.decode()
+        if arguments.metrics:
+            _print_metrics(socket_path, terminal)
+        else:
+            _confirm_clock(socket_path, terminal)
+        return EXIT_DONE
+    if arguments.check:
+        return _check(arguments.config, terminal)
+    from strongroom.daemons.service_manager import begin_log
+    from strongroom.daemons.storage.service import StorageService
+
+    service = StorageService(arguments.config)
+    begin_log(verbose=arguments.verbose)
+    service.run()
+    return EXIT_DONE
+
+
+def _check(path: str, terminal: Terminal) -> int:
+    from strongroom.cli.daemon_checks import tell_faults
+    from strongroom.daemons.storage.checking import check_storage
+
+    settings, look = check_storage(path)
+    if exit_code := tell_faults(terminal, look):
+        return exit_code
+    devices = [name for name, _ in settings.repositories]
+    terminal.emit({"type": "storage", "name": settings.name, "repositories": devices})
+    terminal.line(f"storage daemon {settings.name} would serve {', '.join(devices)}")
+    return EXIT_DONE
+
+
+def _print_metrics(socket_path: str, terminal: Terminal) -> None:
+    from strongroom.net.storage.place import open_socket, parse_place
+
+    store = open_socket(parse_place(f"unix:{socket_path}"))
+    try:
+        terminal.raw(store.metrics())
+    finally:
+        store.close()
+
+
+def _confirm_clock(socket_path: str, terminal: Terminal) -> None:
+    from strongroom.clock import utc_text
+    from strongroom.net.storage.place import open_socket, parse_place
+    from strongroom.net.storage.protocol import FrameType, decode
+
+    store = open_socket(parse_place(f"unix:{socket_path}"))
+    try:
+        answer = store.client().ask(FrameType.CONFIRM_CLOCK, None)
+    finally:
+        store.close()
+    before_ns, now_ns = decode(answer.header, tuple[int, int])
+    terminal.emit({"type": "clock", "before_ns": before_ns, "now_ns": now_ns})
+    terminal.line(f"Minimum Retention went by {utc_text(before_ns)} and goes by {utc_text(now_ns)}")

@@ -1,0 +1,142 @@
+"""`strongroom token`: tokens of the director's API, for those who have no certificate."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+from strongroom.cli.console.place import add_director_options
+from strongroom.cli.console.view import local_time
+from strongroom.cli.table import Column, write_table
+from strongroom.cli.terminal import shown
+from strongroom.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom token create prometheus --profile metrics --output /etc/prometheus/strongroom.token
+  strongroom token create ann --lifetime 30d --output ~/.config/strongroom/token
+  strongroom token list
+  strongroom token withdraw 4f1c02aa
+
+NAME is a Console resource of the director, whose permissions the token has; with --profile only
+those that the Profile allows as well. Without such a Console the Profile's permissions are all.
+The director keeps a digest only: a token that is lost must be made anew.
+"""
+_COLUMNS = tuple(
+    Column(name) for name in ("TOKEN", "NAME", "PROFILE", "MADE", "EXPIRES", "LAST USED")
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add create, list and withdraw."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="make a token and show it, this once")
+    create.add_argument("name", metavar="NAME")
+    create.add_argument("--profile", metavar="NAME", default="", help="allow only what it allows")
+    create.add_argument(
+        "--lifetime", metavar="TIME", default="90d",
+        help="until it expires: 12h, 90d, 1y, or `never` (default: 90d)",
+    )  # fmt: skip
+    create.add_argument(
+        "-o", "--output", metavar="FILE", help="write it to FILE (new, mode 0600) instead"
+    )
+    withdraw = actions.add_parser("withdraw", help="end a token at once")
+    withdraw.add_argument("token_id", metavar="TOKEN", help="its id, as `list` shows it")
+    for one in (create, actions.add_parser("list", help="list tokens"), withdraw):
+        add_director_options(one)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Do what was asked."""
+    from strongroom.cli.console.client import named, open_director
+
+    with open_director(arguments) as director:
+        if arguments.action == "list":
+            _list(list(director.pages("/tokens")), terminal)
+        elif arguments.action == "withdraw":
+            found = director.delete(f"/tokens/{named(arguments.token_id)}")
+            terminal.emit({"type": "token", **found})
+            terminal.line(f"token {found['id']} of {shown(found['name'])} is withdrawn")
+        else:
+            body = {
+                "name": arguments.name,
+                "profile": arguments.profile,
+                "lifetime_seconds": _lifetime_seconds(arguments.lifetime),
+            }
+            with _TokenFile(arguments.output) as file:
+                made = director.post("/tokens", body)
+                file.keep(made["text"])
+            _tell_new(made, arguments.output, terminal)
+    return EXIT_DONE
+
+
+class _TokenFile:
+    """The file that a new token goes to: made before the token, so that none is made in vain."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        if self._path:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            try:
+                self._descriptor = os.open(self._path, flags, 0o600)
+            except OSError as error:
+                raise UsageError(f"cannot make {self._path}: {error.strerror}") from error
+        return self
+
+    def keep(self, text: str) -> None:
+        """Write the token."""
+        if self._descriptor >= 0:
+            os.write(self._descriptor, text.encode("ascii") + b"\n")
+            os.fsync(self._descriptor)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            if kind is not None and self._path:
+                os.unlink(self._path)
+
+
+def _list(found: list[dict[str, Any]], terminal: Terminal) -> None:
+    for token in found:
+        terminal.emit({"type": "token", **token})
+    rows = [
+        [token["id"], shown(token["name"]), shown(token["profile"]), local_time(token["created"]),
+         local_time(token["expires"]) or "never", local_time(token["last_used"]) or "never"]
+        for token in found
+    ]  # fmt: skip
+    write_table(terminal, _COLUMNS, rows)
+    if not found:
+        terminal.line("no tokens that you may see")
+
+
+def _tell_new(made: dict[str, Any], path: str | None, terminal: Terminal) -> None:
+    token = made["token"]
+    until = local_time(token["expires"]) or "it is withdrawn"
+    told = {} if path else {"text": made["text"]}
+    terminal.emit({"type": "token", **token, **told})
+    if path:
+        terminal.line(f"token {token['id']} is in {path}, good until {until}")
+    elif not terminal.as_json:
+        terminal.raw(made["text"] + "\n")
+        terminal.message_line(f"token {token['id']}, good until {until}; it is not shown again")
+
+
+def _lifetime_seconds(text: str) -> int:
+    if text == "never":
+        return 0
+    from strongroom import clock
+    from strongroom.jobs.upkeep.retention import parse_duration
+
+    now_ns = clock.now_ns()
+    seconds = (now_ns - parse_duration(text).before(now_ns)) // 1_000_000_000
+    if seconds < 60:
+        raise UsageError("--lifetime: at least a minute, or `never`")
+    return seconds

@@ -1,0 +1,137 @@
+"""`strongroom verify`: compare a snapshot with the live files."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.commands.restore import patterns_of, tell_difference
+from strongroom.cli.snapshot_choice import (
+    add_snapshot_filters,
+    chosen_snapshot,
+    normal_path,
+    shown_path,
+)
+from strongroom.cli.terminal import duration_text, shown, size_text
+from strongroom.errors import EXIT_DONE, CheckFailedError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.jobs.verify.options import Difference, VerifyOptions, VerifyReport
+    from strongroom.repo.snapshots import Snapshot
+
+EPILOG = """\
+examples:
+  strongroom verify latest                                 against / , metadata only
+  strongroom verify latest:/home/ann --read-data --host web1
+  strongroom verify 3f2a91c0 --against /tmp/back           a tree restored with --target /tmp/back
+  strongroom verify latest --signatures --exclude '*.log'
+
+Without --read-data or --signatures content is not read: size and mtime have to tell.
+Exit code 21: something differs; each difference is a line: KIND, path, what.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the snapshot, the tree and what to compare."""
+    parser.add_argument(
+        "snapshot",
+        metavar="SNAPSHOT[:SUBPATH]",
+        nargs="?",
+        default="latest",
+        help="`latest` (the default) or the beginning of an id; with a path only what is there",
+    )
+    add_snapshot_filters(parser)
+    parser.add_argument(
+        "--against",
+        metavar="FOLDER",
+        help="the tree restored with --target FOLDER, not the live files",
+    )
+    parser.add_argument("--read-data", action="store_true", help="read files, compare every chunk")
+    parser.add_argument("--signatures", action="store_true",
+                        help="read files that have a signature, compare that")  # fmt: skip
+    parser.add_argument("--from-disk", action="store_true",
+                        help="read past the cache of the system")  # fmt: skip
+    parser.add_argument("--no-extra", action="store_true",
+                        help="do not look for entries the snapshot does not hold")  # fmt: skip
+    parser.add_argument("-i", "--include", action="append", default=[], metavar="PATTERN")
+    parser.add_argument("--iinclude", action="append", default=[], metavar="PATTERN")
+    parser.add_argument("-e", "--exclude", action="append", default=[], metavar="PATTERN")
+    parser.add_argument("--iexclude", action="append", default=[], metavar="PATTERN")
+    parser.add_argument("--workers", type=int, default=0, metavar="N",
+                        help="processes that compare; 0: choose for me")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Compare; CheckFailedError when something differs."""
+    options = _options(arguments)
+    repository = open_repository(arguments, terminal)
+    try:
+        wanted = arguments.snapshot.partition(":")[0]
+        snapshot = chosen_snapshot(arguments, repository, wanted)
+        from strongroom.jobs.verify.verify import verify
+
+        report = verify(
+            repository, snapshot, options, lambda: terminal.progress("verify"), _Teller(terminal)
+        )
+    finally:
+        repository.close()
+    terminal.emit(_summary(snapshot, options, report))
+    seconds = max(report.elapsed_seconds, 1e-3)
+    terminal.line(
+        f"{report.rows:,} entries compared, {size_text(report.read_bytes)} read, "
+        f"{duration_text(seconds)}"
+    )
+    found = sum(report.differences.values())
+    if found:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.differences.items()))
+        raise CheckFailedError(f"{found:,} differences ({kinds}); each is listed above")
+    return EXIT_DONE
+
+
+class _Teller:
+    """Lists differences as the result of the command."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def difference(self, difference: Difference) -> None:
+        tell_difference(difference, self._terminal)
+        path = shown(shown_path(difference.path))
+        self._terminal.line(f"{difference.kind:<11}{path}: {difference.reason}")
+
+
+def _options(arguments: argparse.Namespace) -> VerifyOptions:
+    from strongroom.jobs.verify.options import VerifyOptions
+
+    if not 0 <= arguments.workers <= 256:
+        raise UsageError("--workers: a number from 0 to 256 is wanted")
+    subpath = normal_path(arguments.snapshot.partition(":")[2])
+    is_restored = arguments.against is not None
+    return VerifyOptions(
+        root=os.path.abspath(os.fsencode(arguments.against)) if is_restored else b"/",
+        base=subpath if is_restored else b"",
+        subpath=subpath,
+        includes=patterns_of(arguments.include, arguments.iinclude),
+        excludes=patterns_of(arguments.exclude, arguments.iexclude),
+        reads_content=arguments.read_data,
+        reads_signatures=arguments.signatures,
+        from_disk=arguments.from_disk,
+        finds_extra=not arguments.no_extra,
+        workers=arguments.workers,
+    )
+
+
+def _summary(snapshot: Snapshot, options: VerifyOptions, report: VerifyReport) -> dict[str, object]:
+    return {
+        "type": "summary",
+        "snapshot": snapshot.id,
+        "root": options.root,
+        "entries": report.rows,
+        "read_bytes": report.read_bytes,
+        "differences": dict(report.differences),
+        "elapsed_seconds": round(report.elapsed_seconds, 3),
+    }

@@ -1,0 +1,70 @@
+"""`strongroom vouch`: looks at what agents stored, so that others may share it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.cli.access import open_repository
+from strongroom.cli.terminal import size_text
+from strongroom.errors import EXIT_DONE, CheckFailedError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.jobs.check.vouch import VouchReport
+
+EPILOG = """\
+examples:
+  strongroom vouch --repo unix:/run/strongroom-storage/storage.sock
+
+Agents are shown what others stored only after this has read it and found it to be what it claims.
+Run it regularly, before prune; it reads only what is new.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It has no options of its own."""
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Vouch and say what was found. CheckFailedError when anything was false or damaged."""
+    from strongroom.jobs.check.vouch import required_judge, vouch
+
+    repository = open_repository(arguments, terminal, "read")
+    try:
+        judge = required_judge(repository.store)
+        with terminal.progress("vouch") as progress:
+            report = vouch(repository, judge, progress)
+    finally:
+        repository.close()
+    _report(report, terminal)
+    wrong = len(report.false_objects) + len(report.damaged_objects)
+    if wrong:
+        raise CheckFailedError(
+            f"{wrong} objects are false or damaged; each was named. False ones are hidden: find "
+            "out what is wrong with the client that stored them"
+        )
+    return EXIT_DONE
+
+
+def _report(report: VouchReport, terminal: Terminal) -> None:
+    for title, found in (("false", report.false_objects), ("damaged", report.damaged_objects)):
+        for kind, name, why in found:
+            terminal.emit({"type": title, "kind": kind, "name": name, "message": why})
+            terminal.line(f"{title}: {kind} {name}: {why}")
+    terminal.emit(
+        {
+            "type": "summary",
+            "packs": report.packs,
+            "index_objects": report.index_objects,
+            "waiting_index_objects": report.waiting_index_objects,
+            "read_bytes": report.read_bytes,
+            "false_objects": len(report.false_objects),
+            "damaged_objects": len(report.damaged_objects),
+        }
+    )
+    terminal.line(
+        f"vouched for {report.packs} packs and {report.index_objects} index objects; "
+        f"{size_text(report.read_bytes)} read"
+    )

@@ -1,0 +1,39 @@
+"""`strongroom watch`: follow a run of the director until it has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.cli.console.place import add_director_options
+from strongroom.cli.console.view import run_exit_code, run_line
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom watch 3f2a91c0
+  strongroom watch 3f2a91c0 --json
+
+The log comes as it is written, the counts as a live line. The exit code is that of the job.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which run."""
+    parser.add_argument("run_id", metavar="RUN", help="its id or the beginning of it")
+    add_director_options(parser)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Follow it."""
+    from strongroom.cli.console.client import open_director
+    from strongroom.cli.console.run_watch import watch_run
+
+    with open_director(arguments) as director:
+        found = watch_run(director, arguments.run_id, terminal)
+    terminal.emit({"type": "run", **found})
+    terminal.line(run_line(found))
+    return run_exit_code(found)

@@ -1,0 +1,188 @@
+"""The program itself, and its first screen: the list of snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Input, Static
+
+from strongroom.cli.console.browser.files import FilesScreen
+from strongroom.cli.console.view import short_id
+from strongroom.cli.terminal import shown, size_text
+from strongroom.cli.times import time_text
+from strongroom.errors import StrongroomError
+
+if TYPE_CHECKING:
+    from strongroom.cli.console.browser.place import ShownSnapshot, SnapshotPlace
+
+_HEADINGS = ("TIME", "CLIENT", "JOB", "LEVEL", "FILES", "SIZE", "ERRORS", "STORAGE", "SNAPSHOT")
+
+
+class Browser(App[None]):
+    """The restore browser. `failure`: why it ended early; `farewell`: what to say afterwards."""
+
+    TITLE = "Strongroom"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #place, #hint { height: 1; padding: 0 1; background: $panel; }
+    #filter { display: none; }
+    #filter.shown { display: block; }
+    DataTable { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("f10", "quit", "End", priority=True)]
+
+    def __init__(self, place: SnapshotPlace, begin: ShownSnapshot | None = None) -> None:
+        super().__init__()
+        self.place = place
+        self.failure: StrongroomError | None = None
+        self.farewell: list[str] = []
+        self._begin = begin
+
+    def on_mount(self) -> None:
+        """Show the snapshots, or one of them at once."""
+        self.push_screen(SnapshotsScreen())
+        if self._begin is not None:
+            self.push_screen(FilesScreen(self._begin, []))
+
+    def tell_failure(self, error: StrongroomError) -> None:
+        """Say on the screen what could not be done."""
+        self.notify(str(error), title=error.error_id, severity="error", markup=False)
+
+
+class SnapshotsScreen(Screen[None]):
+    """All snapshots that one may see, the newest first; typing narrows them down."""
+
+    app: Browser
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Narrow down"),
+        Binding("escape", "clear", "All", show=False),
+        Binding("f5", "refresh", "Look again"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._snapshots: list[ShownSnapshot] = []
+        self._shown: list[ShownSnapshot] = []
+
+    def compose(self) -> ComposeResult:
+        """The table, and a line to type into."""
+        yield Static("snapshots", id="place", markup=False)
+        yield Input(placeholder="words of client, job, level, storage or time", id="filter")
+        yield DataTable(id="snapshots", cursor_type="row", zebra_stripes=True)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Fetch the snapshots."""
+        table = self._table
+        for heading in _HEADINGS:
+            table.add_column(heading, key=heading)
+        table.loading = True
+        self._fetch()
+
+    @property
+    def _table(self) -> DataTable[Text]:
+        return self.query_one("#snapshots", DataTable)
+
+    @work(thread=True, exclusive=True)
+    def _fetch(self) -> None:
+        try:
+            found = self.app.place.snapshots()
+        except StrongroomError as error:
+            self.app.call_from_thread(self._fail, error)
+            return
+        self.app.call_from_thread(self._show, found)
+
+    def _fail(self, error: StrongroomError) -> None:
+        # Without snapshots there is nothing to look at: the command says why.
+        if self._snapshots:
+            self._table.loading = False
+            self.app.tell_failure(error)
+        else:
+            self.app.failure = error
+            self.app.exit()
+
+    def _show(self, found: list[ShownSnapshot]) -> None:
+        self._snapshots = found
+        self._table.loading = False
+        self._fill()
+        self._table.focus()
+
+    def _fill(self) -> None:
+        words = self.query_one("#filter", Input).value.lower().split()
+        self._shown = [one for one in self._snapshots if _has_words(one, words)]
+        table = self._table
+        table.clear()
+        for number, one in enumerate(self._shown):
+            table.add_row(*_cells(one), key=str(number))
+        place = self.app.place
+        whose = " ".join(name for name in (place.client, place.job) if name)
+        title = f"{len(self._shown):,} snapshots {whose}"
+        self.query_one("#place", Static).update(title)
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Open the snapshot that Enter was pressed on."""
+        chosen = self._shown[event.cursor_row]
+        series = [one for one in self._snapshots if one.series == chosen.series]
+        self.app.push_screen(FilesScreen(chosen, series))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Narrow down while typing."""
+        self._fill()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go back to the table."""
+        self._table.focus()
+
+    def action_filter(self) -> None:
+        """Let the user type what the snapshots must be of."""
+        field = self.query_one("#filter", Input)
+        field.add_class("shown")
+        field.focus()
+
+    def action_clear(self) -> None:
+        """Show all snapshots again."""
+        field = self.query_one("#filter", Input)
+        field.value = ""
+        field.remove_class("shown")
+        self._table.focus()
+
+    def action_refresh(self) -> None:
+        """Ask the director once more."""
+        self._table.loading = True
+        self._fetch()
+
+
+def _has_words(snapshot: ShownSnapshot, words: list[str]) -> bool:
+    text = " ".join(
+        (
+            time_text(snapshot.time_ns),
+            *snapshot.series,
+            snapshot.level,
+            _storage(snapshot),
+            snapshot.id,
+        )
+    ).lower()
+    return all(word in text for word in words)
+
+
+def _storage(snapshot: ShownSnapshot) -> str:
+    return f"{shown(snapshot.storage)}{' (copy)' if snapshot.is_copy else ''}"
+
+
+def _cells(snapshot: ShownSnapshot) -> list[Text]:
+    return [
+        Text(time_text(snapshot.time_ns)),
+        Text(shown(snapshot.client)),
+        Text(shown(snapshot.job)),
+        Text(snapshot.level),
+        Text(f"{snapshot.files:,}", justify="right"),
+        Text(size_text(snapshot.size_bytes), justify="right"),
+        Text(f"{snapshot.errors:,}" if snapshot.errors else "", justify="right"),
+        Text(_storage(snapshot)),
+        Text(short_id(snapshot.id)),
+    ]

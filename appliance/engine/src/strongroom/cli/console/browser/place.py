@@ -1,0 +1,158 @@
+"""What the browser looks at: snapshots of a director and what is in them. Calls block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from strongroom.cli.console.client import named
+from strongroom.cli.console.run_watch import run_events
+from strongroom.cli.console.view import moment_ns, path_for_api, plain_path
+from strongroom.cli.entry_view import type_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from strongroom.cli.console.client import DirectorClient
+
+MOST_SNAPSHOTS = 2000
+MOST_FOUND = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSnapshot:
+    """A snapshot in the list."""
+
+    id: str
+    client: str
+    job: str
+    fileset: str
+    level: str
+    time_ns: int
+    files: int
+    size_bytes: int
+    errors: int
+    storage: str
+    is_copy: bool
+
+    @property
+    def series(self) -> tuple[str, str, str]:
+        """What snapshots before and after it share with it."""
+        return self.client, self.job, self.fileset
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFile:
+    """An entry of a directory; `path` is absolute, `mode` has the bits of the type as well."""
+
+    path: bytes
+    kind: str
+    mode: int
+    size_bytes: int
+    modified_ns: int
+    target: bytes
+
+    @property
+    def name(self) -> bytes:
+        """The last part of its path."""
+        return self.path.rpartition(b"/")[2]
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether one can go into it."""
+        return self.kind == "directory"
+
+
+class SnapshotPlace:
+    """The snapshots of a director, narrowed down to a client and a job where those are named."""
+
+    def __init__(self, director: DirectorClient, client: str = "", job: str = "") -> None:
+        self._director = director
+        self.client = client
+        self.job = job
+
+    def snapshots(self) -> list[ShownSnapshot]:
+        """The newest snapshots first, at most MOST_SNAPSHOTS."""
+        pages = self._director.pages(
+            "/snapshots", client=self.client, job=self.job, limit=min(1000, MOST_SNAPSHOTS)
+        )
+        return [_snapshot(one) for one in islice(pages, MOST_SNAPSHOTS)]
+
+    def snapshot(self, beginning: str) -> ShownSnapshot:
+        """The snapshot whose id begins so."""
+        return _snapshot(self._director.get(f"/snapshots/{named(beginning)}"))
+
+    def files(self, snapshot: ShownSnapshot, folder: bytes) -> Iterator[ShownFile]:
+        """The entries right in a directory, in the listing's order."""
+        pages = self._director.pages(f"/snapshots/{snapshot.id}/files", **_query(folder))
+        return (_file(one) for one in pages)
+
+    def find(
+        self, snapshot: ShownSnapshot, pattern: str
+    ) -> tuple[list[tuple[str, ShownFile]], list[str]]:
+        """Entries by name in all snapshots of the same series: (id of the snapshot, entry).
+
+        And what could not be searched, one line each.
+        """
+        client, job, fileset = snapshot.series
+        found = self._director.get(
+            "/files/search",
+            name=pattern,
+            client=client,
+            job=job,
+            fileset=fileset,
+            ignore_case=True,
+            limit=MOST_FOUND,
+        )
+        entries = [(str(one["snapshot"]), _file(one)) for one in found["items"]]
+        return entries, [str(line) for line in found["warnings"]]
+
+    def clients(self) -> list[str]:
+        """Names of the clients that files may go to."""
+        return [str(one["name"]) for one in self._director.pages("/clients")]
+
+    def restore(self, snapshot: ShownSnapshot, paths: list[bytes], how: Mapping[str, Any]) -> str:
+        """Queue a restore; gives the run's id. `how`: further fields of the API's request."""
+        body = {"snapshot": snapshot.id, "paths": [path_for_api(path) for path in paths], **how}
+        return str(self._director.post("/restores", body)["id"])
+
+    def events(self, run_id: str) -> Iterator[dict[str, Any]]:
+        """What happens to a run, until its end."""
+        return run_events(self._director, run_id)
+
+    def cancel(self, run_id: str) -> None:
+        """End a run."""
+        self._director.post(f"/runs/{named(run_id)}/cancel")
+
+
+def _snapshot(said: Mapping[str, Any]) -> ShownSnapshot:
+    return ShownSnapshot(
+        id=said["id"],
+        client=said["client"],
+        job=said["job"],
+        fileset=said["fileset"],
+        level=said["level"],
+        time_ns=moment_ns(said["time"] or said["server_time"]),
+        files=said["files"],
+        size_bytes=said["bytes"],
+        errors=said["errors"],
+        storage=said["storage"],
+        is_copy=bool(said["original"]),
+    )
+
+
+def _file(said: Mapping[str, Any]) -> ShownFile:
+    return ShownFile(
+        path=b"/" + plain_path(said["path"]).lstrip(b"/"),
+        kind=said["kind"],
+        mode=said["mode"] | type_bits(said["kind"]),
+        size_bytes=said["size_bytes"],
+        modified_ns=moment_ns(said["modified"]),
+        target=plain_path(said["target"]) if said["target"] else b"",
+    )
+
+
+def _query(folder: bytes) -> dict[str, str]:
+    path = path_for_api(folder)
+    return {"path": path} if isinstance(path, str) else {"path_base64": path["base64"]}

@@ -1,0 +1,115 @@
+"""`strongroom restore` through the director: files of any client's snapshot go to an agent."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from strongroom.cli.console.view import path_for_api, run_exit_code, run_line, short_id
+from strongroom.cli.snapshot_choice import normal_path
+from strongroom.errors import EXIT_DONE, SnapshotNotFoundError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.console.client import DirectorClient
+    from strongroom.cli.terminal import Terminal
+
+# Options of a restore from a repository at hand that the director does not know.
+_LOCAL_ONLY = {
+    "include": "--include", "iinclude": "--iinclude", "exclude": "--exclude",
+    "iexclude": "--iexclude", "path": "--path", "tag": "--tag", "before": "--before",
+    "verify": "--verify",
+}  # fmt: skip
+
+
+def add_restore_options(parser: argparse.ArgumentParser) -> None:
+    """Give `parser` what only a restore through the director has."""
+    from strongroom.cli.console.place import add_director_options
+
+    group = parser.add_argument_group("through the director (with --client or --director)")
+    group.add_argument(
+        "--client", metavar="NAME", help="the client that the files go to (else: came from)"
+    )
+    group.add_argument("--background", action="store_true", help="only queue it, do not wait")
+    add_director_options(parser)
+
+
+def goes_through_director(arguments: argparse.Namespace) -> bool:
+    """Whether the options ask for a restore by the director."""
+    return bool(arguments.client or arguments.director)
+
+
+def restore_through_director(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Queue the restore and, unless --background, follow it to its end; gives the exit code."""
+    from strongroom.cli.console.client import open_director
+    from strongroom.cli.console.run_watch import watch_run
+
+    body = _request(arguments)
+    with open_director(arguments) as director:
+        chosen = chosen_snapshot(
+            director,
+            body["snapshot"],
+            # Without another host it is the client's own files that are wanted back.
+            client=arguments.host or (None if arguments.job else arguments.client),
+            job=arguments.job,
+        )
+        if chosen["original"] and body["snapshot"] == "latest":
+            terminal.warn(
+                f"{short_id(chosen['id'])} is a copy in storage {chosen['storage']}: the newest "
+                "backup's original is not there, or not for you to see"
+            )
+        body["snapshot"] = chosen["id"]
+        found = director.post("/restores", body)
+        if arguments.background:
+            terminal.emit({"type": "run", **found})
+            terminal.line(run_line(found))
+            return EXIT_DONE
+        terminal.message_line(run_line(found))
+        found = watch_run(director, found["id"], terminal)
+    terminal.emit({"type": "run", **found})
+    terminal.line(run_line(found))
+    return run_exit_code(found)
+
+
+def chosen_snapshot(
+    director: DirectorClient, wanted: str, *, client: str | None, job: str | None
+) -> dict[str, Any]:
+    """The snapshot that `latest` or the beginning of an id means, as the director tells it.
+
+    The latest is the newest backup by when it began, and a copy of it only if that is all there is.
+    """
+    from strongroom.cli.console.client import named
+
+    if wanted != "latest":
+        return dict(director.get(f"/snapshots/{named(wanted)}"))
+    if not client and not job:
+        raise UsageError("`latest` of whom? Say --host CLIENT or --job JOB, or a snapshot's id")
+    for copies in (False, True):
+        newest = director.get("/snapshots", client=client, job=job, copies=copies, limit=1)["items"]
+        if newest:
+            return dict(newest[0])
+    raise SnapshotNotFoundError(f"no snapshot of {client or job} that you may see")
+
+
+def _request(arguments: argparse.Namespace) -> dict[str, Any]:
+    for name, option in _LOCAL_ONLY.items():
+        if getattr(arguments, name):
+            raise UsageError(f"{option} works on a repository at hand, not through the director")
+    target = arguments.target or ""
+    if target and not target.startswith("/"):
+        raise UsageError("--target: an absolute path on the client is wanted")
+    snapshot, colon, subpath = arguments.snapshot.partition(":")
+    body: dict[str, Any] = {
+        "snapshot": snapshot,
+        "client": arguments.client or "",
+        "target": os.path.normpath(target) if target else "",
+        "in_place": arguments.in_place,
+        "overwrite": arguments.overwrite,
+        "delete": arguments.delete,
+        "dry_run": arguments.dry_run,
+        "workers": arguments.workers,
+    }
+    if colon and normal_path(subpath):
+        body["paths"] = [path_for_api(b"/" + normal_path(subpath))]
+    return body

@@ -1,0 +1,146 @@
+"""Runs, clients and times of the director as tables and texts for people."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from strongroom.cli.table import Column, write_table
+from strongroom.cli.terminal import duration_text, shown, size_text
+from strongroom.cli.times import time_text
+from strongroom.errors import (
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    CancelledError,
+    CheckFailedError,
+    DirectorError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from strongroom.cli.terminal import Terminal
+
+SHORT_ID = 8
+FINAL_STATES = frozenset(("done", "incomplete", "failed", "cancelled"))
+_SECOND_NS = 1_000_000_000
+_RUN_COLUMNS = (
+    Column("RUN"),
+    Column("JOB"),
+    Column("CLIENT"),
+    Column("KIND"),
+    Column("LEVEL"),
+    Column("STATE"),
+    Column("FILES", to_the_right=True),
+    Column("SIZE", to_the_right=True),
+    Column("STORED", to_the_right=True),
+    Column("ERRORS", to_the_right=True),
+    Column("BEGAN"),
+    Column("TOOK", to_the_right=True),
+    Column("WHY"),
+)
+
+
+def moment_ns(text: str | None) -> int:
+    """Nanoseconds since 1970 of a time of the API; 0 for none."""
+    if not text:
+        return 0
+    if text.startswith("@"):
+        return int(text[1:]) * _SECOND_NS
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    seconds = int(datetime.fromisoformat(whole + "+00:00").timestamp())
+    return seconds * _SECOND_NS + int(fraction.ljust(9, "0")[:9] or 0)
+
+
+def local_time(text: str | None) -> str:
+    """A time of the API as people read it; "" for none."""
+    return time_text(moment_ns(text)) if text else ""
+
+
+def seconds_between(begin: str | None, end: str | None) -> float | None:
+    """Seconds from one time of the API to another; None unless both are known."""
+    return (moment_ns(end) - moment_ns(begin)) / _SECOND_NS if begin and end else None
+
+
+def plain_path(path: Any) -> bytes:
+    """The bytes of a path of the API."""
+    if isinstance(path, str):
+        return path.encode()
+    from base64 import b64decode
+
+    return b64decode(path["base64"])
+
+
+def path_for_api(path: bytes) -> str | dict[str, str]:
+    """A path as the API takes it."""
+    try:
+        return path.decode()
+    except UnicodeDecodeError:
+        from base64 import b64encode
+
+        return {"base64": b64encode(path).decode("ascii")}
+
+
+def short_id(identifier: str) -> str:
+    """The beginning of an id, enough to name it by."""
+    return identifier[:SHORT_ID]
+
+
+def write_runs(terminal: Terminal, runs: Iterable[Mapping[str, Any]], now: str | None) -> None:
+    """A table of runs; those under way took the time until `now`."""
+    write_table(terminal, _RUN_COLUMNS, [_run_row(run, now) for run in runs])
+
+
+def _run_row(run: Mapping[str, Any], now: str | None) -> list[str]:
+    counted = bool(run["started"])
+    took = seconds_between(run["started"], run["ended"] or now)
+    return [
+        short_id(run["id"]),
+        shown(run["job"]),
+        shown(run["client"]),
+        run["kind"],
+        run["level"],
+        state_text(run),
+        f"{run['files']:,}" if counted else "",
+        size_text(run["bytes"]) if counted else "",
+        size_text(run["stored_bytes"]) if counted and run["kind"] == "backup" else "",
+        f"{run['errors']:,}" if run["errors"] else "",
+        local_time(run["started"] or run["scheduled"]),
+        duration_text(took) if took is not None and took >= 0 else "",
+        shown(run["error"] or run["reason"]),
+    ]
+
+
+def state_text(run: Mapping[str, Any]) -> str:
+    """The state of a run; one that was told to end, and has not, is cancelling or stopping."""
+    if run.get("ending"):
+        return "cancelling" if run.get("ending") == "cancelled" else "stopping"
+    return str(run["state"])
+
+
+def run_line(run: Mapping[str, Any]) -> str:
+    """A run and how it stands, in one line."""
+    head = f"run {short_id(run['id'])} of {shown(run['job'])} on {shown(run['client'])}"
+    if run["state"] in FINAL_STATES:
+        counts = f"{run['files']:,} files, {size_text(run['bytes'])}"
+        errors = f", {run['errors']:,} errors" if run["errors"] else ""
+        why = f": {shown(run['error'] or run['reason'])}" if run["error"] or run["reason"] else ""
+        return f"{head} is {run['state']}: {counts}{errors}{why}"
+    if run.get("ending"):
+        return f"{head} is {state_text(run)}: its agent has not confirmed it yet"
+    why = f" ({shown(run['reason'])})" if run["reason"] else ""
+    return f"{head} is {run['state']}{why}"
+
+
+def run_exit_code(run: Mapping[str, Any]) -> int:
+    """The exit code of a command that waited for a run: that of the job itself."""
+    if run["state"] == "done":
+        return EXIT_DONE
+    if run["state"] == "incomplete":
+        found_differences = run["error_id"] == CheckFailedError.error_id
+        return CheckFailedError.exit_code if found_differences else EXIT_INCOMPLETE
+    if run["state"] == "cancelled":
+        return CancelledError.exit_code
+    from strongroom.cli.console.client import error_class
+
+    return (error_class(run["error_id"]) or DirectorError).exit_code

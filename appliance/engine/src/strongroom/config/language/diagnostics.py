@@ -1,0 +1,163 @@
+"""What is wrong, where, and what was probably meant; collected over all files, told once.
+
+An error means that the meaning cannot be trusted, a warning that something is carried on without,
+a note that the text is read otherwise than it looks (blanks swallowed, the rest of a line
+dropped). The collector is bounded: past its limit it only counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strongroom.config.language.sources import Source
+
+ERROR, WARNING, NOTE = "error", "warning", "note"
+_COLOURS = {ERROR: "\x1b[1;31m", WARNING: "\x1b[1;35m", NOTE: "\x1b[1;36m"}
+_BOLD, _GREEN, _RESET = "\x1b[1m", "\x1b[1;32m", "\x1b[0m"
+_SHOWN_LINE_COLUMNS = 160
+_MESSAGE_LENGTH = 400
+_SUGGESTION_BUDGET = 30_000  # words compared, over all questions
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding. `code` is stable and greppable; `suggestion` completes "did you mean"."""
+
+    severity: str
+    code: str
+    message: str
+    source: Source
+    offset: int
+    length: int = 1
+    suggestion: str = ""
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """File, line and column."""
+        return (self.source.path, *self.source.position(self.offset))
+
+    def head(self) -> str:
+        """`file:line:column: severity: message; did you mean X?` on one line."""
+        path, line, column = self.place
+        return f"{_printable(path)}:{line}:{column}: {self.severity}: {self._said()}"
+
+    def _said(self) -> str:
+        # What a file holds must not drive the terminal.
+        hint = f"; did you mean {self.suggestion}?" if self.suggestion else ""
+        return _printable(self.message + hint)
+
+    def render(self, *, colour: bool = False) -> str:
+        """The head, the source line, and a caret under the place."""
+        path, line, column = self.place
+        text, caret_column = _window(self.source.line_text(line), column)
+        width = max(1, min(self.length, len(text) - caret_column + 1))
+        blank = "".join("\t" if letter == "\t" else " " for letter in text[: caret_column - 1])
+        marker = "^" + "~" * (width - 1)
+        if not colour:
+            return f"{self.head()}\n    {_printable(text)}\n    {blank}{marker}"
+        return (
+            f"{_BOLD}{_printable(path)}:{line}:{column}:{_RESET} "
+            f"{_COLOURS[self.severity]}{self.severity}:{_RESET} {_BOLD}{self._said()}{_RESET}\n"
+            f"    {_printable(text)}\n"
+            f"    {blank}{_GREEN}{marker}{_RESET}"
+        )
+
+    def as_json(self) -> dict[str, object]:
+        """The finding as plain data."""
+        path, line, column = self.place
+        entry: dict[str, object] = {
+            "file": path,
+            "line": line,
+            "column": column,
+            "severity": self.severity,
+            "code": self.code,
+            "message": self.message,
+        }
+        if self.suggestion:
+            entry["suggestion"] = self.suggestion
+        return entry
+
+
+class Diagnostics:
+    """Collects findings; `werror` turns warnings into errors as they come."""
+
+    def __init__(self, *, werror: bool = False, limit: int = 100_000) -> None:
+        self.werror = werror
+        self.limit = limit
+        self.entries: list[Diagnostic] = []
+        self.dropped = 0
+        self._error_count = 0
+        self._suggested: dict[tuple[str, int], str] = {}
+        self._suggestion_budget = _SUGGESTION_BUDGET
+
+    def add(
+        self,
+        severity: str,
+        code: str,
+        message: str,
+        source: Source,
+        offset: int,
+        length: int = 1,
+        suggestion: str = "",
+    ) -> None:
+        """Take note of a finding at `offset` of `source`."""
+        if severity == WARNING and self.werror:
+            severity = ERROR
+        if severity == ERROR:
+            self._error_count += 1
+        if len(self.entries) >= self.limit:
+            self.dropped += 1
+            return
+        offset = min(offset, len(source.text))
+        if len(message) > _MESSAGE_LENGTH:
+            message = message[: _MESSAGE_LENGTH - 3] + "..."
+        self.entries.append(Diagnostic(severity, code, message, source, offset, length, suggestion))
+
+    def suggest(self, word: str, known: Iterable[str], family: object) -> str:
+        """The entry of `known` nearest to `word`, or ""; remembered by `word` and `family`.
+
+        Looking for neighbours is the one thing here whose cost a hostile file could drive up, so
+        the words compared are counted and from a limit on nothing is suggested.
+        """
+        key = (word[:64].lower(), hash(family))
+        if key not in self._suggested:
+            if self._suggestion_budget < 0:
+                return ""
+            lowered = {name.lower().replace(" ", ""): name for name in known}
+            self._suggestion_budget -= len(lowered)
+            near = get_close_matches(
+                key[0].replace(" ", "").replace("_", ""), lowered, n=1, cutoff=0.7
+            )
+            self._suggested[key] = lowered[near[0]] if near else ""
+        return self._suggested[key]
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether any error was found, told or dropped."""
+        return self._error_count > 0
+
+    def sorted(self, severity: str | None = None) -> list[Diagnostic]:
+        """The findings (of one severity) by file and place, each once."""
+        chosen = {
+            (entry.source.path, entry.offset, entry.severity, entry.message): entry
+            for entry in self.entries
+            if severity is None or entry.severity == severity
+        }
+        return [chosen[key] for key in sorted(chosen)]
+
+
+def _window(text: str, column: int) -> tuple[str, int]:
+    """The part of a long line around `column`, and the column within it."""
+    if len(text) <= _SHOWN_LINE_COLUMNS:
+        return text, column
+    start = max(0, column - _SHOWN_LINE_COLUMNS // 2)
+    return text[start : start + _SHOWN_LINE_COLUMNS], column - start
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in text)

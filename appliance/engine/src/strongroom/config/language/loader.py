@@ -1,0 +1,188 @@
+"""From a path to what its components say: which files make a tree, and reading them all.
+
+A path may be a tree (a folder with `director.d`, `bareos-dir.d`, `bareos-dir.conf` and the like), a
+component's folder (`bareos-dir.d`), or one file. Bareos, Bacula and Strongroom names are known.
+A folder is read two levels deep (`COMPONENT.d/*/*.conf`), the last name first, as Bareos does.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from strongroom.config.language.bounded_files import Reader
+from strongroom.config.language.diagnostics import Diagnostics
+from strongroom.config.language.includes import files_matching
+from strongroom.config.language.parser import Parser
+from strongroom.config.language.sources import Limits, Source, decode
+from strongroom.config.table.dialects import Dialect, dialect_named
+from strongroom.config.table.schema import COMPONENTS, schema
+from strongroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from strongroom.config.language.tree import ComponentTree
+
+# Component -> stems of its file and folder, ours first.
+STEMS = {
+    "director": ("director", "bareos-dir", "bacula-dir"),
+    "storage": ("storage", "bareos-sd", "bacula-sd"),
+    "agent": ("agent", "bareos-fd", "bacula-fd"),
+    "console": ("console", "bconsole"),
+    "monitor": ("monitor", "tray-monitor", "bareos-tray-monitor"),
+}
+# Names the components go by elsewhere.
+COMPONENT_ALIASES = {
+    **{stem: component for component, stems in STEMS.items() for stem in stems},
+    "file": "agent",
+    "client": "agent",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a tree is read and judged."""
+
+    dialect: Dialect | None = None  # None: ours, or Bareos 26 when strict
+    strict: bool = False
+    werror: bool = False
+    allow_commands: bool = False
+    root: str = ""
+    limits: Limits = field(default_factory=Limits)
+    layout: bool = False  # keep comments and includes, for the printer
+
+    @property
+    def effective_dialect(self) -> Dialect:
+        """The dialect that judges."""
+        return self.dialect or dialect_named(None, strict=self.strict)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """The trees of a path, by component, and what was found wrong."""
+
+    trees: dict[str, ComponentTree]
+    diagnostics: Diagnostics
+    files: list[str]
+    options: LoadOptions
+
+
+def load_trees(path: str, options: LoadOptions, component: str | None = None) -> Loaded:
+    """Read what is at `path`, of one component or of all that are there.
+
+    Raises UsageError when `path` is not there, or no component can be told from its name.
+    """
+    diagnostics = Diagnostics(werror=options.werror, limit=options.limits.diagnostics)
+    reader = Reader(
+        diagnostics, options.limits, allow_commands=options.allow_commands, root=options.root
+    )
+    trees: dict[str, ComponentTree] = {}
+    for name, files in component_files(path, component).items():
+        parser = _parser(name, reader, options)
+        for file in files:
+            source = reader.read(file)
+            if source is not None:
+                parser.parse(source)
+        trees[name] = parser.tree
+    return Loaded(trees, diagnostics, reader.files_read, options)
+
+
+def load_text(
+    data: bytes | str, component: str, options: LoadOptions, path: str = "<text>"
+) -> Loaded:
+    """Read one text as configuration of `component`.
+
+    Includes are followed from the folder of `path`.
+    """
+    diagnostics = Diagnostics(werror=options.werror, limit=options.limits.diagnostics)
+    reader = Reader(
+        diagnostics, options.limits, allow_commands=options.allow_commands, root=options.root
+    )
+    parser = _parser(component, reader, options)
+    text = decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
+    if text is None:
+        diagnostics.add(
+            "error", "encoding", f"{path} is UTF-16; save it as UTF-8", Source(path, ""), 0
+        )
+    else:
+        parser.parse(Source(path, text))
+    return Loaded({component: parser.tree}, diagnostics, reader.files_read, options)
+
+
+def component_files(path: str, component: str | None = None) -> dict[str, list[str]]:
+    """Component -> its files in the order they are read. Raises UsageError."""
+    if component is not None and component not in COMPONENTS:
+        raise UsageError(f"there is no component `{component}`; there are {', '.join(COMPONENTS)}")
+    if not os.path.exists(path):
+        raise UsageError(f"{path}: there is no such file or folder")
+    if not os.path.isdir(path):
+        return {component or _component_of(path): [path]}
+    base = os.path.basename(os.path.normpath(path))
+    if base.endswith(".d") and (component or base[:-2] in COMPONENT_ALIASES):
+        return {component or COMPONENT_ALIASES[base[:-2]]: _folder_files(path)}
+    found: dict[str, list[str]] = {}
+    for name in [component] if component else COMPONENTS:
+        for stem in STEMS[name]:
+            file = os.path.join(path, f"{stem}.conf")
+            folder = os.path.join(path, f"{stem}.d")
+            if os.path.isfile(file):
+                found[name] = [file]
+            elif os.path.isdir(folder):
+                found[name] = _folder_files(folder)
+            if name in found:
+                break
+    if not found:
+        known = ", ".join(f"{stems[0]}.d" for stems in STEMS.values())
+        raise UsageError(
+            f"{path}: no configuration is here; looked for {known}, bareos-dir.d, bacula-dir.conf "
+            "and the like"
+        )
+    return found
+
+
+def is_bacula(path: str) -> bool:
+    """Whether the names at `path` are Bacula's."""
+    names = [os.path.basename(os.path.normpath(path))]
+    if os.path.isdir(path):
+        names += os.listdir(path)
+    stems = {name.removesuffix(".conf").removesuffix(".d") for name in names}
+    return bool(stems & {"bacula-dir", "bacula-sd", "bacula-fd"})
+
+
+def is_whole(path: str, component: str | None) -> bool:
+    """Whether `path` is all that a component reads: a folder, a main file, or declared to be.
+
+    One file out of a tree names resources that other files define.
+    """
+    stem = os.path.basename(os.path.normpath(path)).removesuffix(".conf")
+    return component is not None or os.path.isdir(path) or stem in COMPONENT_ALIASES
+
+
+def _folder_files(folder: str) -> list[str]:
+    return files_matching("*/*.conf", folder)
+
+
+def _component_of(path: str) -> str:
+    """The component a single file belongs to: by its name, or by the folder it lies in."""
+    stem = os.path.basename(path).removesuffix(".conf")
+    if stem in COMPONENT_ALIASES:
+        return COMPONENT_ALIASES[stem]
+    folder = os.path.dirname(os.path.abspath(path))
+    for _ in range(3):
+        base = os.path.basename(folder)
+        if base.endswith(".d") and base[:-2] in COMPONENT_ALIASES:
+            return COMPONENT_ALIASES[base[:-2]]
+        folder = os.path.dirname(folder)
+    raise UsageError(
+        f"{path}: which component reads this file cannot be told from its name; say --component"
+    )
+
+
+def _parser(component: str, reader: Reader, options: LoadOptions) -> Parser:
+    return Parser(
+        schema().components[component],
+        options.effective_dialect,
+        reader,
+        strict=options.strict,
+        layout=options.layout,
+    )

@@ -1,0 +1,179 @@
+"""What the parser makes of a text: blocks of directives, each knowing where it stands.
+
+A tree says what is written, not what it means: references are names, nothing is inherited, no
+default is filled in; that is `resolve`. In layout mode (for the printer) a tree also holds
+comments, includes as such, and statements that mean nothing, so that a file can be written back;
+`blank_before` says that an empty line stood before an item.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.config.language.sources import Source
+    from strongroom.config.table.schema import DirectiveSpec, ResourceSpec
+
+
+class Directive:
+    """`Name = value`, or a name with a block: `value` is then a Block.
+
+    `raw` is the value as plain data as it was written; `value` the typed one.
+    """
+
+    __slots__ = ("blank_before", "offset", "raw", "source", "spec", "value")
+
+    def __init__(
+        self, spec: DirectiveSpec, raw: Any, value: Any, source: Source, offset: int
+    ) -> None:
+        self.spec = spec
+        self.raw = raw
+        self.value = value
+        self.source = source
+        self.offset = offset
+        self.blank_before = False
+
+    @property
+    def line(self) -> int:
+        """The line its name stands on."""
+        return self.source.line(self.offset)
+
+    @property
+    def json_name(self) -> str:
+        """The name in `parse --json`: the three plain lists of an Include are in lower case."""
+        if self.spec.type in ("FNAME", "PLUGINNAME", "EXCLUDEDIR"):
+            return self.spec.name.lower()
+        return self.spec.name
+
+    def as_json(self) -> Any:
+        """The value as plain data; a block is a list of pairs."""
+        if isinstance(self.value, Block):
+            return [[inner.json_name, inner.as_json()] for inner in self.value.directives]
+        return self.raw
+
+
+class Comment:
+    """A comment; `trailing` when it stands behind a statement on its line."""
+
+    __slots__ = ("blank_before", "offset", "text", "trailing")
+
+    def __init__(self, text: str, offset: int, *, trailing: bool) -> None:
+        self.text = text
+        self.offset = offset
+        self.trailing = trailing
+        self.blank_before = False
+
+
+class Verbatim:
+    """An include, or a statement the table does not know: kept as it is written."""
+
+    __slots__ = ("blank_before", "offset", "text")
+
+    def __init__(self, text: str, offset: int) -> None:
+        self.text = text
+        self.offset = offset
+        self.blank_before = False
+
+
+Item = Directive | Comment | Verbatim
+
+
+class Block:
+    """A resource, or a block within one. `items` holds Directives, in layout mode more."""
+
+    __slots__ = (
+        "blank_before",
+        "by_key",
+        "items",
+        "layout",
+        "offset",
+        "refused",
+        "source",
+        "spec",
+    )
+
+    def __init__(
+        self, spec: ResourceSpec, source: Source, offset: int, *, layout: bool = False
+    ) -> None:
+        self.spec = spec
+        self.source = source
+        self.offset = offset
+        self.layout = layout
+        self.blank_before = False
+        self.items: list[Any] = []
+        self.by_key: dict[str, Directive] = {}  # the last directive of each key
+        self.refused: tuple[str, ...] = ()  # keys whose value was wrong
+
+    def add(self, directive: Directive) -> None:
+        """Append a directive."""
+        self.items.append(directive)
+        self.by_key[directive.spec.key] = directive
+
+    @property
+    def directives(self) -> list[Directive]:
+        """The directives in the order they stand."""
+        if self.layout:
+            return [item for item in self.items if isinstance(item, Directive)]
+        return self.items
+
+    @property
+    def name(self) -> str:
+        """The value of the block's Name, or ""."""
+        directive = self.by_key.get("name")
+        return "" if directive is None else str(directive.value)
+
+    @property
+    def line(self) -> int:
+        """The line it begins on."""
+        return self.source.line(self.offset)
+
+    def last(self, key: str) -> Directive | None:
+        """The last directive with this key: where a single value is given twice the last counts."""
+        return self.by_key.get(key)
+
+    def refuse(self, key: str) -> None:
+        """Take note that a directive was written with a value that is no good."""
+        if key not in self.refused:
+            self.refused += (key,)
+
+    def was_written(self, key: str) -> bool:
+        """Whether a directive is there, be its value wrong."""
+        return key in self.by_key or key in self.refused
+
+    def walk(self) -> Iterator[Directive]:
+        """Its directives and those of the blocks in them."""
+        for directive in self.directives:
+            yield directive
+            if isinstance(directive.value, Block):
+                yield from directive.value.walk()
+
+    def as_json(self) -> dict[str, Any]:
+        """The resource in the form of `parse --json`."""
+        return {
+            "type": self.spec.name,
+            "name": self.name,
+            "directives": [
+                [one.json_name, one.as_json(), {"file": one.source.path, "line": one.line}]
+                for one in self.directives
+            ],
+        }
+
+
+class ComponentTree:
+    """Everything that was read for one component: `blocks` are its resources in reading order.
+
+    `items` holds, in layout mode, comments and includes between the resources as well.
+    """
+
+    __slots__ = ("blocks", "component", "items")
+
+    def __init__(self, component: str) -> None:
+        self.component = component
+        self.blocks: list[Block] = []
+        self.items: list[Any] = []
+
+    def resources_json(self) -> list[dict[str, Any]]:
+        """All resources in the form of `parse --json`."""
+        return [block.as_json() for block in self.blocks]

@@ -1,0 +1,79 @@
+"""What each directive of a tree does here: acted on, mapped to something else, or without effect.
+
+A tree from Bareos or Bacula loads as it is, but much in it is about tapes and volumes. `explain`
+says so, directive by directive, so that nobody relies on what does nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from strongroom.config.language.tree import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.config.language.tree import ComponentTree, Directive
+    from strongroom.config.table.schema import DirectiveSpec
+
+ACTED_ON, MAPPED, NO_EFFECT = "acted on", "mapped", "no effect"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a directive does, and why (or to what it is mapped)."""
+
+    status: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A directive of a tree, its resource, and its effect."""
+
+    component: str
+    resource: str
+    directive: Directive
+    effect: Effect
+
+
+@cache
+def effect_of(component: str, resource: str, spec: DirectiveSpec) -> Effect:
+    """The effect of a directive of `resource` (for a block within one, of the block's name)."""
+    if spec.retired is not None and not spec.own:
+        return Effect(NO_EFFECT, f"it was removed from the language; {spec.retired.instead}")
+    if spec.bacula:
+        return Effect(NO_EFFECT, "it is Bacula's, and nothing here is like it")
+    names = (f"{component}.{resource}.{spec.name}", f"{resource}.{spec.name}")
+    for pattern, status, why in _rules():
+        if any(fnmatchcase(name, pattern) for name in names):
+            return Effect(status, why)
+    return Effect(ACTED_ON)
+
+
+def explain(tree: ComponentTree) -> Iterator[Explained]:
+    """Every directive of a tree with its effect, blocks opened, in reading order."""
+    for block in tree.blocks:
+        title = f"{block.spec.name} {block.name}".rstrip()
+        yield from _explain(tree.component, title, block)
+
+
+def _explain(component: str, title: str, block: Block) -> Iterator[Explained]:
+    for directive in block.directives:
+        if isinstance(directive.value, Block):
+            inner = f"{title} / {directive.spec.name}"
+            yield from _explain(component, inner, directive.value)
+        else:
+            effect = effect_of(component, block.spec.name, directive.spec)
+            yield Explained(component, title, directive, effect)
+
+
+@cache
+def _rules() -> list[tuple[str, str, str]]:
+    text = (resources.files("strongroom.config.table") / "data" / "effects.json").read_text("utf-8")
+    return [(pattern, status, why) for pattern, status, why in json.loads(text)]

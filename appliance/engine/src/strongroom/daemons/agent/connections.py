@@ -1,0 +1,238 @@
+"""The ways to a director: dial it, or wait for it to dial us; again and again.
+
+Whoever dials, both show certificates of our authority, and the director's must bear the name that
+the configuration has for it and the role of a director. Its DNS name does not matter: it may be
+reached through any address. Between two tries there is a pause that doubles, of a random length,
+so that a thousand agents do not come back at the same moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, Final
+
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import serve
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
+
+from strongroom import clock
+from strongroom.daemons.agent.conversation import Conversation
+from strongroom.errors import PeerRefusedError, StrongroomError
+from strongroom.net.channels.tls_contexts import client_context, server_context
+from strongroom.net.control.messages import LARGEST_MESSAGE_BYTES
+from strongroom.net.identities.identity import Identity
+
+if TYPE_CHECKING:
+    from websockets.asyncio.connection import Connection
+    from websockets.asyncio.server import Server, ServerConnection
+
+    from strongroom.daemons.agent.settings import AgentSettings, DirectorSettings
+    from strongroom.daemons.agent.supervisor import Supervisor
+    from strongroom.net.identities.peer import Peer
+
+CONNECT_PATH: Final = "/api/v1/agents/connect"
+SHORTEST_PAUSE_SECONDS: Final = 1.0
+_OPEN_SECONDS: Final = 30.0
+_CLOSE_SECONDS: Final = 2.0
+_END_AGAIN_SECONDS: Final = 3.0
+# A connection that lived so long was a good one: the next pause is short again.
+_GOOD_SECONDS: Final = 10.0
+_DIRECTOR: Final = ("director",)
+
+_log = logging.getLogger(__name__)
+
+
+class Links:
+    """All connections with directors. Everything happens in the event loop's thread."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self.settings = settings
+        self.supervisor: Supervisor
+        self._conversations: dict[str, Conversation] = {}
+        self._dialling: dict[str, tuple[DirectorSettings, asyncio.Task[None]]] = {}
+        self._servers: list[Server] = []
+
+    def news(self, director: str) -> None:
+        """There is something to send to a director."""
+        conversation = self._conversations.get(director)
+        if conversation is not None:
+            conversation.news()
+
+    def is_welcome(self, director: str) -> bool:
+        """Whether a director is connected and has welcomed us."""
+        conversation = self._conversations.get(director)
+        return conversation is not None and conversation.is_welcome
+
+    async def start(self, supervisor: Supervisor) -> None:
+        """Dial and listen. Raises OSError when an address cannot be listened at."""
+        self.supervisor = supervisor
+        await self._listen()
+        self._dial_all()
+
+    async def reload(self, settings: AgentSettings) -> None:
+        """Follow new settings; connections of directors that did not change stay."""
+        moved = settings.listen_addresses != self.settings.listen_addresses
+        changed = {
+            name
+            for name, (director, _) in self._dialling.items()
+            if settings.directors.get(name) != director
+            or settings.name != self.settings.name
+            or settings.identity_folder != self.settings.identity_folder
+        }
+        self.settings = settings
+        for name in changed:
+            await _end(self._dialling.pop(name)[1])
+        if moved:
+            await self._stop_listening()
+            await self._listen()
+        self._dial_all()
+
+    async def stop(self) -> None:
+        """End all connections."""
+        for _, task in self._dialling.values():
+            await _end(task)
+        self._dialling.clear()
+        await self._stop_listening()
+
+    def _dial_all(self) -> None:
+        for name, director in self.settings.directors.items():
+            if director.dials and name not in self._dialling:
+                task = asyncio.create_task(self._keep_dialling(director), name=f"link to {name}")
+                self._dialling[name] = (director, task)
+
+    async def _keep_dialling(self, director: DirectorSettings) -> None:
+        pause_seconds = SHORTEST_PAUSE_SECONDS
+        while True:
+            started = clock.elapsed_seconds()
+            try:
+                await self._dial(director)
+            except (
+                OSError,
+                TimeoutError,
+                ConnectionClosed,
+                InvalidHandshake,
+                InvalidMessage,
+            ) as error:
+                _log.warning("Director %s: %s; trying again", director.name, _reason(error))
+            except StrongroomError as error:
+                _log.error("Director %s: %s", director.name, error)
+            except Exception:  # noqa: BLE001 - else nothing would be backed up any more
+                _log.exception("Director %s: a fault of the agent", director.name)
+            if clock.elapsed_seconds() - started > _GOOD_SECONDS:
+                pause_seconds = SHORTEST_PAUSE_SECONDS
+            # From half to one and a half of it.
+            spread = 0.5 + int.from_bytes(clock.random_bytes(2)) / 65535
+            await asyncio.sleep(pause_seconds * spread)
+            pause_seconds = min(2 * pause_seconds, director.longest_pause_seconds)
+
+    async def _dial(self, director: DirectorSettings) -> None:
+        identity = Identity.load(self.settings.identity_folder)
+        self._check_name(identity)
+        context = client_context(identity, check_hostname=False)
+        address = (director.address, director.port)
+        connected = await asyncio.to_thread(socket.create_connection, address, _OPEN_SECONDS)
+        connected.setblocking(False)
+        shown = f"[{director.address}]" if ":" in director.address else director.address
+        async with connect(
+            f"wss://{shown}:{director.port}{CONNECT_PATH}",
+            sock=connected,
+            ssl=context,
+            server_hostname=director.address,
+            compression=None,
+            max_size=LARGEST_MESSAGE_BYTES,
+            open_timeout=_OPEN_SECONDS,
+            close_timeout=_CLOSE_SECONDS,
+            ping_interval=self.settings.ping_seconds,
+            ping_timeout=self.settings.ping_seconds,
+        ) as connection:
+            identity.trust.judge_server(_certificate(connection), director.name, _DIRECTOR)
+            await self._converse(connection, director.name)
+
+    async def _converse(self, connection: Connection, director: str) -> None:
+        conversation = Conversation(connection, director, self.supervisor, self.settings.name)
+        # A director that comes back replaces its older connection, which may be dead.
+        self._conversations[director] = conversation
+        _log.info("Director %s: connected", director)
+        try:
+            await conversation.hold()
+        finally:
+            if self._conversations.get(director) is conversation:
+                del self._conversations[director]
+
+    async def _listen(self) -> None:
+        if not self.settings.listen_addresses:
+            return
+        identity = Identity.load(self.settings.identity_folder)
+        self._check_name(identity)
+        context = server_context(identity)
+        for host, port in self.settings.listen_addresses:
+            server = await serve(
+                self._answer,
+                host or None,
+                port,
+                ssl=context,
+                compression=None,
+                max_size=LARGEST_MESSAGE_BYTES,
+                open_timeout=_OPEN_SECONDS,
+                close_timeout=_CLOSE_SECONDS,
+                ping_interval=self.settings.ping_seconds,
+                ping_timeout=self.settings.ping_seconds,
+            )
+            self._servers.append(server)
+
+    async def _stop_listening(self) -> None:
+        for server in self._servers:
+            server.close()
+            await server.wait_closed()
+        self._servers.clear()
+
+    async def _answer(self, connection: ServerConnection) -> None:
+        try:
+            peer = self._judged(connection)
+            await self._converse(connection, peer.name)
+        except (OSError, TimeoutError, ConnectionClosed) as error:
+            _log.warning("a director that dialled us: %s", _reason(error))
+        except StrongroomError as error:
+            _log.error("a director that dialled us: %s", error)
+
+    def _judged(self, connection: ServerConnection) -> Peer:
+        identity = Identity.load(self.settings.identity_folder)
+        peer = identity.trust.judge(_certificate(connection), _DIRECTOR)
+        director = self.settings.directors.get(peer.name)
+        if director is None or not director.listens:
+            raise PeerRefusedError(f"{peer} dials us, but no Director resource allows that")
+        return peer
+
+    def _check_name(self, identity: Identity) -> None:
+        if identity.role != "agent" or identity.name != self.settings.name:
+            raise PeerRefusedError(
+                f"the certificate in {self.settings.identity_folder} is of {identity.peer}, but "
+                f"this agent is {self.settings.name!r}: enrol it, or mend the Client's Name"
+            )
+
+
+def _certificate(connection: Connection) -> bytes:
+    found = connection.transport.get_extra_info("ssl_object")
+    certificate: bytes | None = None if found is None else found.getpeercert(binary_form=True)
+    if certificate is None:
+        raise PeerRefusedError("who is at the other end showed no certificate")
+    return certificate
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ConnectionClosed) and error.rcvd is not None and error.rcvd.reason:
+        return f"it ended the connection: {error.rcvd.reason}"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """End a task whatever it is at; told again if something on its way swallowed that."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait((task,), timeout=_END_AGAIN_SECONDS)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("%s failed: %s", task.get_name(), error, exc_info=error)

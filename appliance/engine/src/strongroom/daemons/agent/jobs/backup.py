@@ -1,0 +1,177 @@
+"""A backup as a job of the agent."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.content.codecs import parse_compression
+from strongroom.content.digests import signature_size
+from strongroom.daemons.agent.jobs.repository import open_store, options_of
+from strongroom.daemons.agent.jobs.retry import persist
+from strongroom.daemons.agent.put_keys import read_put_keys
+from strongroom.daemons.job_process.messages import JobEnded
+from strongroom.daemons.job_process.output import shown
+from strongroom.errors import (
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    SnapshotNotFoundError,
+    UsageError,
+)
+from strongroom.filesets.resolve import resolve_fileset
+from strongroom.jobs.backup.fileset_options import with_fileset
+from strongroom.jobs.backup.options import BackupOptions, Tuning
+from strongroom.stores.store import connect_ahead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.daemons.job_process.messages import JobDescription
+    from strongroom.daemons.job_process.output import JobOutput
+    from strongroom.jobs.backup.backup import BackupReport
+    from strongroom.net.control.messages import StartBackup
+    from strongroom.progress import Progress
+    from strongroom.sources.problem import Problem
+    from strongroom.sources.source import Source
+    from strongroom.stores.limited import Limiter
+
+# So many problems are named in the log; the rest is counted.
+MOST_TOLD_PROBLEMS: Final = 2000
+_GREATEST_NUMBER: Final = 1 << 20
+_KNOBS: Final[dict[str, type]] = {
+    "compression": str,
+    "signature": str,
+    "workers": int,
+    "scan_threads": int,
+    "shards": int,
+    "upload_queue_size": int,
+    "lru_size": int,
+    "acls": bool,
+    "xattrs": bool,
+    "flags": bool,
+}
+
+
+@dataclass(slots=True)
+class _Attempt:
+    report: BackupReport
+    security: dict[str, Any]
+
+
+def run_backup(
+    description: JobDescription, request: StartBackup, output: JobOutput, limiter: Limiter
+) -> JobEnded:
+    """Make the snapshot; what was sent before a connection was lost is not sent again.
+
+    Raises StrongroomError.
+    """
+    fileset = resolve_fileset(request.fileset, allow_commands=description.allow_commands)
+    plain = BackupOptions(
+        host=description.client,
+        job=request.job,
+        fileset=request.fileset.name,
+        level=request.level,
+        tags=tuple(sorted(set(request.tags))),
+        parent=request.parent or None,
+        tuning=tuning_of({**description.tuning, **request.tuning}, description.processes),
+        cache_folder=os.fsencode(description.cache_folder) or None,
+    )
+    options, notes = with_fileset(plain, fileset)
+    for note in notes:
+        output.log("info", note)
+    if options.level == "full" and options.parent is not None:
+        raise UsageError("a full backup compares with nothing, but a parent was named")
+    attempt = persist(
+        lambda: _attempt(description, request, fileset.source, options, output, limiter), output
+    )
+    report = attempt.report
+    for warning in report.warnings:
+        output.log("warning", warning)
+    tell_problems(report.problems, output)
+    is_whole = report.is_complete
+    return JobEnded(
+        status="done" if is_whole else "incomplete",
+        exit_code=EXIT_DONE if is_whole else EXIT_INCOMPLETE,
+        snapshot="" if report.snapshot is None else report.snapshot.id,
+        summary=report.summary(options),
+        security=attempt.security,
+    )
+
+
+def tuning_of(given: dict[str, Any], processes: int) -> Tuning:
+    """Knobs by name, texts as the command line takes them; no more than `processes` shards.
+
+    Raises UsageError.
+    """
+    found = options_of(Tuning, given, _KNOBS)
+    for name, value in found.items():
+        if _KNOBS[name] is int and not 0 <= value <= _GREATEST_NUMBER:
+            raise UsageError(f"Tuning.{name} cannot be {value}")
+    if "compression" in found:
+        found["compression"] = parse_compression(found["compression"])
+    signature_size(found.get("signature", "none"))
+    for name in ("upload_queue_size", "lru_size"):
+        if not found.get(name, 1):
+            del found[name]
+    wanted = Tuning(**found).shard_count()
+    return Tuning(**{**found, "shards": min(wanted, processes)})
+
+
+def _attempt(
+    description: JobDescription,
+    request: StartBackup,
+    source: Source,
+    options: BackupOptions,
+    output: JobOutput,
+    limiter: Limiter,
+) -> _Attempt:
+    store = open_store(description, request, limiter)
+    connect_ahead(store.store, options.tuning.shard_count())
+    # While a distant daemon is being reached: it brings numpy.
+    from strongroom.jobs.backup.backup import back_up
+
+    try:
+        repository = store.open(read_put_keys(description.identity_folder))
+        security = store.security()
+        if security.get("warning"):
+            output.log("warning", str(security["warning"]))
+
+        def make(wanted: BackupOptions) -> BackupReport:
+            return back_up(repository, source, wanted, lambda: _shown(request, output))
+
+        try:
+            report = make(options)
+        except SnapshotNotFoundError:
+            if options.parent is None:
+                raise
+            output.log("warning", f"the parent {options.parent[:8]} is not there any more")
+            report = make(_without_parent(options))
+        return _Attempt(report, security)
+    finally:
+        store.store.close()
+
+
+@contextmanager
+def _shown(request: StartBackup, output: JobOutput) -> Iterator[Progress]:
+    with output.shown_progress("backup") as progress:
+        expected = (request.expected_files or None, request.expected_bytes or None)
+        progress.total(*expected, is_estimate=True)
+        yield progress
+
+
+def _without_parent(options: BackupOptions) -> BackupOptions:
+    from dataclasses import replace
+
+    return replace(options, parent=None)
+
+
+def tell_problems(problems: tuple[Problem, ...], output: JobOutput) -> None:
+    """Name files that could not be read, a bounded number of them."""
+    for told, problem in enumerate(problems):
+        if told == MOST_TOLD_PROBLEMS:
+            output.log("warning", f"... and {len(problems) - told} more files with problems")
+            return
+        level = "info" if problem.is_harmless else "warning"
+        output.log(level, f"/{shown(problem.path)}: {problem.text}")  # type: ignore[arg-type]

@@ -1,0 +1,125 @@
+"""From a StorageTarget to an open repository: a storage daemon's, or one in a local folder."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from strongroom.daemons.agent.put_keys import read_put_keys
+from strongroom.errors import UsageError, WrongKeyError
+from strongroom.repo.repository import Repository
+from strongroom.stores.limited import LimitedStore
+from strongroom.stores.local import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.daemons.job_process.messages import JobDescription
+    from strongroom.net.control.messages import (
+        StartBackup,
+        StartRestore,
+        StartVerify,
+        StorageTarget,
+    )
+    from strongroom.net.storage.store import RemoteStore
+    from strongroom.repo.keys import PutKey
+    from strongroom.repo.restore_ticket import TicketRepository
+    from strongroom.stores.limited import Limiter
+    from strongroom.stores.store import Store
+
+
+class JobStore:
+    """The store of one job behind the job's limit, and what protects the connection to it."""
+
+    def __init__(self, target: StorageTarget, store: Store, remote: RemoteStore | None) -> None:
+        self.store = store
+        self._target = target
+        self._remote = remote
+
+    def security(self) -> dict[str, Any]:
+        """Fields of net.channel.Security; empty for a local folder."""
+        return {} if self._remote is None else self._remote.security.report()
+
+    def open(self, put_keys: dict[str, PutKey]) -> Repository:
+        """Open with the put key that fits. Raises WrongKeyError and what `Repository.open` does."""
+        wanted = self._target.repository_id
+        if wanted in put_keys:
+            return Repository.open(self.store, put_keys[wanted])
+        for put_key in put_keys.values():
+            try:
+                return Repository.open(self.store, put_key)
+            except WrongKeyError:
+                continue
+        known = ", ".join(sorted(identity[:8] for identity in put_keys))
+        raise WrongKeyError(
+            f"no put key of this agent fits the repository at {self.store.location} (it has those "
+            f"of {known}): enrol it anew"
+        )
+
+
+def open_store(
+    description: JobDescription,
+    request: StartBackup | StartRestore | StartVerify,
+    limiter: Limiter,
+    grant: str = "",
+) -> JobStore:
+    """The store that a request names; connected at first use. Raises UsageError."""
+    target = request.storage
+    if target.address.startswith("/"):
+        store: Store = LocalStore(target.address)
+        return JobStore(target, LimitedStore(store, limiter), None)
+    from strongroom.net.identities.identity import Identity
+    from strongroom.net.storage.place import RemotePlace, open_network
+
+    shown = f"[{target.address}]" if ":" in target.address else target.address
+    place = RemotePlace(
+        text=f"strongroom://{shown}:{target.port}/{target.repository_id}",
+        socket_path="",
+        address=target.address,
+        port=target.port,
+        repository=target.repository_id,
+    )
+    load: Callable[[], Identity] = lambda: Identity.load(description.identity_folder)  # noqa: E731
+    remote = open_network(
+        place,
+        load,
+        server_name=target.server_name,
+        tls_mode=target.tls_mode,
+        cipher_suites=target.cipher_suites,
+        cache_folder=os.fsencode(description.cache_folder) or None,
+        job=request.run_id,
+        grant=grant,
+    )
+    return JobStore(target, LimitedStore(remote, limiter), remote)
+
+
+def open_ticket(store: JobStore, identity_folder: str, ticket: str) -> TicketRepository:
+    """What a ticket (base64) opens. Raises UsageError, DamageError, WrongKeyError, StoreError."""
+    from strongroom.repo.restore_ticket import open_with_ticket
+
+    try:
+        decoded = b64decode(ticket, validate=True)
+    except ValueError as error:
+        raise UsageError(f"the restore ticket is no base64: {error}") from error
+    put_keys = read_put_keys(identity_folder)
+    repository = store.open(put_keys)
+    return open_with_ticket(store.store, repository.key.put_key, decoded)
+
+
+def options_of(kind: type[Any], given: dict[str, Any], known: dict[str, type]) -> dict[str, Any]:
+    """Options by name as `known` types them; the rest is left out, a newer director may send it.
+
+    Raises UsageError for a value of another type. `kind` is only named in the message.
+    """
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            continue
+        try:
+            found[name] = msgspec.convert(value, known[name], strict=False)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{kind.__name__}.{name} cannot be {value!r}: {error}") from error
+    return found

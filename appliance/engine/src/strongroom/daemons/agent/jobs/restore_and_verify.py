@@ -1,0 +1,253 @@
+"""Restore and verify as jobs of the agent: both read one snapshot that a ticket opens."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.daemons.agent.jobs.repository import open_store, open_ticket, options_of
+from strongroom.daemons.agent.jobs.retry import persist
+from strongroom.daemons.job_process.messages import JobEnded
+from strongroom.daemons.job_process.output import shown
+from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, CheckFailedError, UsageError
+from strongroom.jobs.restore.options import Overwrite, RestoreOptions
+from strongroom.jobs.restore.where_rules import WhereRules
+from strongroom.net.control.messages import decode_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.daemons.job_process.messages import JobDescription
+    from strongroom.daemons.job_process.output import JobOutput
+    from strongroom.jobs.restore.options import Problem, RestoreReport, Step
+    from strongroom.jobs.verify.options import Difference, VerifyOptions, VerifyReport
+    from strongroom.net.control.messages import LogLevel, StartRestore, StartVerify
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+    from strongroom.scan.patterns import Patterns
+    from strongroom.stores.limited import Limiter
+
+MOST_TOLD: Final = 2000
+_MOST_WORKERS: Final = 256
+_RESTORE_SWITCHES: Final[dict[str, type]] = {
+    "in_place": bool,
+    "delete": bool,
+    "dry_run": bool,
+    "workers": int,
+    "tells_steps": bool,
+}
+_VERIFY_SWITCHES: Final[dict[str, type]] = {
+    "reads_content": bool,
+    "reads_signatures": bool,
+    "from_disk": bool,
+    "finds_extra": bool,
+    "workers": int,
+}
+
+
+@contextmanager
+def _opened(
+    description: JobDescription, request: StartRestore | StartVerify, limiter: Limiter
+) -> Iterator[tuple[Repository, Snapshot, dict[str, Any]]]:
+    """What the ticket opens: repository, its one snapshot, and what protects the connection."""
+    store = open_store(description, request, limiter, request.grant)
+    try:
+        repository = open_ticket(store, description.identity_folder, request.ticket)
+        (known,) = repository.snapshots()
+        yield repository, repository.snapshot(known.id), store.security()
+    finally:
+        store.store.close()
+
+
+def run_restore(
+    description: JobDescription, request: StartRestore, output: JobOutput, limiter: Limiter
+) -> JobEnded:
+    """Write the files. Raises StrongroomError."""
+    options = restore_options(request, description.processes)
+    return persist(lambda: _restore(description, request, options, output, limiter), output)
+
+
+def _restore(
+    description: JobDescription,
+    request: StartRestore,
+    options: RestoreOptions,
+    output: JobOutput,
+    limiter: Limiter,
+) -> JobEnded:
+    from strongroom.jobs.restore.restore import restore
+
+    with _opened(description, request, limiter) as (repository, snapshot, security):
+        teller = _Teller(output)
+        report = restore(
+            repository, snapshot, options, lambda: output.shown_progress("restore"), teller
+        )
+        teller.finish()
+    is_whole = report.is_complete
+    return JobEnded(
+        status="done" if is_whole else "incomplete",
+        exit_code=EXIT_DONE if is_whole else EXIT_INCOMPLETE,
+        snapshot=snapshot.id,
+        summary=_restore_summary(snapshot.id, options, report),
+        security=security,
+    )
+
+
+def run_verify(
+    description: JobDescription, request: StartVerify, output: JobOutput, limiter: Limiter
+) -> JobEnded:
+    """Compare. Raises StrongroomError."""
+    options = verify_options(request, description.processes)
+    return persist(lambda: _verify(description, request, options, output, limiter), output)
+
+
+def _verify(
+    description: JobDescription,
+    request: StartVerify,
+    options: VerifyOptions,
+    output: JobOutput,
+    limiter: Limiter,
+) -> JobEnded:
+    from strongroom.jobs.verify.verify import verify
+
+    with _opened(description, request, limiter) as (repository, snapshot, security):
+        teller = _Teller(output)
+        report = verify(
+            repository, snapshot, options, lambda: output.shown_progress("verify"), teller
+        )
+        teller.finish()
+    found = sum(report.differences.values())
+    return JobEnded(
+        status="incomplete" if found else "done",
+        exit_code=CheckFailedError.exit_code if found else EXIT_DONE,
+        error_id=CheckFailedError.error_id if found else "",
+        error=f"{found} differences; the log names them" if found else "",
+        snapshot=snapshot.id,
+        summary=_verify_summary(snapshot.id, report),
+        security=security,
+    )
+
+
+def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
+    """What a request asks for. Raises UsageError."""
+    given = request.options
+    found = options_of(RestoreOptions, given, _RESTORE_SWITCHES)
+    if found.get("in_place"):
+        target = b"/"
+    else:
+        target = _name(request.target, "target")
+        if not target.startswith(b"/") or os.path.normpath(target) == b"/":
+            raise UsageError(
+                f"the target {shown(target)} is no absolute path of a folder below /; to restore "
+                "into / ask for in_place"
+            )
+    try:
+        overwrite = Overwrite(given.get("overwrite", Overwrite.IF_CHANGED))
+    except ValueError as error:
+        raise UsageError(f"RestoreOptions.overwrite: {error}") from error
+    found["workers"] = _workers(found, processes)
+    return RestoreOptions(
+        target=os.path.normpath(target),
+        subpath=_name(given.get("subpath", ""), "subpath").strip(b"/"),
+        includes=_patterns(given.get("includes"), "includes"),
+        excludes=_patterns(given.get("excludes"), "excludes"),
+        overwrite=overwrite,
+        where=WhereRules(request.where) if request.where else None,
+        **found,
+    )
+
+
+def verify_options(request: StartVerify, processes: int) -> VerifyOptions:
+    """What a request asks for. Raises UsageError."""
+    from strongroom.jobs.verify.options import VerifyOptions
+
+    given = request.options
+    found = options_of(VerifyOptions, given, _VERIFY_SWITCHES)
+    root = _name(given.get("root", "/"), "root")
+    if not root.startswith(b"/"):
+        raise UsageError(f"the root {shown(root)} is no absolute path")
+    found["workers"] = _workers(found, processes)
+    return VerifyOptions(
+        root=os.path.normpath(root),
+        base=_name(given.get("base", ""), "base").strip(b"/"),
+        subpath=_name(given.get("subpath", ""), "subpath").strip(b"/"),
+        includes=_patterns(given.get("includes"), "includes"),
+        excludes=_patterns(given.get("excludes"), "excludes"),
+        **found,
+    )
+
+
+class _Teller:
+    """Puts single entries into the log, a bounded number of them."""
+
+    def __init__(self, output: JobOutput) -> None:
+        self._output = output
+        self._told = 0
+
+    def problem(self, problem: Problem) -> None:
+        self._tell("warning", f"/{shown(problem.path)}: {problem.kind}: {problem.reason}")
+
+    def step(self, step: Step) -> None:
+        self._tell("info", f"{step.action} /{shown(step.path)}")
+
+    def difference(self, difference: Difference) -> None:
+        self._tell("warning", f"/{shown(difference.path)}: {difference.kind}: {difference.reason}")
+
+    def finish(self) -> None:
+        if self._told > MOST_TOLD:
+            self._output.log("warning", f"... and {self._told - MOST_TOLD} more entries")
+
+    def _tell(self, level: LogLevel, text: str) -> None:
+        self._told += 1
+        if self._told <= MOST_TOLD:
+            self._output.log(level, text)
+
+
+def _workers(found: dict[str, Any], processes: int) -> int:
+    workers: int = found.get("workers", 0)
+    if not 0 <= workers <= _MOST_WORKERS:
+        raise UsageError(f"workers cannot be {workers}")
+    return min(workers or processes, processes)
+
+
+def _name(value: object, what: str) -> bytes:
+    try:
+        return decode_name(value)
+    except ValueError as error:
+        raise UsageError(f"{what}: {error}") from error
+
+
+def _patterns(values: object, what: str) -> Patterns | None:
+    from strongroom.scan.patterns import Patterns
+
+    if not values:
+        return None
+    if not isinstance(values, list | tuple):
+        raise UsageError(f"{what} is no list of patterns")
+    return Patterns([(_name(value, what), False) for value in values])
+
+
+def _restore_summary(
+    snapshot: str, options: RestoreOptions, report: RestoreReport
+) -> dict[str, Any]:
+    return {
+        "type": "summary",
+        "snapshot": snapshot,
+        "target": shown(options.target),
+        "dry_run": options.dry_run,
+        "actions": {str(action): count for action, count in report.actions.items() if count},
+        "problems": {str(kind): count for kind, count in report.problems.items()},
+        "written_bytes": report.written_bytes,
+        "elapsed_seconds": round(report.elapsed_seconds, 3),
+    }
+
+
+def _verify_summary(snapshot: str, report: VerifyReport) -> dict[str, Any]:
+    return {
+        "type": "summary",
+        "snapshot": snapshot,
+        "rows": report.rows,
+        "read_bytes": report.read_bytes,
+        "differences": dict(report.differences),
+        "elapsed_seconds": round(report.elapsed_seconds, 3),
+    }

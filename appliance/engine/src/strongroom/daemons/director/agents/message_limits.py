@@ -1,0 +1,82 @@
+"""What agents say of themselves and of their runs, held to what can be kept and shown.
+
+All of it is an agent's word, and one that was taken over says what it likes: a text may be
+megabytes or forge lines of a log, data may be nested so deep that no answer of the API with it can
+be written. Whatever of an agent is kept, shown or logged goes through here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from strongroom.net.control.messages import Hello, RunProgress
+
+# What an agent can claim at once; a sound one has a few.
+MOST_NAMED: Final = 4096
+MOST_DATA_DEPTH: Final = 16
+LONGEST_LOGGED: Final = 300
+_MOST_DATA_BYTES: Final = 64 << 10
+_MOST_FEATURES: Final = 100
+_MOST_WORKERS: Final = 1 << 16
+_LONGEST_RUN_ID: Final = 64
+
+
+def shown(text: object, most: int = LONGEST_LOGGED) -> str:
+    """As a line of a log may have it: so many characters at most, all of them printable."""
+    short = str(text)[:most]
+    if short.isprintable():
+        return short
+    escaped = (
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in short
+    )
+    return "".join(escaped)[:most]
+
+
+def bounded_data(data: dict[str, Any]) -> dict[str, Any]:
+    """The summary or the security of a report, unless it is too much to keep."""
+    try:
+        is_long = len(msgspec.json.encode(data)) > _MOST_DATA_BYTES
+    except RecursionError:
+        return left_out()
+    return left_out() if is_long else shallow(data)
+
+
+def shallow(data: Any) -> Any:
+    """Data of the catalog as it is, unless it is nested so deep that no answer can have it."""
+    return left_out() if _is_deep(data, MOST_DATA_DEPTH) else data
+
+
+def bounded_hello(hello: Hello) -> Hello:
+    """A Hello that may be kept as long as its agent is connected."""
+    return msgspec.structs.replace(
+        hello,
+        version=shown(hello.version, 100),
+        platform=shown(hello.platform, 200),
+        boot_id=shown(hello.boot_id, 100),
+        features=tuple(shown(one, 50) for one in hello.features[:_MOST_FEATURES]),
+        workers=max(0, min(hello.workers, _MOST_WORKERS)),
+        runs=tuple(one for one in hello.runs[:MOST_NAMED] if len(one) <= _LONGEST_RUN_ID),
+    )
+
+
+def bounded_progress(progress: RunProgress) -> RunProgress:
+    """Progress that may be kept until the next one comes."""
+    return msgspec.structs.replace(progress, message=shown(progress.message))
+
+
+def left_out() -> dict[str, Any]:
+    """What stands where data would be that cannot be kept or shown."""
+    return {"left_out": "it was too long, or too deep"}
+
+
+def _is_deep(value: Any, room: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    if not room:
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return any(_is_deep(one, room - 1) for one in inner)

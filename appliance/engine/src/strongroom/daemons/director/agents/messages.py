@@ -1,0 +1,392 @@
+"""What agents say, and what they are answered.
+
+An agent numbers what it reports of a run and keeps it until it is acknowledged; a number is
+acknowledged when the catalog holds the report. So nothing is lost when either side or the
+connection goes away, and what comes twice is kept once. At Hello each run that the agent names is
+answered by Acknowledge (the number we hold) or Cancel; an order that never arrived is given again,
+and a run that the agent had begun but no longer knows has failed.
+
+An agent speaks for its own runs only: whatever it says of others is ignored and logged.
+
+What hinders us for a while (the catalog, the disk) is raised: nothing is acknowledged, the
+connection ends, and the agent tries again, later each time. A report that we could never deal with
+must not come for ever and hold up all others: it is acknowledged, and its run has failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom import clock
+from strongroom.daemons.director.agents.log_limits import AgentLines
+from strongroom.daemons.director.agents.message_limits import (
+    bounded_data,
+    bounded_hello,
+    bounded_progress,
+    shown,
+)
+from strongroom.daemons.director.agents.rejected_reports import (
+    MOST_REPORTED,
+    Undeliverable,
+    is_final,
+)
+from strongroom.daemons.director.catalog.clients import change_client
+from strongroom.daemons.director.catalog.runs import NewLine, load_run
+from strongroom.daemons.director.catalog.snapshots import add_snapshots
+from strongroom.daemons.director.repositories.confirmation import confirm_snapshot
+from strongroom.daemons.director.runs.reports import connection_text
+from strongroom.daemons.director.runs.start_messages import limit_set
+from strongroom.daemons.director.runs.time_limits import LOST_ID
+from strongroom.errors import (
+    CatalogUnavailableError,
+    ConflictError,
+    OperatingSystemError,
+    ProtocolError,
+    StrongroomError,
+    UnknownNameError,
+)
+from strongroom.net.control.messages import (
+    PROTOCOL_VERSION,
+    Acknowledge,
+    Cancel,
+    RunEnded,
+    RunLog,
+    RunProgress,
+    RunStarted,
+    Welcome,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.runs.active_run import ActiveRun
+    from strongroom.daemons.director.runs.lifecycle import Runs
+    from strongroom.net.control.messages import Hello, ToDirector
+
+    Report = RunStarted | RunLog | RunEnded
+
+_CLOCK_TOLERANCE_NS: Final = 60 * 1_000_000_000
+_LONGEST_TEXT: Final = 4096
+_log = logging.getLogger(__name__)
+
+
+class Agents:
+    """The director's end of all conversations with agents."""
+
+    def __init__(self, context: DirectorContext, runs: Runs) -> None:
+        self._context = context
+        self._runs = runs
+        self._lines = AgentLines(_log, "the reports")
+
+    def refusal(self, name: str) -> str:
+        """Why an agent of this name is not welcome, "" if it is."""
+        client = self._context.configuration.find("Client", name)
+        if client is None:
+            return f"the director's configuration has no Client {name!r}"
+        return "" if client.enabled else f"client {name} is disabled"
+
+    async def on_connected(self, client: str, hello: Hello, address: str) -> None:
+        """Welcome an agent, settle the runs it names, and start what waits for it."""
+        context = self._context
+        hello = bounded_hello(hello)
+        now_ns = clock.now_ns()
+        ahead_ns = max(-MOST_REPORTED, min(MOST_REPORTED, hello.clock_ns - now_ns))
+        context.hellos[client] = hello
+        await self._note(
+            client,
+            address=address,
+            last_seen_ns=now_ns,
+            clock_ahead_ns=ahead_ns,
+            version=hello.version,
+            platform=hello.platform,
+            features=hello.features,
+        )
+        if abs(ahead_ns) > _CLOCK_TOLERANCE_NS:
+            text = "the clock of agent %s is %+.0f s off"
+            self._lines.log(client, logging.WARNING, text, client, ahead_ns / 1e9)
+        resource = context.configuration.find("Client", client)
+        welcome = Welcome(
+            director=context.name,
+            protocol=PROTOCOL_VERSION,
+            server_time_ns=now_ns,
+            maximum_concurrent_runs=int(resource.maximum_concurrent_jobs) if resource else 0,
+        )
+        await context.link.send(client, welcome)
+        for run_id in dict.fromkeys(hello.runs):
+            await self._settle(client, run_id, self._answer_named(client, run_id))
+        for active in self._runs.of_client(client):
+            if active.is_running and active.record.id not in hello.runs:
+                await self._settle(client, active.record.id, self._settle_unnamed(active))
+        await self._settle(client, "all that wait", self._runs.dispatch())
+
+    async def on_disconnected(self, client: str) -> None:
+        """An agent is gone; what it does goes on without us."""
+        self._lines.flush()
+        self._context.hellos.pop(client, None)
+        now = clock.elapsed_seconds()
+        for active in self._runs.of_client(client):
+            if active.is_running and active.lost_at is None:
+                active.lost_at = now
+        await self._note(client, last_seen_ns=clock.now_ns())
+
+    async def on_message(self, client: str, message: ToDirector) -> None:
+        """Keep what an agent reports of a run, then acknowledge it."""
+        self._lines.flush()
+        if not isinstance(message, RunStarted | RunProgress | RunLog | RunEnded):
+            return
+        if fault := _fault(message):
+            text = "agent %s reports what cannot be: %s"
+            self._lines.log(client, logging.WARNING, text, client, fault)
+            await self._context.link.disconnect(client, f"a report cannot be: {fault}")
+            return
+        try:
+            await self._take(client, message)
+        except Exception as error:
+            if isinstance(error, StrongroomError) and not is_final(error):
+                raise
+            if not is_final(error):
+                text = (
+                    f"what agent {client} says of run {message.run_id} cannot be kept now: {error}"
+                )
+                raise OperatingSystemError(text) from error
+            if isinstance(message, RunProgress):
+                # It is not sent again.
+                text = "agent %s, run %s: its progress"
+                named = shown(message.run_id, 32)
+                self._lines.log(client, logging.ERROR, text, client, named, fault=error)
+            else:
+                await self.give_up(client, Undeliverable.of(message), error)
+
+    async def _take(self, client: str, message: Report | RunProgress) -> None:
+        active = self._own(client, message.run_id)
+        if active is None:
+            await self._answer_stranger(client, message)
+            return
+        if isinstance(message, RunProgress):
+            active.progress = bounded_progress(message)
+            self._runs.watchers.wake(message.run_id)
+            return
+        async with active.lock:
+            if message.sequence > active.record.sequence and not active.record.is_final:
+                active.is_ordered = True
+                # It may end meanwhile; whoever ended it wrote all that counts.
+                with suppress(ConflictError):
+                    await self._keep(active, message)
+            sequence = max(message.sequence, active.record.sequence)
+        await self._context.link.send(client, Acknowledge(run_id=message.run_id, sequence=sequence))
+
+    async def give_up(self, client: str, report: Undeliverable, error: Exception) -> None:
+        """End the run of a report that we shall never be able to deal with, and acknowledge it."""
+        said = f"report {report.sequence} of the agent ({report.type}"
+        said += f", {report.status[:32]})" if report.status.isalpha() else ")"
+        self._lines.log(
+            client,
+            logging.ERROR,
+            "agent %s, run %s: %s cannot be dealt with: %s",
+            client,
+            shown(report.run_id, 32),
+            said,
+            shown(error),
+            # One of ours says all, and often in the words of the agent.
+            fault=None if isinstance(error, StrongroomError) else error,
+        )
+        if (active := self._own(client, report.run_id)) is not None:
+            async with active.lock:
+                await self._runs.end(
+                    active,
+                    "failed",
+                    changes={"sequence": report.sequence},
+                    error_id=error.error_id if isinstance(error, StrongroomError) else "bug",
+                    reason=f"{said} cannot be dealt with: {shown(error)}",
+                )
+            if not report.is_end:
+                await self._context.link.send(client, Cancel(run_id=report.run_id))
+        await self._context.link.send(
+            client, Acknowledge(run_id=report.run_id, sequence=report.sequence)
+        )
+
+    async def _settle(self, client: str, what: str, work: Awaitable[None]) -> None:
+        """A fault with one run must not keep the agent away, and with it all others."""
+        try:
+            await work
+        except CatalogUnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, others are to go on
+            text = "agent %s has come, and %s cannot be settled with it"
+            self._lines.log(client, logging.ERROR, text, client, shown(what, 32), fault=error)
+
+    def _own(self, client: str, run_id: str) -> ActiveRun | None:
+        """A run under way that this agent speaks for."""
+        active = self._runs.active(run_id)
+        mine = active is not None and active.record.client == client and active.is_remote
+        return active if mine else None
+
+    async def _keep(self, active: ActiveRun, message: Report) -> None:
+        if abs(message.time_ns) >= MOST_REPORTED:
+            raise ProtocolError("its time cannot be")
+        changes: dict[str, Any] = {"sequence": message.sequence}
+        lines: list[NewLine] = []
+        gap = message.sequence - active.record.sequence - 1
+        if gap:
+            text = f"{gap} reports of the agent are missing"
+            lines.append(NewLine(clock.now_ns(), "warning", text))
+        if isinstance(message, RunEnded):
+            await self._end(active, message, lines)
+            return
+        if isinstance(message, RunLog):
+            lines.append(NewLine(message.time_ns, message.level, message.text))
+        else:
+            lines.append(NewLine(message.time_ns, "info", "the agent has begun"))
+        await self._runs.change(active, changes, lines)
+
+    async def _end(self, active: ActiveRun, message: RunEnded, lines: list[NewLine]) -> None:
+        record = active.record
+        changes: dict[str, Any] = {
+            "sequence": message.sequence,
+            "summary": bounded_data(message.summary),
+            "security": bounded_data(message.security),
+            **_counts(record.kind, message.summary),
+        }
+        state = str(message.status)
+        error_id, reason = shown(message.error_id, 100), message.error[:_LONGEST_TEXT]
+        said = [(line.level, line.text) for line in lines]
+        if record.kind == "backup" and message.snapshot:
+            try:
+                confirmed = await self._context.with_repository(
+                    confirm_snapshot, self._context, record, message
+                )
+            except StrongroomError as error:
+                state, error_id, reason = "failed", error.error_id, str(error)
+            else:
+                said += confirmed.lines
+                changes["snapshot"] = message.snapshot
+                # Before the run's end is written: a crash in between only writes it again.
+                await self._context.in_thread(
+                    add_snapshots, self._context.catalog, [confirmed.record]
+                )
+        if connection := connection_text(changes["security"]):
+            said.append(("info", f"connection to the storage daemon: {connection}"))
+        ending = active.ending
+        if state == "cancelled" and ending is not None:
+            state, error_id, reason = ending.state, ending.error_id, ending.reason
+        await self._runs.end(
+            active, state, changes=changes, lines=said, error_id=error_id, reason=reason
+        )
+
+    async def _answer_named(self, client: str, run_id: str) -> None:
+        active = self._own(client, run_id)
+        if active is not None:
+            active.lost_at = None
+            if active.ending is not None:
+                await self._context.link.send(client, Cancel(run_id=run_id))
+                return
+            active.is_ordered = True
+            if not active.is_running:
+                changes = {"state": "running", "started_ns": clock.now_ns(), "reason": ""}
+                await self._runs.change(active, changes)
+            sequence = active.record.sequence
+            if (limit := limit_set(active.record)) is not None:
+                await self._context.link.send(client, limit)
+        else:
+            record = await self._record(run_id)
+            if record is None or record.client != client or _ended_without_agent(record):
+                await self._context.link.send(client, Cancel(run_id=run_id))
+                return
+            sequence = record.sequence
+        await self._context.link.send(client, Acknowledge(run_id=run_id, sequence=sequence))
+
+    async def _settle_unnamed(self, active: ActiveRun) -> None:
+        """A run that we take to be under way, of which its agent knows nothing."""
+        active.lost_at = None
+        if active.work is not None and not active.work.done():
+            return
+        if active.ending is not None:
+            await self._runs.end(active, active.ending.state, ending=active.ending)
+        elif active.record.sequence == 0:
+            self._runs.set_to_work(active)
+        else:
+            reason = f"agent {active.record.client} no longer knows of the run"
+            await self._runs.end(active, "failed", error_id=LOST_ID, reason=reason)
+
+    async def _answer_stranger(self, client: str, message: Report | RunProgress) -> None:
+        """A report about a run that has ended, is another's, or is unknown."""
+        record = await self._record(message.run_id)
+        if record is None or record.client != client:
+            named = shown(message.run_id, 32)
+            text = "agent %s reports about run %s, not its own"
+            self._lines.log(client, logging.WARNING, text, client, named)
+        elif isinstance(message, RunEnded):
+            await self._keep_late(record, message)
+        if not isinstance(message, RunEnded):
+            await self._context.link.send(client, Cancel(run_id=message.run_id))
+        if not isinstance(message, RunProgress):
+            await self._context.link.send(
+                client, Acknowledge(run_id=message.run_id, sequence=message.sequence)
+            )
+
+    async def _keep_late(self, record: RunRecord, message: RunEnded) -> None:
+        """A snapshot that was made although we had given the run up."""
+        if record.kind != "backup" or not message.snapshot or record.snapshot == message.snapshot:
+            return
+        try:
+            confirmed = await self._context.with_repository(
+                confirm_snapshot, self._context, record, message
+            )
+        except StrongroomError as error:
+            text = "run %s: %s"
+            self._lines.log(record.client, logging.WARNING, text, record.id, shown(error))
+            return
+        await self._context.in_thread(add_snapshots, self._context.catalog, [confirmed.record])
+
+    async def _record(self, run_id: str) -> RunRecord | None:
+        if len(run_id) != 32:
+            return None
+        try:
+            return await self._context.in_thread(load_run, self._context.catalog, run_id)
+        except UnknownNameError:
+            return None
+
+    async def _note(self, client: str, **changes: Any) -> None:
+        def note() -> None:
+            change_client(self._context.catalog, client, **changes)
+
+        await self._context.in_thread(note)
+
+
+def _fault(message: Report | RunProgress) -> str:
+    """What is out of all bounds in a report, so that it cannot even be acknowledged, or ""."""
+    if isinstance(message, RunProgress):
+        counts = (message.files, message.bytes, message.stored_bytes, message.errors)
+        expected = (message.total_files or 0, message.total_bytes or 0)
+        sound = all(0 <= count < MOST_REPORTED for count in (*counts, *expected))
+        return "" if sound else "a count"
+    return "" if 0 < message.sequence < MOST_REPORTED else "a number of a report"
+
+
+def _ended_without_agent(record: RunRecord) -> bool:
+    """Whether we ended it without having been told by the agent that it is over."""
+    return record.is_final and not record.summary and record.state in ("cancelled", "failed")
+
+
+def _counts(kind: str, summary: dict[str, Any]) -> dict[str, int]:
+    """Columns of the catalog from what a summary says; figures that make no sense are left out."""
+    names = {
+        "files": ("files", "entries", "actions"),
+        "bytes": ("size_bytes", "written_bytes", "read_bytes"),
+        "stored_bytes": ("stored_bytes",),
+        "errors": ("problems", "errors"),
+    }
+    found: dict[str, int] = {}
+    for column, fields in names.items():
+        for name in fields:
+            value = summary.get(name)
+            if isinstance(value, dict):
+                value = sum(one for one in value.values() if isinstance(one, int))
+            if isinstance(value, int) and 0 <= value < MOST_REPORTED:
+                found[column] = value
+                break
+    return found

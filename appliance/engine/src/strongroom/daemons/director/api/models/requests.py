@@ -1,0 +1,89 @@
+"""What the API is asked in bodies, as OpenAPI shows it; unknown fields are refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from strongroom.daemons.director.api.models.formats import PathText
+
+Name = Annotated[str, Field(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+NameNeeded = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Rate = Annotated[int, Field(ge=0, le=1 << 50, description="Bytes per second; 0 is no limit.")]
+
+
+class Question(BaseModel):
+    """Base of all bodies."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NewRun(Question):
+    """A run to queue; what is empty is as the job says."""
+
+    job: NameNeeded
+    level: Literal["", "full", "differential", "incremental"] = ""
+    client: Name = ""
+    fileset: Name = ""
+    storage: Name = ""
+    pool: Name = ""
+    priority: int = Field(0, ge=0, le=10_000, description="0: as the job says.")
+
+
+class NewRestore(Question):
+    """A restore to queue.
+
+    `client`: where the files go, "" for the one they came from. `target`: a folder on it; either
+    that or `in_place`, which puts every path where it was.
+    """
+
+    snapshot: str = Field(min_length=4, max_length=128, pattern=r"^[0-9a-f]+$")
+    paths: list[PathText] = Field(default_factory=list, max_length=10_000)
+    client: Name = ""
+    job: Name = ""
+    target: str = Field("", max_length=4096)
+    in_place: bool = False
+    overwrite: Literal["always", "if-changed", "if-newer", "never"] = "if-changed"
+    delete: bool = False
+    dry_run: bool = False
+    workers: int = Field(0, ge=0, le=256)
+    priority: int = Field(0, ge=0, le=10_000)
+    maximum_bytes_per_second: Rate = 0
+
+
+class NewEstimate(Question):
+    """Count what a job would back up; with `listing` the paths come in the run's log."""
+
+    job: NameNeeded
+    listing: bool = False
+
+
+class Bandwidth(Question):
+    """What a run under way may send."""
+
+    maximum_bytes_per_second: Rate
+
+
+class TokenWanted(Question):
+    """A token for the Console `name`, restricted to what `profile` allows when one is named."""
+
+    name: NameNeeded
+    profile: Name = ""
+    lifetime_seconds: int = Field(
+        90 * 86400, ge=0, le=10 * 366 * 86400, description="0: until it is withdrawn."
+    )
+
+
+class Enrolment(Question):
+    """An agent's request for its first certificate: a PKCS #10 request in PEM, a one-time token."""
+
+    token: str = Field(min_length=8, max_length=512)
+    csr: str = Field(min_length=64, max_length=16_384)
+    name: NameNeeded
+
+
+class Renewal(Question):
+    """A request for the next certificate, sent with the present one."""
+
+    csr: str = Field(min_length=64, max_length=16_384)

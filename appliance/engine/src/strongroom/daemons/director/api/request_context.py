@@ -1,0 +1,146 @@
+"""What every handler has at hand: the service, who asks, and which of its results that one sees."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from strongroom.daemons.director.results import RunInfo
+from strongroom.errors import NotPermittedError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from strongroom.daemons.director.api.agent_connections import AgentConnections
+    from strongroom.daemons.director.api.callers import Caller, Callers
+    from strongroom.daemons.director.api.enrolment import Enrolling
+    from strongroom.daemons.director.api.failed_attempts import Attempts
+    from strongroom.daemons.director.api.rights import Rights
+    from strongroom.daemons.director.results import Actor, SnapshotInfo
+    from strongroom.daemons.director.service import DirectorService
+
+_bearer = HTTPBearer(auto_error=False, description="A token made by `strongroom token create`")
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What the application is made of; `application.state.door`.
+
+    `enrolling` is None where this director holds no authority. `closing` is set when the server
+    stops, which ends streams of events.
+    """
+
+    service: DirectorService
+    callers: Callers
+    agents: AgentConnections
+    enrolling: Enrolling | None
+    wrong_enrolments: Attempts
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One request: the door it came through and who asks.
+
+    `identify`: tells who asks anew, should the request last long; raises NotAuthenticatedError,
+    NotPermittedError.
+    """
+
+    door: Door
+    caller: Caller
+    identify: Callable[[], Awaitable[Caller]]
+
+    @property
+    def service(self) -> DirectorService:
+        """The director."""
+        return self.door.service
+
+    @property
+    def rights(self) -> Rights:
+        """What the caller may."""
+        return self.caller.rights
+
+    @property
+    def actor(self) -> Actor:
+        """Who asks, for the audit log."""
+        return self.caller.actor
+
+    async def again(self) -> Asking:
+        """The same request as it is to be judged now. Raises as `identify`."""
+        return replace(self, caller=await self.identify())
+
+    def is_own_restore(self, thing: RunInfo | SnapshotInfo) -> bool:
+        """Whether it is a restore that the caller has asked for."""
+        return (
+            isinstance(thing, RunInfo)
+            and thing.kind == "restore"
+            and thing.requested_by == self.actor.title
+        )
+
+    def may_see(self, thing: RunInfo | SnapshotInfo) -> bool:
+        """Whether a run or snapshot is of a job, client, FileSet and Pool that one may see.
+
+        Of a restore that one has asked for oneself the job does not matter.
+        """
+        return self.rights.permits_all(
+            job="" if self.is_own_restore(thing) else thing.job,
+            client=thing.client,
+            fileset=thing.fileset,
+            pool=thing.pool,
+        )
+
+    def require_sight(self, thing: RunInfo | SnapshotInfo) -> None:
+        """Raise NotPermittedError unless the caller may see this run or snapshot."""
+        if not self.may_see(thing):
+            raise NotPermittedError(
+                f"{thing.id[:8]} is of a job, client, FileSet or Pool that is not allowed here"
+            )
+
+    async def permitted_run(self, action: str, run_id: str) -> RunInfo:
+        """The run that the caller named, to do `action` of COMMANDS with it.
+
+        Who may restore may do so with an own restore, unless the Command ACL says otherwise. Raises
+        UnknownNameError, NotPermittedError.
+        """
+        if not self.rights.permits_command(action, or_by="restore"):
+            self.rights.require_command(action)
+        run = await self.service.run(run_id)
+        if not self.is_own_restore(run):
+            self.rights.require_command(action)
+        self.require_sight(run)
+        return run
+
+    async def visible_snapshot(self, snapshot_id: str) -> SnapshotInfo:
+        """The snapshot that the caller named. Raises SnapshotNotFoundError, NotPermittedError."""
+        snapshot = await self.service.snapshot(snapshot_id)
+        self.require_sight(snapshot)
+        return snapshot
+
+
+def address_of(request: Request) -> str:
+    """The address that a request came from."""
+    return request.client.host if request.client else ""
+
+
+async def _asking(
+    request: Request,
+    shown: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
+) -> Asking:
+    door: Door = request.app.state.door
+    authorization = request.headers.get("authorization", "")
+    state, address = request.scope["state"], address_of(request)
+    caller = await door.callers.identify(state, address, authorization)
+    # For the audit log, should this request be denied.
+    request.state.caller = caller
+
+    async def identify() -> Caller:
+        return await door.callers.identify(state, address, authorization, is_known=True)
+
+    return Asking(door, caller, identify)
+
+
+Asked = Annotated[Asking, Depends(_asking)]

@@ -1,0 +1,119 @@
+"""Looking after the director: reload, tokens, the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from strongroom import clock
+from strongroom.daemons.director.api.callers import console_rights
+from strongroom.daemons.director.api.models.requests import TokenWanted
+from strongroom.daemons.director.api.models.responses import (
+    AuditEntry,
+    NewToken,
+    Page,
+    Reload,
+    Token,
+)
+from strongroom.daemons.director.api.paging import Cursor, PageSize
+from strongroom.daemons.director.api.request_context import Asked, Asking
+from strongroom.errors import ConfigurationError, NotPermittedError, UnknownNameError
+
+router = APIRouter(tags=["administration"])
+
+_SECOND_NS = 1_000_000_000
+
+
+@router.post("/reload", responses={409: {"model": Reload}})
+async def reload(asked: Asked) -> Reload:
+    """Read the configuration again; with errors the one before stays, and they are listed."""
+    asked.rights.require_command("reload")
+    report = await asked.service.reload(asked.actor)
+    if not report.is_loaded:
+        raise ConfigurationError("\n".join(report.errors))
+    return Reload(loaded=report.is_loaded, errors=report.errors, warnings=report.warnings)
+
+
+@router.get("/tokens")
+async def tokens(asked: Asked) -> Page[Token]:
+    """Tokens without their texts; of others only to whom nothing is denied."""
+    asked.rights.require_command("token")
+    found = await asked.service.tokens()
+    return Page(items=[Token.of(one) for one in found if _is_own(asked, one.name)])
+
+
+@router.post("/tokens", status_code=201)
+async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
+    """A new token; its text is shown this once.
+
+    Who has not every right may make tokens for itself only, and with a token only such of the same
+    Profile that end no later: none makes more of itself.
+    """
+    asked.rights.require_command("token")
+    _require_own(asked, wanted.name)
+    _require_no_more(asked, wanted)
+    configuration = asked.service.configuration
+    profile = configuration.find("Profile", wanted.profile) if wanted.profile else None
+    if wanted.profile and profile is None:
+        raise UnknownNameError(f"there is no Profile {wanted.profile!r}")
+    if console_rights(configuration, wanted.name) is None and (
+        profile is None or not asked.rights.is_unlimited
+    ):
+        raise UnknownNameError(
+            f"there is no Console {wanted.name!r}; a token without one needs a Profile"
+        )
+    token, text = await asked.service.create_token(
+        wanted.name, wanted.profile, wanted.lifetime_seconds, asked.actor
+    )
+    return NewToken(token=Token.of(token), text=text)
+
+
+@router.delete("/tokens/{token_id}")
+async def withdraw_token(token_id: str, asked: Asked) -> Token:
+    """End a token at once."""
+    asked.rights.require_command("token")
+    token = next((one for one in await asked.service.tokens() if one.id == token_id), None)
+    if token is None:
+        raise UnknownNameError(f"there is no token {token_id!r}; see `strongroom token list`")
+    _require_own(asked, token.name)
+    await asked.service.withdraw_token(token_id, asked.actor)
+    return Token.of(token)
+
+
+@router.get("/audit")
+async def audit(
+    asked: Asked,
+    who: Annotated[str, Query(max_length=128)] = "",
+    after: Cursor = "",
+    limit: PageSize = 100,
+) -> Page[AuditEntry]:
+    """Every change and denial, the newest first."""
+    asked.rights.require_command("audit")
+    entries = await asked.service.audit_entries(limit, int(after or 0), who)
+    following = str(entries[-1].id) if len(entries) == limit else None
+    return Page(items=[AuditEntry.of(entry) for entry in entries], next=following)
+
+
+def _require_no_more(asked: Asking, wanted: TokenWanted) -> None:
+    shown = asked.caller.token
+    if shown is None or asked.rights.is_unlimited:
+        return
+    if shown.profile and wanted.profile != shown.profile:
+        raise NotPermittedError(
+            f"with a token of the Profile {shown.profile!r} only tokens of it can be made"
+        )
+    ends_ns = clock.now_ns() + wanted.lifetime_seconds * _SECOND_NS
+    if shown.expires_ns and (not wanted.lifetime_seconds or ends_ns > shown.expires_ns):
+        raise NotPermittedError("a token cannot make one that ends later than itself")
+
+
+def _is_own(asked: Asking, name: str) -> bool:
+    return name == asked.caller.name or asked.rights.is_unlimited
+
+
+def _require_own(asked: Asking, name: str) -> None:
+    if not _is_own(asked, name):
+        raise NotPermittedError(
+            f"only who may do everything may handle the tokens of others; {name!r} is not you"
+        )

@@ -1,0 +1,100 @@
+"""How agents come by their certificates: enrolment with a one-time token, and renewal.
+
+A machine that is to be enrolled fetches the authority first, without trusting what it gets, and
+compares the fingerprint that its operator was told; only then does it connect again, trusting this
+authority alone, and show its token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from cryptography import x509
+from fastapi import APIRouter, Request
+
+from strongroom.daemons.director.api.enrolment import Authority, Enrolled, Enrolling, Renewed
+from strongroom.daemons.director.api.models.requests import Enrolment, Renewal
+from strongroom.daemons.director.api.request_context import Door, address_of
+from strongroom.daemons.director.results import Actor
+from strongroom.errors import PeerRefusedError, UnknownNameError
+from strongroom.net.identities.peer import serial_text
+
+router = APIRouter(tags=["enrolment"])
+
+
+@router.get("/authority")
+async def authority(request: Request) -> Authority:
+    """The authority's certificate and its list of withdrawn ones; for everybody."""
+    enrolling = _enrolling(request)
+    return Authority(
+        authority=enrolling.authority.certificate_pem.decode("ascii"),
+        fingerprint=enrolling.authority.fingerprint,
+        revoked=await _revoked(enrolling),
+    )
+
+
+@router.post("/enrol", status_code=201)
+async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
+    """The first certificate of an agent; uses its token up."""
+    door: Door = request.app.state.door
+    enrolling = _enrolling(request)
+    address = address_of(request)
+    door.wrong_enrolments.check(address)
+    actor = Actor(wanted.name, "agent", address)
+    try:
+        certificate = await asyncio.to_thread(
+            enrolling.authority.enrol, wanted.token, wanted.csr.encode(), wanted.name
+        )
+    except PeerRefusedError as error:
+        door.wrong_enrolments.failed(address)
+        await door.service.audit(actor, "enrol", wanted.name, error.error_id)
+        raise
+    serial = _serial(certificate)
+    await door.service.note_certificate(wanted.name, serial)
+    await door.service.audit(actor, "enrol", f"{wanted.name} certificate {serial}")
+    daemon = door.service.configuration.daemon
+    return Enrolled(
+        name=wanted.name,
+        director="" if daemon is None else daemon.name,
+        certificate=certificate.decode("ascii"),
+        authority=enrolling.authority.certificate_pem.decode("ascii"),
+        revoked=await _revoked(enrolling),
+        put_key=enrolling.put_key,
+    )
+
+
+@router.post("/renew")
+async def renew(wanted: Renewal, request: Request) -> Renewed:
+    """The next certificate of whoever shows one that is still good, with the same name and role."""
+    door: Door = request.app.state.door
+    enrolling = _enrolling(request)
+    certified = door.callers.require_certificate(request.scope["state"])
+    certificate = await asyncio.to_thread(
+        enrolling.authority.renew, certified.certificate, wanted.csr.encode()
+    )
+    serial = _serial(certificate)
+    peer = certified.peer
+    if peer.role == "agent":
+        await door.service.note_certificate(peer.name, serial)
+    actor = Actor(peer.name, peer.role, address_of(request))
+    await door.service.audit(actor, "renew", f"{peer.name} certificate {serial}")
+    return Renewed(
+        certificate=certificate.decode("ascii"),
+        authority=enrolling.authority.certificate_pem.decode("ascii"),
+        revoked=await _revoked(enrolling),
+    )
+
+
+def _enrolling(request: Request) -> Enrolling:
+    door: Door = request.app.state.door
+    if door.enrolling is None:
+        raise UnknownNameError("this director has no certificate authority; enrol where it is")
+    return door.enrolling
+
+
+async def _revoked(enrolling: Enrolling) -> str:
+    return (await asyncio.to_thread(enrolling.authority.revoked_pem)).decode("ascii")
+
+
+def _serial(certificate_pem: bytes) -> str:
+    return serial_text(x509.load_pem_x509_certificate(certificate_pem).serial_number)

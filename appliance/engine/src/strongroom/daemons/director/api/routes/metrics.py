@@ -1,0 +1,53 @@
+"""Figures for Prometheus, in its text format, version 0.0.4.
+
+Names and meanings are the service's (`strongroom_*`, base units, unix times); the door adds what it
+alone knows. A caller needs the command `metrics` or `status`; Prometheus sends a bearer token.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse, Response
+
+from strongroom.daemons.director.api.connections import Connection
+from strongroom.daemons.director.api.request_context import Asked
+from strongroom.daemons.exposition import Metric, exposition
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+router = APIRouter(tags=["metrics"])
+
+_TEXT: dict[int | str, dict[str, object]] = {
+    200: {"description": "All figures", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+
+
+@router.get("/metrics", response_class=Response, responses=_TEXT)
+async def metrics(asked: Asked) -> PlainTextResponse:
+    """All figures now."""
+    asked.rights.require_command("metrics")
+    found = [*await asked.service.metrics(), *_own(len(asked.door.agents))]
+    return PlainTextResponse(exposition(found), media_type=CONTENT_TYPE)
+
+
+def _own(connected_agents: int) -> list[Metric]:
+    return [
+        Metric(
+            "strongroom_director_agent_connections",
+            "Agents connected to this director now.",
+            "gauge",
+            (({}, float(connected_agents)),),
+        ),
+        Metric(
+            "strongroom_director_handshakes",
+            "TLS handshakes under way.",
+            "gauge",
+            (({}, float(Connection.handshakes.unproven.count)),),
+        ),
+        Metric(
+            "strongroom_director_refused_handshakes_total",
+            "Connections closed at once because too many handshakes were under way.",
+            "counter",
+            (({}, float(Connection.handshakes.refused)),),
+        ),
+    ]

@@ -1,0 +1,236 @@
+"""Snapshots and what is in them: list, browse, search, restore, forget."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query
+
+from strongroom.daemons.director.api.models.file_responses import File, FilesFound
+from strongroom.daemons.director.api.models.formats import (
+    Base64Path,
+    chosen_path,
+    path_bytes,
+)
+from strongroom.daemons.director.api.models.requests import NewRestore
+from strongroom.daemons.director.api.models.responses import Page, Run, Snapshot
+from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_page
+from strongroom.daemons.director.api.request_context import Asked, Asking
+from strongroom.daemons.director.api.rights import checked_target
+from strongroom.daemons.director.results import RestoreRequest, SnapshotFilter
+from strongroom.daemons.director.runs.requests import restore_jobs
+from strongroom.errors import StrongroomError, UsageError
+
+if TYPE_CHECKING:
+    from strongroom.daemons.director.results import FileEntry, SnapshotInfo
+
+router = APIRouter(tags=["snapshots"])
+
+# Characters of a path in a query; with every one of them escaped the head of a request stays below
+# server.LARGEST_HEAD_BYTES.
+LONGEST_PATH = 8192
+
+PathQuery = Annotated[str, Query(max_length=LONGEST_PATH, description="An absolute path.")]
+PathBase64Query = Annotated[
+    str,
+    Query(max_length=2 * LONGEST_PATH, description="The same in base64, if it is no UTF-8."),
+]
+# How many snapshots a search by somebody who may not see all looks at, the newest first.
+_SEARCHED_SNAPSHOTS = 10_000
+
+
+@router.get("/snapshots")
+async def snapshots(
+    asked: Asked,
+    client: str = "",
+    job: str = "",
+    fileset: str = "",
+    pool: str = "",
+    removed: bool = False,
+    copies: bool = True,
+    after: Cursor = "",
+    limit: PageSize = 100,
+) -> Page[Snapshot]:
+    """Snapshots that the caller may see, by when they began, the newest first.
+
+    With `removed` forgotten ones too; without `copies` copies only where the original is gone.
+    """
+    asked.rights.require_command("snapshots")
+
+    async def read(offset: int, count: int) -> list[SnapshotInfo]:
+        return await asked.service.snapshots(
+            SnapshotFilter(
+                client=client,
+                job=job,
+                fileset=fileset,
+                pool=pool,
+                with_removed=removed,
+                with_copies=copies,
+                limit=count,
+                offset=offset,
+            )
+        )
+
+    found, following = await filtered_page(read, asked.may_see, after, limit)
+    return Page(items=[Snapshot.of(one) for one in found], next=following)
+
+
+@router.get("/snapshots/{snapshot_id}")
+async def snapshot(snapshot_id: str, asked: Asked) -> Snapshot:
+    """One snapshot, by its id or an unambiguous beginning of it."""
+    asked.rights.require_command("snapshots")
+    return Snapshot.of(await asked.visible_snapshot(snapshot_id))
+
+
+@router.delete("/snapshots/{snapshot_id}")
+async def forget(snapshot_id: str, asked: Asked) -> Snapshot:
+    """Remove a snapshot, unless Minimum Retention keeps it: nobody can lift that."""
+    asked.rights.require_command("forget")
+    found = await asked.visible_snapshot(snapshot_id)
+    return Snapshot.of(await asked.service.forget_snapshot(found.id, asked.actor))
+
+
+@router.get("/snapshots/{snapshot_id}/files")
+async def files(
+    snapshot_id: str,
+    asked: Asked,
+    path: PathQuery = "/",
+    path_base64: PathBase64Query = "",
+    after: PathQuery = "",
+    limit: PageSize = 1000,
+) -> Page[File]:
+    """What is right in a directory of a snapshot, in the listing's order."""
+    asked.rights.require_command("browse")
+    found = await asked.visible_snapshot(snapshot_id)
+    folder = chosen_path(path, path_base64)
+    page = await asked.service.list_files(found.id, folder, _name_of_cursor(after), limit)
+    # A name may hold any byte but "/"; base64 fits into a query as it is.
+    following = base64.urlsafe_b64encode(page.next).decode("ascii") if page.next else None
+    return Page(items=[File.of(entry) for entry in page.entries], next=following)
+
+
+@router.get("/files/search")
+async def search(
+    asked: Asked,
+    name: Annotated[str, Query(min_length=1, max_length=1024, description="A name; *, ? and [].")],
+    client: str = "",
+    job: str = "",
+    fileset: str = "",
+    below: PathQuery = "/",
+    below_base64: PathBase64Query = "",
+    ignore_case: bool = False,
+    limit: PageSize = 1000,
+) -> FilesFound:
+    """Files by name in all snapshots that the caller may see, the newest first.
+
+    Snapshots that cannot be searched are left out; the warnings say so.
+    """
+    asked.rights.require_command("browse")
+    pattern = path_bytes(name)
+    folder = chosen_path(below, below_base64)
+    wanted = SnapshotFilter(client=client, job=job, fileset=fileset, limit=_SEARCHED_SNAPSHOTS)
+    found: list[FileEntry] = []
+    warnings: list[str] = []
+    parts = await _visible_parts(asked, wanted)
+    failures: list[StrongroomError] = []
+    for part in parts:
+        try:
+            more = await asked.service.find_files(
+                pattern, part, below=folder, ignoring_case=ignore_case, limit=limit - len(found)
+            )
+        except StrongroomError as error:
+            failures.append(error)
+            continue
+        found += more.entries
+        warnings += more.warnings
+        if len(found) >= limit:
+            break
+    if failures and len(failures) == len(parts):
+        raise failures[0]
+    warnings += [f"some snapshots were left out: {failure}" for failure in failures]
+    return FilesFound(items=[File.of(entry) for entry in found[:limit]], warnings=warnings)
+
+
+@router.post("/restores", status_code=202)
+async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
+    """Queue a restore.
+
+    The caller must be allowed to see the snapshot, and to use the client that the files go to, the
+    folder there (Where ACL) and a Restore job, where there is any; the first such is taken.
+    """
+    asked.rights.require_command("restore")
+    target = checked_target(wanted.target)
+    if bool(target) == wanted.in_place:
+        raise UsageError("say a target folder, or in_place and no target")
+    found = await asked.visible_snapshot(wanted.snapshot)
+    asked.rights.require("client", wanted.client or found.client)
+    job = _permitted_job(asked, wanted.job)
+    paths = tuple(_absolute(path_bytes(path)) for path in wanted.paths)
+    asked.rights.require_where(target, [_plain(path) for path in paths])
+    request = RestoreRequest(
+        snapshot=found.id,
+        paths=paths,
+        client=wanted.client,
+        job=job,
+        target=target.encode(),
+        in_place=wanted.in_place,
+        overwrite=wanted.overwrite,
+        delete=wanted.delete,
+        dry_run=wanted.dry_run,
+        workers=wanted.workers,
+        priority=wanted.priority,
+        maximum_bytes_per_second=wanted.maximum_bytes_per_second,
+        where=asked.rights.where_layers() if target else (),
+    )
+    return Run.of(await asked.service.start_restore(request, asked.actor))
+
+
+async def _visible_parts(asked: Asking, wanted: SnapshotFilter) -> list[SnapshotFilter]:
+    """Filters that together let through those snapshots of `wanted` that the caller may see."""
+    if asked.rights.is_unlimited:
+        return [wanted]
+    seen = await asked.service.snapshots(wanted)
+    groups = dict.fromkeys(
+        (one.client, one.job, one.fileset, one.pool) for one in seen if asked.may_see(one)
+    )
+    return [
+        # Exactly: a snapshot without a job must not open those of every job.
+        SnapshotFilter(
+            client=client,
+            job=job,
+            fileset=fileset,
+            pool=pool,
+            exactly=True,
+            limit=wanted.limit,
+        )
+        for client, job, fileset, pool in groups
+    ]
+
+
+def _permitted_job(asked: Asking, name: str) -> str:
+    """The Restore job to take, "" where the configuration has none. Raises NotPermittedError."""
+    names = (name,) if name else restore_jobs(asked.service.configuration)
+    allowed = next((one for one in names if asked.rights.permits("job", one)), "")
+    if names and not allowed:
+        asked.rights.require("job", names[0])
+    return allowed
+
+
+def _name_of_cursor(after: str) -> bytes:
+    return path_bytes(Base64Path(base64=after.translate(_FROM_URL))) if after else b""
+
+
+def _absolute(path: bytes) -> bytes:
+    if not path.startswith(b"/") or b".." in path.split(b"/"):
+        raise UsageError(f"a path of a snapshot is absolute and without `..`, not {path!r}")
+    return path
+
+
+def _plain(path: bytes) -> str:
+    """A path as a Where ACL has it."""
+    parts = path.decode("utf-8", "surrogateescape").split("/")
+    return "/" + "/".join(part for part in parts if part not in ("", "."))
+
+
+_FROM_URL = str.maketrans("-_", "+/")

@@ -1,0 +1,107 @@
+"""Looking at the director itself: status, clients, jobs, configuration, who one is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from strongroom.daemons.director.api.configuration_view import resource_object, visible_resources
+from strongroom.daemons.director.api.models.formats import moment
+from strongroom.daemons.director.api.models.responses import (
+    Client,
+    DueRun,
+    Job,
+    Me,
+    Page,
+    Run,
+    Status,
+)
+from strongroom.daemons.director.api.request_context import Asked
+from strongroom.daemons.director.api.rights import COMMANDS
+from strongroom.errors import UnknownNameError
+
+router = APIRouter(tags=["look"])
+
+
+@router.get("/me")
+async def me(asked: Asked) -> Me:
+    """Whom the director takes the caller for, and what that one may do."""
+    actions = [action for action in COMMANDS if asked.rights.permits_command(action)]
+    return Me(name=asked.caller.name, role=asked.actor.role, actions=actions)
+
+
+@router.get("/status")
+async def status(asked: Asked) -> Status:
+    """The director at a glance: what runs, what ended, what is due within a day."""
+    asked.rights.require_command("status")
+    found = await asked.service.status()
+    return Status(
+        name=found.name,
+        version=found.version,
+        started=moment(found.started_ns),
+        now=moment(found.now_ns),
+        time_zone=found.time_zone,
+        clients=found.clients,
+        clients_connected=found.clients_connected,
+        active=[Run.of(run) for run in found.active if asked.may_see(run)],
+        recent=[Run.of(run) for run in found.recent if asked.may_see(run)],
+        due=[
+            DueRun.of(due)
+            for due in found.due
+            if asked.rights.permits_all(job=due.job, client=due.client)
+        ],
+        warnings=found.warnings,
+    )
+
+
+@router.get("/clients")
+async def clients(asked: Asked) -> Page[Client]:
+    """All clients that the caller may see, by name."""
+    asked.rights.require_command("clients")
+    found = await asked.service.clients()
+    return Page(items=[Client.of(one) for one in found if asked.rights.permits("client", one.name)])
+
+
+@router.get("/clients/{name}")
+async def client(name: str, asked: Asked) -> Client:
+    """One client."""
+    asked.rights.require_command("clients")
+    asked.rights.require("client", name)
+    return Client.of(await asked.service.client(name))
+
+
+@router.get("/jobs")
+async def jobs(asked: Asked) -> Page[Job]:
+    """All jobs that the caller may see, by name, with their last run and when they are due."""
+    asked.rights.require_command("jobs")
+    found = await asked.service.jobs()
+    return Page(
+        items=[
+            Job.of(one)
+            for one in found
+            if asked.rights.permits_all(job=one.name, client=one.client)
+        ]
+    )
+
+
+@router.get("/config")
+async def configuration(asked: Asked) -> Page[dict[str, Any]]:
+    """The resources in force with their directives; secrets are left out.
+
+    Resources of kinds that no permission names (Console, Catalog and so on) are shown to callers
+    only whom nothing is denied.
+    """
+    asked.rights.require_command("config")
+    resources = visible_resources(asked.service.configuration, asked.rights)
+    return Page(items=[resource_object(one) for one in resources])
+
+
+@router.get("/config/{kind}/{name}")
+async def configured(kind: str, name: str, asked: Asked) -> dict[str, Any]:
+    """One resource, `kind` in any case: `job`, `FileSet`."""
+    asked.rights.require_command("config")
+    for resource in visible_resources(asked.service.configuration, asked.rights):
+        if resource.type.lower() == kind.lower() and resource.name == name:
+            return resource_object(resource)
+    raise UnknownNameError(f"there is no {kind} {name!r} here that you may see")

@@ -1,0 +1,315 @@
+"""The part of the service that only looks; see `service`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.access import (
+    list_audit,
+)
+from strongroom.daemons.director.catalog.clients import ClientRecord, load_clients
+from strongroom.daemons.director.catalog.runs import (
+    find_runs,
+    last_ends,
+    last_runs,
+    load_run,
+    log_lines,
+)
+from strongroom.daemons.director.catalog.snapshots import find_snapshots, load_snapshot
+from strongroom.daemons.director.metrics import catalog_metrics, live_metrics
+from strongroom.daemons.director.repositories.browsing import Browser
+from strongroom.daemons.director.results import (
+    FINAL_STATES,
+    ClientInfo,
+    DirectorStatus,
+    JobInfo,
+    RunEvent,
+    RunFilter,
+    SnapshotFilter,
+    SnapshotInfo,
+)
+from strongroom.daemons.director.runs.aftermath import DirectorAftermath
+from strongroom.daemons.director.runs.lifecycle import Runs
+from strongroom.daemons.director.runs.own_jobs import DirectorWork
+from strongroom.daemons.director.runs.plan import plan, resource, tls_mode_of
+from strongroom.daemons.director.runs.retention import kept_until_ns
+from strongroom.daemons.director.schedule.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from strongroom.config.model import Resource
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.results import (
+        AuditEntry,
+        FilePage,
+        FilesFound,
+        LogLine,
+        RunInfo,
+    )
+    from strongroom.daemons.exposition import Metric
+
+_RECENT_RUNS: Final = 20
+_SECOND_NS: Final = 1_000_000_000
+_DAY_NS: Final = 86400 * _SECOND_NS
+MOST_LISTED: Final = 10_000
+_Filter = TypeVar("_Filter", RunFilter, SnapshotFilter)
+
+
+class Looking:
+    """What is and was: status, clients, jobs, runs, snapshots and the files in them."""
+
+    def __init__(self, context: DirectorContext, configuration_path: str) -> None:
+        self._context = context
+        self._browser = Browser(context.repositories)
+        self._runs = Runs(
+            context,
+            DirectorWork(context, configuration_path),
+            DirectorAftermath(context, lambda: self._scheduler.guard.obstacle),
+        )
+        self._scheduler = Scheduler(context, self._runs)
+        self._started_ns = clock.now_ns()
+
+    async def status(self) -> DirectorStatus:
+        """The director at a glance: what runs and waits, what ended, what is due in a day."""
+        context = self._context
+        clients = context.configuration.of_type("Client")
+        ended = RunFilter(states=tuple(sorted(FINAL_STATES)), limit=_RECENT_RUNS)
+        recent = await context.in_thread(find_runs, context.catalog, ended)
+        now_ns = clock.now_ns()
+        obstacle = self._scheduler.guard.obstacle
+        director = context.configuration.daemon
+        zone = director.time_zone if director is not None else ""
+        return DirectorStatus(
+            name=context.name,
+            version=_version(),
+            started_ns=self._started_ns,
+            now_ns=now_ns,
+            time_zone=zone or "local",
+            clients=len(clients),
+            clients_connected=sum(context.link.is_connected(name) for name in clients),
+            active=tuple(one.info() for one in self._runs.all_active()),
+            recent=tuple(record.info() for record in recent),
+            due=tuple(self._scheduler.due(now_ns + _DAY_NS)),
+            warnings=(*self._scheduler.warnings, *((obstacle,) if obstacle else ())),
+        )
+
+    async def clients(self) -> list[ClientInfo]:
+        """All Client resources by name."""
+        context = self._context
+        known = await context.in_thread(load_clients, context.catalog)
+        ends = await context.in_thread(last_ends, context.catalog)
+        return [
+            self._client_info(resource, known.get(name), ends)
+            for name, resource in sorted(context.configuration.of_type("Client").items())
+        ]
+
+    async def client(self, name: str) -> ClientInfo:
+        """One of them."""
+        resource(self._context.configuration, "Client", name)
+        return next(one for one in await self.clients() if one.name == name)
+
+    async def jobs(self) -> list[JobInfo]:
+        """All Job resources by name."""
+        context = self._context
+        last = await context.in_thread(last_runs, context.catalog)
+        due = self._scheduler.next_of_job()
+        return [
+            self._job_info(job, due.get(name, 0), last.get(name))
+            for name, job in sorted(context.configuration.of_type("Job").items())
+        ]
+
+    async def runs(self, wanted: RunFilter) -> list[RunInfo]:
+        """Runs, the newest first."""
+        found = await self._context.in_thread(find_runs, self._context.catalog, _bounded(wanted))
+        return [self._info(record) for record in found]
+
+    async def run(self, run_id: str) -> RunInfo:
+        """One run, by its id or an unambiguous beginning of it (at least 4 digits)."""
+        record = await self._context.in_thread(load_run, self._context.catalog, run_id)
+        return self._info(record)
+
+    async def log(self, run_id: str, after: int = 0, limit: int = 1000) -> list[LogLine]:
+        """Lines of a run's log whose sequence is above `after`, in order."""
+        record = await self._context.in_thread(load_run, self._context.catalog, run_id)
+        limit = max(1, min(limit, MOST_LISTED))
+        return await self._context.in_thread(
+            log_lines, self._context.catalog, record.id, after, limit
+        )
+
+    async def watch(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
+        """What happens to a run: first its state, and log lines above `after`; ends with it."""
+        run_id = (await self.run(run_id)).id
+        told: RunInfo | None = None
+        with self._runs.watchers.watching(run_id) as news:
+            while True:
+                news.clear()
+                info = await self.run(run_id)
+                if told is None or info != told:
+                    is_new = told is None or told.state != info.state
+                    yield RunEvent("state" if is_new else "progress", run=info)
+                    told = info
+                while lines := await self.log(run_id, after):
+                    for line in lines:
+                        yield RunEvent("log", line=line)
+                    after = lines[-1].sequence
+                if info.is_final:
+                    return
+                await news.wait()
+
+    async def snapshots(self, wanted: SnapshotFilter) -> list[SnapshotInfo]:
+        """Snapshots, the newest first."""
+        records = await self._context.in_thread(
+            find_snapshots, self._context.catalog, _bounded(wanted)
+        )
+        return [self._snapshot_info(record) for record in records]
+
+    async def snapshot(self, snapshot_id: str) -> SnapshotInfo:
+        """One snapshot, by its id or an unambiguous beginning of it; SnapshotNotFoundError."""
+        return self._snapshot_info(await self._snapshot(snapshot_id))
+
+    async def list_files(
+        self, snapshot_id: str, path: bytes = b"", after: bytes = b"", limit: int = 1000
+    ) -> FilePage:
+        """What is right in a directory of a snapshot, from the name after `after`.
+
+        SourceError when the snapshot has no such path.
+        """
+        record = await self._snapshot(snapshot_id)
+        limit = max(1, min(limit, MOST_LISTED))
+        return await self._context.with_repository(
+            self._browser.list_files, record, path, after, limit
+        )
+
+    async def find_files(
+        self,
+        pattern: bytes,
+        snapshots: SnapshotFilter,
+        *,
+        below: bytes = b"",
+        ignoring_case: bool = False,
+        limit: int = 1000,
+    ) -> FilesFound:
+        """Entries of these snapshots, the newest first, whose name fits a glob.
+
+        Fails only where nothing at all can be searched: of one snapshot there is a warning.
+        """
+        records = await self._context.in_thread(
+            find_snapshots, self._context.catalog, _bounded(snapshots)
+        )
+        limit = max(1, min(limit, MOST_LISTED))
+
+        def find() -> FilesFound:
+            return self._browser.find_files(
+                records, pattern, below, limit, ignoring_case=ignoring_case
+            )
+
+        return await self._context.with_repository(find)
+
+    async def audit_entries(
+        self, limit: int = 100, before_id: int = 0, who: str = ""
+    ) -> list[AuditEntry]:
+        """The audit log, the newest first, entries before `before_id` (0: from the end)."""
+        limit = max(1, min(limit, MOST_LISTED))
+        return await self._context.in_thread(
+            list_audit, self._context.catalog, limit, before_id, who
+        )
+
+    async def metrics(self) -> list[Metric]:
+        """What the director counts, for /metrics."""
+        context = self._context
+        active = [one.info() for one in self._runs.all_active()]
+        held = bool(self._scheduler.guard.obstacle)
+        live = live_metrics(context, active, held)
+        return [*live, *await context.in_thread(catalog_metrics, context)]
+
+    async def _snapshot(self, beginning: str) -> SnapshotRecord:
+        return await self._context.in_thread(load_snapshot, self._context.catalog, beginning)
+
+    def _info(self, record: RunRecord) -> RunInfo:
+        active = self._runs.active(record.id)
+        return record.info() if active is None else active.info()
+
+    def _snapshot_info(self, record: SnapshotRecord) -> SnapshotInfo:
+        pool = self._context.configuration.find("Pool", record.pool)
+        return SnapshotInfo(
+            id=record.id,
+            client=record.client,
+            job=record.job,
+            fileset=record.fileset,
+            storage=record.storage,
+            pool=record.pool,
+            level=record.level,
+            run=record.run,
+            original=record.original,
+            start_ns=record.start_ns,
+            server_ns=record.server_ns,
+            files=record.files,
+            bytes=record.bytes,
+            stored_bytes=record.stored_bytes,
+            errors=record.errors,
+            tags=record.tags,
+            removed_ns=record.removed_ns,
+            kept_until_ns=kept_until_ns(record, pool),
+        )
+
+    def _client_info(
+        self, client: Resource, known: ClientRecord | None, ends: list[RunRecord]
+    ) -> ClientInfo:
+        name = client.name
+        record = known or ClientRecord(name=name)
+        active = self._runs.of_client(name)
+        hello = self._context.hellos.get(name)
+        good = [one.started_ns for one in ends if one.client == name and one.went_well]
+        return ClientInfo(
+            name=name,
+            address=record.address or client.address,
+            is_enabled=bool(client.enabled),
+            is_connected=self._context.link.is_connected(name),
+            version=record.version,
+            platform=record.platform,
+            features=record.features,
+            certificate_serial=record.certificate_serial,
+            enrolled_ns=record.enrolled_ns,
+            last_seen_ns=record.last_seen_ns,
+            clock_ahead_seconds=record.clock_ahead_ns / _SECOND_NS,
+            tls_mode=tls_mode_of(client, record.features),
+            maximum_concurrent_runs=int(client.maximum_concurrent_jobs),
+            workers=hello.workers if hello is not None else 0,
+            running=sum(one.is_running for one in active),
+            queued=sum(not one.is_running for one in active),
+            last_backup_ns=max(good, default=0),
+        )
+
+    def _job_info(self, job: Resource, due_ns: int, last: RunRecord | None) -> JobInfo:
+        planned = plan(self._context.configuration, job.name)
+        return JobInfo(
+            name=job.name,
+            kind=planned.kind,
+            level=planned.level,
+            client=planned.client,
+            fileset=planned.fileset,
+            schedule=job.schedule.name if job.schedule is not None else "",
+            storage=planned.storage,
+            pool=planned.pool(planned.level),
+            priority=planned.priority,
+            is_enabled=bool(job.enabled),
+            next_due_ns=due_ns,
+            last_run=None if last is None else self._info(last),
+        )
+
+
+def _bounded(wanted: _Filter) -> _Filter:
+    return replace(
+        wanted, limit=max(1, min(wanted.limit, MOST_LISTED)), offset=max(0, wanted.offset)
+    )
+
+
+def _version() -> str:
+    from strongroom import __version__
+
+    return __version__

@@ -1,0 +1,239 @@
+"""Files of snapshots, for people to look at: what is in a folder, and what bears a name.
+
+Reading needs the restore key and blocks; call everything here in a thread. Listings that were
+looked at are kept for a while, since whoever looks into one folder looks into the next.
+"""
+
+from __future__ import annotations
+
+import logging
+import stat
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strongroom.daemons.director.repositories.ownership import own_snapshot
+from strongroom.daemons.director.results import FileEntry, FilePage, FilesFound
+from strongroom.errors import (
+    DamageError,
+    SnapshotNotFoundError,
+    SourceError,
+    StoreError,
+    StrongroomError,
+    UsageError,
+)
+from strongroom.repo.listing.reader import Listing
+from strongroom.rows.rows import CHANGED, UNREADABLE
+from strongroom.rows.views import views
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
+    from strongroom.daemons.director.repositories.access import Repositories
+    from strongroom.jobs.looking.find import Criteria
+    from strongroom.repo.repository import Repository
+    from strongroom.rows.views import RowView
+
+_KEPT_LISTINGS: Final = 4
+_MOST_WARNINGS: Final = 20
+_CACHE_BYTES: Final = 8 << 20
+_KINDS: Final = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "directory",
+    stat.S_IFLNK: "symlink",
+    stat.S_IFIFO: "fifo",
+    stat.S_IFCHR: "character-device",
+    stat.S_IFBLK: "block-device",
+}
+_STATES: Final = {UNREADABLE: "unreadable", CHANGED: "changed"}
+
+_log = logging.getLogger(__name__)
+
+
+class _Open(NamedTuple):
+    repository: Repository
+    listing: Listing
+
+
+class Browser:
+    """Looks into snapshots; safe for threads."""
+
+    def __init__(self, repositories: Repositories) -> None:
+        self._repositories = repositories
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, _Open] = OrderedDict()
+
+    def list_files(self, record: SnapshotRecord, path: bytes, after: bytes, limit: int) -> FilePage:
+        """What is right in the directory `path`, names above `after`; SourceError without it."""
+        try:
+            return self._list(self._listing(record), record, path, after, limit)
+        except StoreError:
+            # A connection that was kept may have ended meanwhile.
+            self._drop(record.id)
+            return self._list(self._listing(record), record, path, after, limit)
+
+    def _list(
+        self, listing: Listing, record: SnapshotRecord, path: bytes, after: bytes, limit: int
+    ) -> FilePage:
+        path = path.strip(b"/")
+        if path:
+            row = listing.lookup(path)
+            if row is None:
+                shown = path.decode("utf-8", "backslashreplace")
+                raise SourceError(f"the snapshot holds no /{shown}")
+            if not stat.S_ISDIR(row.mode):
+                return FilePage((entry_of(record.id, row),))
+        entries: list[FileEntry] = []
+        for rows in listing.directory_from(path, after):
+            for row in views(rows):
+                # The root's own row has no name.
+                if not row.name or row.name == after:
+                    continue
+                if len(entries) == limit:
+                    last = entries[-1].path.rpartition(b"/")[2]
+                    return FilePage(tuple(entries), last)
+                entries.append(entry_of(record.id, row))
+        return FilePage(tuple(entries))
+
+    def find_files(
+        self,
+        records: Iterable[SnapshotRecord],
+        pattern: bytes,
+        below: bytes,
+        limit: int,
+        *,
+        ignoring_case: bool,
+    ) -> FilesFound:
+        """Entries of snapshots whose name or path fits a glob; UsageError for one that is none.
+
+        What cannot be searched is left out with a warning, unless that is so of all storages.
+        """
+        from strongroom.jobs.looking.find import Criteria
+
+        criteria = Criteria(
+            globs=() if ignoring_case else (pattern,),
+            globs_ignoring_case=(pattern,) if ignoring_case else (),
+            below=below.strip(b"/"),
+        )
+        search = _Search(criteria, limit)
+        by_storage: dict[str, list[SnapshotRecord]] = {}
+        for record in records:
+            by_storage.setdefault(record.storage, []).append(record)
+        failures: list[StrongroomError] = []
+        for storage, members in by_storage.items():
+            try:
+                repository = self._repositories.open(storage)
+            except StrongroomError as error:
+                failures.append(error)
+                search.leave_out(f"{_counted(members)} in storage {storage}", error)
+                continue
+            try:
+                search.look_into(repository, members)
+            except UsageError:
+                raise
+            except StrongroomError as error:
+                failures.append(error)
+                search.leave_out(f"storage {storage}, or part of it,", error)
+            finally:
+                repository.close()
+            if len(search.found) == limit:
+                break
+        if failures and len(failures) == len(by_storage) and not search.found:
+            raise failures[0]
+        return search.result()
+
+    def close(self) -> None:
+        """Let go of everything that is kept open."""
+        with self._lock:
+            kept, self._kept = self._kept, OrderedDict()
+        for one in kept.values():
+            one.repository.close()
+
+    def _drop(self, snapshot_id: str) -> None:
+        with self._lock:
+            kept = self._kept.pop(snapshot_id, None)
+        if kept is not None:
+            kept.repository.close()
+
+    def _listing(self, record: SnapshotRecord) -> Listing:
+        if record.removed_ns:
+            raise SnapshotNotFoundError(f"snapshot {record.id[:8]} was removed")
+        with self._lock:
+            kept = self._kept.get(record.id)
+            if kept is not None:
+                self._kept.move_to_end(record.id)
+                return kept.listing
+        repository = self._repositories.open(record.storage)
+        try:
+            reader = repository.block_reader(repository.load_index(), _CACHE_BYTES)
+            listing = Listing(own_snapshot(repository, record).pages, reader)
+        except BaseException:
+            repository.close()
+            raise
+        with self._lock:
+            # A repository that is closed while another thread reads makes that one fail, not lie.
+            self._kept[record.id] = _Open(repository, listing)
+            oldest = None
+            if len(self._kept) > _KEPT_LISTINGS:
+                _, oldest = self._kept.popitem(last=False)
+        if oldest is not None:
+            oldest.repository.close()
+        return listing
+
+
+class _Search:
+    """One search: what was found, and what was left out."""
+
+    def __init__(self, criteria: Criteria, limit: int) -> None:
+        self._criteria = criteria
+        self._limit = limit
+        self._warnings: list[str] = []
+        self.found: list[FileEntry] = []
+
+    def look_into(self, repository: Repository, records: Iterable[SnapshotRecord]) -> None:
+        """Search snapshots of one repository. Raises what keeps it from all of them."""
+        from strongroom.jobs.looking.find import Finder
+
+        index = repository.load_index()
+        finder = Finder(self._criteria, repository.block_reader(index, _CACHE_BYTES))
+        for record in records:
+            try:
+                for match in finder.search(own_snapshot(repository, record)):
+                    if len(self.found) == self._limit:
+                        return
+                    self.found.append(entry_of(record.id, match.row))
+            except DamageError as error:
+                self.leave_out(f"snapshot {record.id[:8]} of {record.client}", error)
+
+    def leave_out(self, what: str, error: StrongroomError) -> None:
+        """Go on without it."""
+        self._warnings.append(f"{what} was left out: {error}")
+        _log.warning("search: %s", self._warnings[-1])
+
+    def result(self) -> FilesFound:
+        """What is told of it."""
+        told = self._warnings[:_MOST_WARNINGS]
+        if more := len(self._warnings) - len(told):
+            told.append(f"and {more} more; the director's log has them all")
+        return FilesFound(tuple(self.found), tuple(told))
+
+
+def _counted(records: list[SnapshotRecord]) -> str:
+    return f"{len(records)} snapshot{'' if len(records) == 1 else 's'}"
+
+
+def entry_of(snapshot_id: str, row: RowView) -> FileEntry:
+    """A row as it is told."""
+    return FileEntry(
+        snapshot=snapshot_id,
+        path=b"/" + row.path,
+        kind=_KINDS.get(stat.S_IFMT(row.mode), "other"),
+        mode=stat.S_IMODE(row.mode),
+        uid=row.uid,
+        gid=row.gid,
+        size_bytes=row.size,
+        modified_ns=row.mtime_ns,
+        target=row.target if stat.S_ISLNK(row.mode) else b"",
+        state=_STATES.get(row.state, ""),
+    )

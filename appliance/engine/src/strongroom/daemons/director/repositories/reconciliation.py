@@ -1,0 +1,347 @@
+"""Catalog and repositories brought together: what is gone is marked, what is there is entered.
+
+Others change a repository too: `forget` at the socket of the storage daemon, another console, a
+backup on the spot. Here the director looks which snapshots there are. One that the catalog has and
+the repository has not is marked as removed; should it come back (a disk was not mounted), it is
+there again. One that the catalog does not know is entered; with an empty catalog that is all.
+
+Everything that a restore needs is in the repository: snapshots tell their client (the host), job,
+FileSet, level and times, and by their tags the run and the pool. What only the catalog had (failed
+runs, logs, tokens, the audit log) comes back from a backup of the catalog, if at all.
+
+Names in a snapshot are its writer's word, and an agent that could write under another's name would
+push the other's snapshots out. The storage daemon knows who stored what, so a snapshot that an
+agent stored is entered only if it is the client that the snapshot names; and unless somebody asked
+for a rebuild only for a run of that client that has no snapshot yet, or an agent could push out its
+own machine's old snapshots by new ones that nobody ordered. What the appliance stored, and what
+nobody is known to have stored, is believed, as is all in a plain folder. What a run under way has
+made is left to that run.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from strongroom import clock
+from strongroom.daemons.director.agents.message_limits import shown
+from strongroom.daemons.director.catalog.access import add_audit
+from strongroom.daemons.director.catalog.runs import (
+    RunRecord,
+    add_run,
+    load_run,
+    unfinished_runs,
+)
+from strongroom.daemons.director.catalog.snapshots import (
+    SnapshotRecord,
+    add_snapshots,
+    known_snapshots,
+    note_removed,
+    note_returned,
+)
+from strongroom.daemons.director.repositories.confirmation import count_of, record_of
+from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.runs.start_messages import POOL_TAG, RUN_TAG
+from strongroom.errors import (
+    CatalogError,
+    CatalogUnavailableError,
+    ConflictError,
+    UnknownNameError,
+)
+from strongroom.jobs.upkeep.forged_snapshots import falsely_named, owners_of
+from strongroom.repo.snapshots import list_snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from strongroom.daemons.director.catalog.snapshots import KnownSnapshot
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+
+GONE: Final = "gone from the repository"
+# Databases take so many values in one statement.
+_BATCH: Final = 1000
+_MOST_NAMED: Final = 20
+
+# A database, its driver, or neither of them understands what is to be written.
+_UNFIT: Final = (CatalogError, ValueError, OverflowError)
+
+_Item = TypeVar("_Item")
+
+_log = logging.getLogger(__name__)
+
+
+class Reconciled(msgspec.Struct, frozen=True):
+    """Ids of snapshots: marked as gone, there again, entered; and refused, with the reason."""
+
+    gone: tuple[str, ...] = ()
+    returned: tuple[str, ...] = ()
+    entered: tuple[str, ...] = ()
+    refused: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.gone or self.returned or self.entered or self.refused)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """For the log of a run; nothing where catalog and repository agreed."""
+        found = []
+        for level, ids, text in (
+            ("warning", self.gone, f"{len(self.gone)} snapshots are {GONE}"),
+            ("info", self.returned, f"{len(self.returned)} snapshots are there again"),
+            ("info", self.entered, f"{len(self.entered)} snapshots were entered"),
+            ("warning", tuple(self.refused), f"{len(self.refused)} snapshots were not entered"),
+        ):
+            if ids:
+                more = ", ..." if len(ids) > _MOST_NAMED else ""
+                named = ", ".join(one[:8] for one in ids[:_MOST_NAMED])
+                found.append((level, f"{text}: {named}{more}"))
+        return found
+
+
+class Reconciler:
+    """Looks again and again; what it refused once it says once."""
+
+    def __init__(self, context: DirectorContext) -> None:
+        self._context = context
+        self._refused: set[str] = set()
+
+    def reconcile(self, storage: str) -> Reconciled:
+        """Compare catalog and repository of a storage. Blocks; raises what opening does."""
+        result = reconcile(self._context, storage, leave_out=self._refused)
+        self._refused.update(result.refused)
+        return result
+
+
+def rebuild_catalog(context: DirectorContext, storage: str) -> int:
+    """Have the catalog say what is in the repository of a storage; how many were new. Blocks."""
+    return len(reconcile(context, storage, rebuilds=True).entered)
+
+
+def reconcile(
+    context: DirectorContext, storage: str, *, rebuilds: bool = False, leave_out: Iterable[str] = ()
+) -> Reconciled:
+    """See the module; what changed is in the log and in the audit log. Blocks.
+
+    rebuilds: what agents stored without a run is believed too. Snapshots that were forgotten stay
+    so in the catalog.
+    """
+    # Before the repository is looked at: what comes in between is not gone.
+    known = known_snapshots(context.catalog)
+    mine = {name: one for name, one in known.items() if one.storage == storage}
+    repository = context.repositories.open(storage)
+    try:
+        packs = repository.store.list("packs")
+        context.repository_bytes[storage] = sum(info.size_bytes for info in packs)
+        names = {info.name for info in repository.store.list("snapshots")}
+        gone = [name for name, one in mine.items() if not one.removed_ns and name not in names]
+        returned = [n for n, one in mine.items() if one.removed_reason == GONE and n in names]
+        for ids in _batches(gone):
+            note_removed(context.catalog, ids, clock.now_ns(), GONE)
+        for ids in _batches(returned):
+            note_returned(context.catalog, ids, GONE)
+        found: list[Snapshot] = []
+        refused: dict[str, str] = {}
+        records: list[SnapshotRecord] = []
+        if not names <= known.keys() | set(leave_out):
+            leave_out = known.keys() | set(leave_out)
+            found = list_snapshots(repository.store, repository.key, leave_out=leave_out)
+            refused = _doubted(context, repository, found, rebuilds=rebuilds)
+            busy = frozenset() if rebuilds else _under_way(context, found)
+            records = [
+                _record(context, repository, storage, one)
+                for one in found
+                if one.id not in refused and one.id not in busy
+            ]
+    finally:
+        repository.close()
+    unfit = _enter(context, records)
+    entered = tuple(record.id for record in records if record.id not in unfit)
+    result = Reconciled(tuple(gone), tuple(returned), entered, {**refused, **unfit})
+    _tell(context, storage, result, mine)
+    return result
+
+
+def _doubted(
+    context: DirectorContext, repository: Repository, found: list[Snapshot], *, rebuilds: bool
+) -> dict[str, str]:
+    """Snapshots that are not entered, and why."""
+    refused = {
+        name: f"says that it is of another client, but {owner} stored it"
+        for name, owner in falsely_named(repository.store, found).items()
+    }
+    if rebuilds:
+        return refused
+    owners = owners_of(repository.store)
+    for one in found:
+        stored_by = owners.get(one.id, {""})
+        if "" not in stored_by and one.id not in refused and not _was_ordered(context, one):
+            refused[one.id] = f"{one.host} stored it, but no run of its own made it"
+    return refused
+
+
+def _was_ordered(context: DirectorContext, snapshot: Snapshot) -> bool:
+    run = _run_of(context, snapshot)
+    return run is not None and run.snapshot in ("", snapshot.id)
+
+
+def _under_way(context: DirectorContext, found: list[Snapshot]) -> frozenset[str]:
+    """Snapshots of runs that will enter them themselves."""
+    runs = unfinished_runs(context.catalog)
+    ids = {run.id for run in runs}
+    copies = any(run.kind == "copy" for run in runs)
+    return frozenset(
+        one.id for one in found if (copies if one.original else _tagged(one, RUN_TAG) in ids)
+    )
+
+
+def _run_of(context: DirectorContext, snapshot: Snapshot) -> RunRecord | None:
+    """The backup that a snapshot says made it, if it was one of its client and job."""
+    run_id = _tagged(snapshot, RUN_TAG)
+    if not _is_id(run_id):
+        return None
+    try:
+        run = load_run(context.catalog, run_id)
+    except UnknownNameError:
+        return None
+    is_its = (run.kind, run.client, run.job) == ("backup", snapshot.host, snapshot.job)
+    return run if is_its and run.is_final else None
+
+
+def _tell(
+    context: DirectorContext, storage: str, result: Reconciled, known: Mapping[str, KnownSnapshot]
+) -> None:
+    for name in result.gone:
+        one = known[name]
+        _log.warning("snapshot %s (%s of %s) is %s of %s", name, one.job, one.client, GONE, storage)
+    for name in result.returned:
+        _log.warning("snapshot %s is in the repository of %s again", name, storage)
+    for name, why in result.refused.items():
+        _log.warning("snapshot %s of %s is not entered: %s", name, storage, why)
+    counts = (
+        (len(result.gone), "gone"),
+        (len(result.returned), "there again"),
+        (len(result.entered), "entered"),
+    )
+    if said := ", ".join(f"{count} {what}" for count, what in counts if count):
+        actor = Actor(context.name, "director")
+        add_audit(context.catalog, actor, "reconcile", storage, said)
+
+
+def _batches(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    for start in range(0, len(items), _BATCH):
+        yield items[start : start + _BATCH]
+
+
+def _record(
+    context: DirectorContext, repository: Repository, storage: str, snapshot: Snapshot
+) -> SnapshotRecord:
+    # A copy within the same repository is none.
+    origin, _, _ = snapshot.original.partition(":")
+    original = snapshot.original if origin != repository.config.id else ""
+    run = None if original else _run_of(context, snapshot)
+    if run is not None and run.storage == storage:
+        received_ns = snapshot.server_ns or snapshot.end_ns
+        return record_of(snapshot, run, count_of(snapshot.start_ns), count_of(received_ns))
+    totals = snapshot.totals
+    run_id = _tagged(snapshot, RUN_TAG)
+    pool = _tagged(snapshot, POOL_TAG)
+    job = context.configuration.find("Job", snapshot.job)
+    if not pool and job is not None and job.pool is not None:
+        pool = job.pool.name
+    return SnapshotRecord(
+        id=snapshot.id,
+        client=snapshot.host,
+        job=snapshot.job,
+        fileset=snapshot.fileset,
+        storage=storage,
+        pool=pool,
+        level=snapshot.level,
+        run=run_id if _is_id(run_id) else "",
+        original=original.partition(":")[2],
+        start_ns=count_of(snapshot.start_ns),
+        server_ns=count_of(snapshot.server_ns or snapshot.end_ns),
+        files=count_of(totals.files),
+        bytes=count_of(totals.content_bytes),
+        stored_bytes=count_of(totals.stored_bytes),
+        errors=count_of(snapshot.error_count),
+        tags=snapshot.tags,
+    )
+
+
+def _enter(context: DirectorContext, records: Sequence[SnapshotRecord]) -> dict[str, str]:
+    """Enter snapshots and their runs; those that cannot be, and why.
+
+    CatalogUnavailableError when none can be now.
+    """
+    unfit: dict[str, str] = {}
+    for batch in _batches(records):
+        try:
+            _enter_all(context, batch)
+        except CatalogUnavailableError:
+            raise
+        except _UNFIT:
+            # What one says must not keep the others out.
+            for record in batch:
+                try:
+                    _enter_all(context, (record,))
+                except CatalogUnavailableError:
+                    raise
+                except _UNFIT as error:
+                    unfit[record.id] = f"the catalog does not take it: {shown(error)}"
+    return unfit
+
+
+def _enter_all(context: DirectorContext, records: Sequence[SnapshotRecord]) -> None:
+    for record in records:
+        _enter_run(context, record)
+    add_snapshots(context.catalog, records)
+
+
+def _enter_run(context: DirectorContext, record: SnapshotRecord) -> None:
+    """The run that made a snapshot, as far as the snapshot tells."""
+    if not record.run or record.original:
+        return
+    try:
+        load_run(context.catalog, record.run)
+    except UnknownNameError:
+        pass
+    except ConflictError:
+        return
+    else:
+        return
+    add_run(
+        context.catalog,
+        RunRecord(
+            id=record.run,
+            job=record.job,
+            client=record.client,
+            fileset=record.fileset,
+            storage=record.storage,
+            pool=record.pool,
+            level=record.level,
+            kind="backup",
+            state="incomplete" if record.errors else "done",
+            scheduled_ns=record.start_ns,
+            queued_ns=record.start_ns,
+            started_ns=record.start_ns,
+            ended_ns=record.server_ns,
+            files=record.files,
+            bytes=record.bytes,
+            stored_bytes=record.stored_bytes,
+            errors=record.errors,
+            snapshot=record.id,
+            reason="read back from the repository",
+            requested_by="rebuild",
+        ),
+    )
+
+
+def _tagged(snapshot: Snapshot, prefix: str) -> str:
+    return next((tag[len(prefix) :] for tag in snapshot.tags if tag.startswith(prefix)), "")
+
+
+def _is_id(text: str) -> bool:
+    return len(text) == 32 and all(c in "0123456789abcdef" for c in text)

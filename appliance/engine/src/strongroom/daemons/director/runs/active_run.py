@@ -1,0 +1,127 @@
+"""A run that has not ended, as the director keeps it in memory; the catalog has the rest.
+
+How long something takes is measured by a clock that only goes forward, so a jump of the wall
+clock neither ends a run nor keeps one alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from strongroom import clock
+from strongroom.daemons.director.runs.dispatch import Candidate
+
+if TYPE_CHECKING:
+    from strongroom.config.model import Resource
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.results import RunInfo
+    from strongroom.net.control.messages import RunProgress
+
+_SECOND_NS: Final = 1_000_000_000
+# What an agent does; the others are done by the director itself.
+_AGENT_KINDS: Final = frozenset(("backup", "restore", "estimate"))
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run is to end that was told to stop: its state and error, and why."""
+
+    state: str
+    reason: str
+    error_id: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class ActiveRun:
+    """See the module. Times without a unit in their name are of clock.elapsed_seconds.
+
+    begins_at: not before then. begun_at: when it began. deadline: from when it was scheduled.
+    work: what the director does for it now. ending: it was told to stop; it ends at `stop_at`
+    whether or not the agent answers. is_prepared: its scripts before ran. is_ordered: the agent
+    has, or may have, its order. lost_at: when its agent's connection was lost.
+    """
+
+    record: RunRecord
+    begins_at: float = 0.0
+    begun_at: float = 0.0
+    deadline: float | None = None
+    ends_at: float | None = None
+    ending: Ending | None = None
+    stop_at: float = 0.0
+    lost_at: float | None = None
+    progress: RunProgress | None = None
+    work: asyncio.Task[None] | None = None
+    is_prepared: bool = False
+    is_ordered: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether an agent does it."""
+        return needs_agent(self.record)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has begun."""
+        return self.record.state == "running"
+
+    def candidate(self, job: Resource | None) -> Candidate:
+        """What limits see of it."""
+        record = self.record
+        return Candidate(
+            id=record.id,
+            job=record.job,
+            client=record.client if self.is_remote else "",
+            storage=record.storage,
+            priority=record.priority,
+            reads=record.kind in ("restore", "verify"),
+            allows_mixed=job is not None and bool(job.allow_mixed_priority),
+        )
+
+    def info(self) -> RunInfo:
+        """What is told of it, with the counts that were reported last."""
+        ending = self.ending.state if self.ending is not None and self.is_running else ""
+        progress = self.progress
+        if progress is None:
+            return replace(self.record.info(), ending=ending)
+        record = msgspec.structs.replace(
+            self.record,
+            files=progress.files,
+            bytes=progress.bytes,
+            stored_bytes=progress.stored_bytes,
+            errors=progress.errors,
+        )
+        return replace(
+            record.info(),
+            total_files=progress.total_files,
+            total_bytes=progress.total_bytes,
+            total_is_estimate=self.record.kind == "backup"
+            and (progress.total_files, progress.total_bytes) != (None, None),
+            message=progress.message,
+            ending=ending,
+        )
+
+
+def needs_agent(record: RunRecord) -> bool:
+    """Whether an agent does this run."""
+    return record.kind in _AGENT_KINDS or (record.kind == "verify" and record.level == "client")
+
+
+def activate(record: RunRecord) -> ActiveRun:
+    """A run from the catalog with its times as of now."""
+    now_ns, now = clock.now_ns(), clock.elapsed_seconds()
+
+    def moment(time_ns: int) -> float:
+        return now + (time_ns - now_ns) / _SECOND_NS
+
+    return ActiveRun(
+        record=record,
+        begun_at=min(now, moment(record.started_ns)) if record.started_ns else now,
+        begins_at=moment(record.not_before_ns) if record.not_before_ns else now,
+        deadline=moment(record.deadline_ns) if record.deadline_ns else None,
+        is_ordered=record.sequence > 0,
+    )

@@ -1,0 +1,156 @@
+"""Which level a backup gets in the end, and what it is compared with.
+
+Every snapshot is whole and restores by itself, so any that is there and of the same FileSet will do
+to compare with: an incremental backup takes the newest. A differential one takes the last full one,
+or if that is gone the first that came after it, else the newest: what is read again for nothing is
+the least then. Without any an incremental or differential backup is full. So it is when the last
+full one is older than Max Full Interval, or when a full one failed and Rerun Failed Levels is set.
+An incremental one becomes differential by Max Diff Interval. Age counts by the server's clock, from
+when backups were made: that their snapshots were forgotten changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from blake3 import blake3
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.runs import last_failed_level
+from strongroom.daemons.director.catalog.snapshots import newest_snapshot, oldest_snapshot
+
+if TYPE_CHECKING:
+    from strongroom.config.model import Resource
+    from strongroom.daemons.director.catalog.database import Catalog
+    from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
+    from strongroom.filesets.spec import FileSetSpec
+
+_SECOND_NS = 1_000_000_000
+_NONE_YET = "there is no snapshot of this job yet"
+
+
+class LevelDecision(NamedTuple):
+    """The level, the id of the snapshot to compare with ("" for none), and why it was raised."""
+
+    level: str
+    parent: str
+    reason: str
+
+
+def fileset_digest(spec: FileSetSpec) -> str:
+    """32 digits that stand for what a FileSet chooses, not for how that is stored."""
+    chosen = msgspec.structs.replace(
+        spec,
+        name="",
+        includes=tuple(
+            msgspec.structs.replace(
+                include,
+                options=tuple(
+                    msgspec.structs.replace(options, compression=None, signature=None)
+                    for options in include.options
+                ),
+            )
+            for include in spec.includes
+        ),
+    )
+    return blake3(msgspec.json.encode(chosen)).hexdigest(16)
+
+
+def decide_level(
+    catalog: Catalog, job: Resource, client: str, storage: str, level: str, digest: str
+) -> LevelDecision:
+    """Decide about a backup that was asked for as `level`; `digest` is of its FileSet now."""
+    if level == "full":
+        return LevelDecision("full", "", "")
+    fileset = job.fileset
+    if fileset is not None and fileset.ignore_fileset_changes:
+        digest = ""
+    known = _Known(catalog, job.name, client, storage, digest)
+    newest = known.newest()
+    if newest is None:
+        return LevelDecision("full", "", known.why_none())
+    full_ns = known.last_ns("full")
+    now_ns = clock.now_ns()
+    if job.max_full_interval_seconds and not full_ns:
+        reason = "Max Full Interval is set, and it is not known when the last full backup was"
+        return LevelDecision("full", "", reason)
+    if _is_older(full_ns, job.max_full_interval_seconds, now_ns):
+        return LevelDecision("full", "", "the last full backup is older than Max Full Interval")
+    failed = ""
+    if job.rerun_failed_levels:
+        failed = last_failed_level(catalog, job.name, client, full_ns)
+    if failed == "full":
+        return LevelDecision("full", "", "the last full backup failed")
+    reason = ""
+    if level == "incremental":
+        since_ns = max(full_ns, known.last_ns("differential"))
+        if since_ns and _is_older(since_ns, job.max_diff_interval_seconds, now_ns):
+            reason = "the last differential backup is older than Max Diff Interval"
+        elif failed == "differential":
+            reason = "the last differential backup failed"
+    if level == "differential" or reason:
+        return LevelDecision("differential", known.beginning(full_ns) or newest.id, reason)
+    return LevelDecision("incremental", newest.id, "")
+
+
+class _Known(NamedTuple):
+    """The snapshots of a job on a client in a storage; `digest`: only of this FileSet, "": any."""
+
+    catalog: Catalog
+    job: str
+    client: str
+    storage: str
+    digest: str
+
+    def newest(self) -> SnapshotRecord | None:
+        """What is there, whatever its level was: each is whole."""
+        return newest_snapshot(
+            self.catalog,
+            job=self.job,
+            client=self.client,
+            storage=self.storage,
+            digest=self.digest,
+        )
+
+    def last_ns(self, level: str) -> int:
+        """When a level was last backed up, also where its snapshot is gone; 0: not known."""
+        found = newest_snapshot(
+            self.catalog,
+            job=self.job,
+            client=self.client,
+            storage=self.storage,
+            digest=self.digest,
+            levels=(level,),
+            with_removed=True,
+        )
+        return found.server_ns if found else 0
+
+    def beginning(self, since_ns: int) -> str:
+        """The first one that is there of those received since, or ""."""
+        found = oldest_snapshot(
+            self.catalog,
+            job=self.job,
+            client=self.client,
+            storage=self.storage,
+            digest=self.digest,
+            since_ns=since_ns,
+        )
+        return found.id if found else ""
+
+    def why_none(self) -> str:
+        """Why there is nothing to compare with."""
+        if self._replace(digest="").newest():
+            return "the FileSet has changed since the last backup"
+        was_one = newest_snapshot(
+            self.catalog,
+            job=self.job,
+            client=self.client,
+            storage=self.storage,
+            with_removed=True,
+        )
+        return "no snapshot of this job is left" if was_one else _NONE_YET
+
+
+def _is_older(time_ns: int, interval_seconds: int | None, now_ns: int) -> bool:
+    return bool(interval_seconds) and now_ns - time_ns > int(interval_seconds or 0) * _SECOND_NS

@@ -1,0 +1,400 @@
+"""The life of a run, from being asked for to its end.
+
+    queued    it may start as soon as priorities and limits allow
+    waiting   it cannot start: its agent is not connected, or its time has not come
+    running   an agent has its order, or the director works on it itself
+    done, incomplete, failed, cancelled   the end; never left again
+
+Every change is in the catalog before anybody is told of it. All methods belong to the event loop;
+the catalog is written in threads. `_gate` lets one decision about starting be made at a time, the
+lock of a run one change of it. What follows an end (scripts, retention, another attempt) is
+`aftermath`'s; what agents say is `agents`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.retry import outlast
+from strongroom.daemons.director.catalog.runs import (
+    AFTERMATH,
+    NewLine,
+    add_run,
+    change_run,
+    load_run,
+    unfinished_runs,
+    unfollowed_runs,
+)
+from strongroom.daemons.director.runs.active_run import ActiveRun, Ending, activate
+from strongroom.daemons.director.runs.dispatch import choose
+from strongroom.daemons.director.runs.duplicates import DuplicateRules, judge
+from strongroom.daemons.director.runs.plan import is_enabled, limits_of
+from strongroom.daemons.director.runs.start_messages import LIMIT_SET, limit_set, make_order, told
+from strongroom.daemons.director.runs.time_limits import limit, next_moment, overdue
+from strongroom.daemons.director.runs.watchers import Watchers
+from strongroom.errors import ConflictError, StrongroomError
+from strongroom.net.control.messages import Cancel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from strongroom.config.model import Resource
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.runs.parts import Aftermath, LocalWork
+
+STOP_SECONDS: Final = 15.0
+RESTARTED_ID: Final = "restarted"
+_UNFINISHED: Final = ("queued", "waiting", "running")
+
+_log = logging.getLogger(__name__)
+
+
+class Runs:
+    """All runs that have not ended."""
+
+    def __init__(self, context: DirectorContext, local: LocalWork, aftermath: Aftermath) -> None:
+        self._context = context
+        self._local = local
+        self._aftermath = aftermath
+        self._active: dict[str, ActiveRun] = {}
+        self._gate = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.watchers = Watchers()
+        self.expects: Callable[[float], None] = lambda _: None  # the moment of the next tick
+
+    # Looking.
+
+    def active(self, run_id: str) -> ActiveRun | None:
+        """A run that has not ended."""
+        return self._active.get(run_id)
+
+    def all_active(self) -> list[ActiveRun]:
+        """Every run that has not ended, the longest known first."""
+        return list(self._active.values())
+
+    def of_client(self, client: str) -> list[ActiveRun]:
+        """Those that an agent does or is to do."""
+        of_agents = (one for one in self._active.values() if one.is_remote)
+        return [one for one in of_agents if one.record.client == client]
+
+    # Coming to be.
+
+    async def resume(self) -> None:
+        """Take up what a director before us left."""
+        call, catalog = self._context.in_thread, self._context.catalog
+        unfollowed = await call(unfollowed_runs, catalog)
+        for record in await call(unfinished_runs, catalog):
+            self._active[record.id] = activate(record)
+        for active in self.all_active():
+            self._limit(active)
+            if active.is_running and not active.is_remote:
+                reason = "the director was restarted while it did this"
+                await self.end(active, "failed", error_id=RESTARTED_ID, reason=reason)
+            elif active.is_running:
+                active.lost_at = clock.elapsed_seconds()
+        for record in unfollowed:
+            self.spawn(self._follow(record.id))
+
+    async def submit(
+        self,
+        record: RunRecord,
+        lines: Sequence[str] = (),
+        *,
+        judged: bool = True,
+        dispatched: bool = True,
+    ) -> RunRecord:
+        """Enter a run; duplicates are judged first. Gives it back, cancelled if it may not be.
+
+        dispatched: see at once whether it may start; otherwise somebody else does so soon.
+        """
+        now_ns = clock.now_ns()
+        job = self._job(record)
+        said = [NewLine(now_ns, "info", text) for text in lines]
+        async with self._gate:
+            verdict = None
+            if job is not None and judged:
+                others = [one.record for one in self._active.values()]
+                verdict = judge(record, others, DuplicateRules.of(job))
+            if verdict is not None and verdict.refusal:
+                record = msgspec.structs.replace(
+                    record,
+                    state="cancelled",
+                    ended_ns=now_ns,
+                    reason=verdict.refusal,
+                    aftermath=AFTERMATH[0],
+                )
+                said.append(NewLine(now_ns, "warning", f"cancelled: {verdict.refusal}"))
+            record = await self._context.in_thread(add_run, self._context.catalog, record, said)
+            if not record.is_final:
+                self._active[record.id] = activate(record)
+                self._expect(self._active[record.id])
+        if record.is_final:
+            self.spawn(self._follow(record.id))
+        for run_id, why in verdict.cancelled if verdict is not None else ():
+            if (older := self._active.get(run_id)) is not None:
+                await self.stop(older, Ending("cancelled", why))
+        if dispatched:
+            await self.dispatch()
+        return record
+
+    # Starting.
+
+    async def dispatch(self) -> None:
+        """Start what may start, and say of the rest why it waits."""
+        async with self._gate:
+            now = clock.elapsed_seconds()
+            ready: list[ActiveRun] = []
+            for active in self.all_active():
+                if active.is_running or active.ending is not None:
+                    continue
+                obstacle = self._obstacle(active, now)
+                if obstacle:
+                    await self._wait(active, "waiting", obstacle)
+                elif active.record.kind == "estimate":
+                    await self._begin(active)
+                else:
+                    ready.append(active)
+            running = [
+                active.candidate(self._job(active.record))
+                for active in self._active.values()
+                if active.is_running and active.record.kind != "estimate"
+            ]
+            waiting = [active.candidate(self._job(active.record)) for active in ready]
+            decision = choose(waiting, running, limits_of(self._context.configuration))
+            known = {active.record.id: active for active in ready}
+            for run_id in decision.start:
+                await self._begin(known[run_id])
+            for run_id, reason in decision.reasons.items():
+                await self._wait(known[run_id], "queued", reason)
+
+    def _obstacle(self, active: ActiveRun, now: float) -> str:
+        record = active.record
+        if active.begins_at > now:
+            return "waits to be tried again" if record.attempt > 1 else "its time has not come"
+        if not active.is_remote:
+            return ""
+        if not is_enabled(self._context.configuration.find("Client", record.client)):
+            return f"client {record.client} is disabled"
+        if not self._context.link.is_connected(record.client):
+            return f"agent {record.client} is not connected"
+        return ""
+
+    async def _wait(self, active: ActiveRun, state: str, reason: str) -> None:
+        if active.ending is None and (active.record.state, active.record.reason) != (state, reason):
+            with suppress(ConflictError):  # it may have ended meanwhile
+                await self.change(active, {"state": state, "reason": reason})
+
+    async def _begin(self, active: ActiveRun) -> None:
+        changes = {"state": "running", "started_ns": clock.now_ns(), "reason": ""}
+        with suppress(ConflictError):
+            await self.change(active, changes)
+        if active.ending is not None or not active.is_running:
+            return  # whoever stopped it meanwhile writes its end
+        active.begun_at = clock.elapsed_seconds()
+        self._limit(active)
+        self.set_to_work(active)
+
+    def _limit(self, active: ActiveRun) -> None:
+        limit(active, self._job(active.record), self._context.configuration.daemon)
+        self._expect(active)
+
+    def _expect(self, active: ActiveRun) -> None:
+        if (moment := next_moment((active,))) is not None:
+            self.expects(moment)
+
+    def set_to_work(self, active: ActiveRun) -> None:
+        """Give the order to the agent (again), or do what is to be done here."""
+        active.is_ordered = False
+        active.work = self.spawn(self._carry_out(active))
+
+    async def _carry_out(self, active: ActiveRun) -> None:
+        try:
+            if not active.is_prepared:
+                active.is_prepared = True
+                await self._aftermath.before(active, self)
+            if active.is_remote:
+                await outlast(self._send_order, active)
+                return
+            outcome = await self._local.carry_out(active, self)
+        except StrongroomError as error:
+            reason = str(error)
+            await outlast(self.end, active, "failed", error_id=error.error_id, reason=reason)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run must end
+            _log.exception("run %s of job %s failed", active.record.id, active.record.job)
+            reason = f"a fault in the director: {error}"
+            await outlast(self.end, active, "failed", error_id="bug", reason=reason)
+        else:
+            changes, lines = outcome.changes, outcome.lines
+            await outlast(self.end, active, outcome.state, changes=changes, lines=lines)
+
+    async def _send_order(self, active: ActiveRun) -> None:
+        opens = active.record.kind in ("restore", "verify")
+        call = self._context.with_repository if opens else self._context.in_thread
+        limit = limit_set(active.record)
+        order = await call(make_order, self._context, active.record)
+        await self.change(active, order.changes, told(order.lines, clock.now_ns()))
+        self._limit(active)
+        if active.ending is not None:
+            await self.end(active, active.ending.state, ending=active.ending)
+        elif await self._context.link.send(active.record.client, order.message):
+            active.is_ordered = True
+            if (changed := limit_set(active.record)) is not None and changed != limit:
+                await self._context.link.send(active.record.client, changed)
+        else:
+            # It went away just now; nothing has begun.
+            await self.change(active, {"state": "waiting", "started_ns": 0})
+
+    # Ending.
+
+    async def stop(self, active: ActiveRun, ending: Ending) -> None:
+        """Have a run end; one that an agent does ends when it says so, or soon in any case."""
+        if active.ending is not None:
+            return
+        active.ending = ending
+        working = active.work is not None and not active.work.done()
+        if active.is_running and active.is_remote and active.is_ordered:
+            active.stop_at = clock.elapsed_seconds() + STOP_SECONDS
+            self._expect(active)
+            if await self._context.link.send(active.record.client, Cancel(run_id=active.record.id)):
+                self.spawn(self._say_it_stops(active, ending))
+                return
+        elif active.is_running and active.is_remote and working:
+            # Whoever makes the order looks at `ending` before it is sent.
+            active.stop_at = clock.elapsed_seconds() + STOP_SECONDS
+            self._expect(active)
+            return
+        if working and active.work is not None and active.work is not asyncio.current_task():
+            active.work.cancel()
+            await asyncio.wait((active.work,))
+        await self.end(active, ending.state, ending=ending)
+
+    async def end(
+        self,
+        active: ActiveRun,
+        state: str,
+        *,
+        changes: Mapping[str, Any] | None = None,
+        lines: Sequence[tuple[str, str]] = (),
+        error_id: str = "",
+        reason: str = "",
+        ending: Ending | None = None,
+    ) -> None:
+        """Write the end of a run and set off what follows; one that has ended already stays so."""
+        now_ns = clock.now_ns()
+        if ending is not None:
+            error_id, reason = ending.error_id, ending.reason
+        columns: dict[str, Any] = {"state": state, "ended_ns": now_ns, "aftermath": AFTERMATH[0]}
+        columns |= changes or {}
+        if (progress := active.progress) is not None:
+            for name in ("files", "bytes", "stored_bytes", "errors"):
+                columns.setdefault(name, getattr(progress, name))
+        if reason:
+            columns["reason" if state == "cancelled" else "error"] = reason
+        if error_id:
+            columns["error_id"] = error_id
+        said = [NewLine(now_ns, level, text) for level, text in lines]
+        if reason:
+            said.append(NewLine(now_ns, "error" if state == "failed" else "warning", reason))
+        said.append(NewLine(now_ns, "info", f"ended: {state}"))
+        try:
+            await self.change(active, columns, said)
+        except ConflictError:
+            # By somebody else just now, or by us when the database did not come to say so.
+            catalog = self._context.catalog
+            active.record = await self._context.in_thread(load_run, catalog, active.record.id)
+        if self._active.pop(active.record.id, None) is None:
+            return
+        self.watchers.wake(active.record.id)
+        self.spawn(self._follow(active.record.id))
+
+    async def _follow(self, run_id: str) -> None:
+        try:
+            await self._aftermath.after(run_id, self)
+        except Exception:  # noqa: BLE001 - others may start now whatever it is
+            _log.exception("run %s: not all was done after its end", run_id)
+        # Not in a `finally`: a director that is stopping must not wait for its catalog.
+        await outlast(self.dispatch)
+
+    async def change(
+        self, active: ActiveRun, changes: Mapping[str, Any], lines: Sequence[NewLine] = ()
+    ) -> None:
+        """Write a change of a run and tell whoever watches. ConflictError: it has ended."""
+        catalog, run_id = self._context.catalog, active.record.id
+        write = partial(change_run, catalog, run_id, changes, lines, only_in=_UNFINISHED)
+        active.record, _ = await self._context.in_thread(write)
+        self.watchers.wake(active.record.id)
+
+    async def say(self, active: ActiveRun, level: str, text: str) -> None:
+        """Add a line to the log of a run."""
+        await outlast(self.change, active, {}, [NewLine(clock.now_ns(), level, text)])
+
+    async def _say_it_stops(self, active: ActiveRun, ending: Ending) -> None:
+        self.watchers.wake(active.record.id)
+        text = f"{ending.reason}; agent {active.record.client} has not confirmed it yet"
+        with suppress(ConflictError):  # it may have, by now
+            await self.say(active, "info", text)
+
+    async def set_limit(self, active: ActiveRun, bytes_per_second: int, text: str) -> None:
+        """Keep the limit of a run with it and tell its agent, now or at its next Hello."""
+        client = active.record.client
+        if not self._context.link.is_connected(client):
+            text += f"; agent {client} is told when it is connected again"
+        request = {**active.record.request, LIMIT_SET: bytes_per_second}
+        await self.change(active, {"request": request}, [NewLine(clock.now_ns(), "info", text)])
+        if active.is_ordered and (told := limit_set(active.record)) is not None:
+            await self._context.link.send(client, told)
+
+    # Time.
+
+    async def tick(self) -> None:
+        """End what has taken too long, and start what may start now."""
+        now = clock.elapsed_seconds()
+        for active in self.all_active():
+            ending = overdue(active, self._job(active.record), now)
+            if active.ending is not None and now >= active.stop_at:
+                text = f"agent {active.record.client} never confirmed it; it is told again"
+                lines = [("warning", text)] if active.is_ordered else []
+                await self.end(active, active.ending.state, ending=active.ending, lines=lines)
+            elif ending is not None and active.ending is None:
+                await self.stop(active, ending)
+        await self.dispatch()
+
+    def next_moment(self) -> float | None:
+        """When `tick` has something to do at the latest, by clock.elapsed_seconds."""
+        return next_moment(self._active.values())
+
+    # The rest.
+
+    def spawn(self, work: Any) -> asyncio.Task[None]:
+        """Do something beside; `settle` waits for it, its failure is logged."""
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("work of the director failed: %s", error, exc_info=error)
+
+    async def settle(self) -> None:
+        """Wait until nothing is under way here but what waits for agents."""
+        while pending := [task for task in self._tasks if task is not asyncio.current_task()]:
+            await asyncio.wait(pending)
+
+    async def shut_down(self) -> None:
+        """Stop the director's own work; agents go on."""
+        for task in list(self._tasks):
+            task.cancel()
+        await self.settle()
+
+    def _job(self, record: RunRecord) -> Resource | None:
+        return self._context.configuration.find("Job", record.job)

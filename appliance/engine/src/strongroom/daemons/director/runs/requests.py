@@ -1,0 +1,215 @@
+"""From what is asked for to a run that can be queued."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from blake3 import blake3
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
+from strongroom.daemons.director.runs.plan import Overrides, kind_of, plan, resource
+from strongroom.errors import ConflictError, UsageError
+from strongroom.jobs.restore.options import Overwrite
+
+if TYPE_CHECKING:
+    from strongroom.config.model import ComponentConfiguration, Resource
+    from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
+    from strongroom.daemons.director.results import RestoreRequest
+
+_SECOND_NS: Final = 1_000_000_000
+# So many steps from a job to one that it starts; two jobs may name each other.
+MOST_COMPANIONS: Final = 3
+_COMPANION_KEYS: Final = ("level", "client", "fileset", "storage", "pool", "priority")
+# A restore without a Restore job in the configuration.
+RESTORE_JOB: Final = "Restore"
+_REPLACE: Final = {
+    "always": Overwrite.ALWAYS,
+    "ifnewer": Overwrite.IF_NEWER,
+    "never": Overwrite.NEVER,
+}
+
+
+def new_run(
+    configuration: ComponentConfiguration,
+    job_name: str,
+    overrides: Overrides | None = None,
+    *,
+    scheduled_ns: int = 0,
+    requested_by: str = "",
+) -> RunRecord:
+    """A run of a job, to be submitted. scheduled_ns: when it was due, 0 for now.
+
+    Raises UnknownNameError, UsageError when something it needs is not said.
+    """
+    said = overrides or Overrides()
+    planned = plan(configuration, job_name, said)
+    kind, job = planned.kind, planned.job
+    if kind == "restore":
+        raise UsageError(f"{job_name} is a restore job; a restore is started with its snapshot")
+    if kind == "backup":
+        lacking = [
+            name
+            for name, value in (
+                ("Client", planned.client),
+                ("FileSet", planned.fileset),
+                ("Storage", planned.storage),
+            )
+            if not value
+        ]
+        if lacking:
+            raise UsageError(f"job {job_name} has no {' and no '.join(lacking)}")
+    now_ns = clock.now_ns()
+    due_ns = scheduled_ns or now_ns
+    changed = {name: value for name, value in asdict(said).items() if value}
+    request: dict[str, Any] = {"level": planned.level, "overrides": changed}
+    sched_time = said.max_run_sched_time_seconds
+    if sched_time is None:
+        sched_time = job.max_run_sched_time_seconds
+    start_delay = job.max_start_delay_seconds
+    deadline_ns = 0
+    if sched_time:
+        deadline_ns = due_ns + int(sched_time) * _SECOND_NS
+        request["deadline_bounds_end"] = True
+    elif start_delay:
+        deadline_ns = due_ns + int(start_delay) * _SECOND_NS
+    return RunRecord(
+        id=new_run_id(),
+        job=job.name,
+        client=planned.client,
+        fileset=planned.fileset,
+        storage=planned.storage,
+        pool=planned.pool(planned.level),
+        level=planned.level,
+        kind=kind,
+        priority=planned.priority,
+        scheduled_ns=due_ns,
+        queued_ns=now_ns,
+        deadline_ns=deadline_ns,
+        requested_by=requested_by,
+        request=request,
+    )
+
+
+def companions(configuration: ComponentConfiguration, record: RunRecord) -> list[RunRecord]:
+    """The runs that a job's `Run` directives start along with a run of it.
+
+    Each says a job and what it overrides: `Run = "other level=%l storage=main"`; `%l` stands for
+    the level of the run. Runs that were started so start no others after MOST_COMPANIONS steps.
+    Their ids follow from the run's, so that they are known when they are asked for again.
+    Raises UnknownNameError, UsageError.
+    """
+    job = configuration.find("Job", record.job)
+    depth = int(record.request.get("companion_depth", 0))
+    if job is None or depth >= MOST_COMPANIONS:
+        return []
+    found = []
+    for number, text in enumerate(job.run):
+        name, *words = shlex.split(text.replace("%l", record.level)) or ("",)
+        said: dict[str, Any] = {}
+        for word in words:
+            key, equals, value = word.partition("=")
+            if not equals or key not in _COMPANION_KEYS:
+                known = ", ".join(_COMPANION_KEYS)
+                raise UsageError(f"Run of job {job.name}: {word!r} is none of {known} with a value")
+            said[key] = int(value) if key == "priority" and value.isdecimal() else value
+        if not isinstance(said.get("priority", 0), int):
+            raise UsageError(f"Run of job {job.name}: a priority is a number")
+        made = new_run(
+            configuration, name, Overrides(**said), requested_by=f"run {record.id} of {job.name}"
+        )
+        request = {**made.request, "companion_depth": depth + 1}
+        run_id = blake3(f"{record.id} {number}".encode()).hexdigest(16)
+        found.append(msgspec.structs.replace(made, id=run_id, request=request))
+    return found
+
+
+def new_restore(
+    configuration: ComponentConfiguration,
+    wanted: RestoreRequest,
+    snapshot: SnapshotRecord,
+    requested_by: str,
+) -> RunRecord:
+    """A restore, to be submitted; what is not said is as its Restore job has it.
+
+    Raises UnknownNameError, UsageError, ConflictError for a snapshot that was removed.
+    """
+    if snapshot.removed_ns:
+        raise ConflictError(f"snapshot {snapshot.id[:8]} was removed")
+    job = _restore_job(configuration, wanted.job)
+    client = resource(configuration, "Client", wanted.client or snapshot.client)
+    if not client.enabled:
+        raise ConflictError(f"client {client.name} is disabled")
+    target = wanted.target
+    if not target and not wanted.in_place and job is not None and job.where:
+        target = job.where.encode("utf-8", "surrogateescape")
+    in_place = wanted.in_place or target == b"/"
+    if in_place:
+        target = b"/"
+    if not target.startswith(b"/"):
+        raise UsageError("a restore needs an absolute path as its target, or in_place")
+    if b"/../" in target + b"/" or b"\0" in target:
+        raise UsageError("the target of a restore must not hold .. or NUL")
+    try:
+        overwrite = Overwrite(wanted.overwrite) if wanted.overwrite else _replace_of(job)
+    except ValueError as error:
+        known = ", ".join(Overwrite)
+        raise UsageError(f"overwrite is one of {known}, not {wanted.overwrite!r}") from error
+    paths = [path.strip(b"/") for path in wanted.paths]
+    if any(not path or b"\0" in path or b".." in path.split(b"/") for path in paths):
+        # The root is everything.
+        if any(b"\0" in path or b".." in path.split(b"/") for path in paths):
+            raise UsageError("a path of a snapshot holds neither .. nor NUL")
+        paths = []
+    now_ns = clock.now_ns()
+    return RunRecord(
+        id=new_run_id(),
+        job=job.name if job is not None else RESTORE_JOB,
+        client=client.name,
+        fileset=snapshot.fileset,
+        storage=snapshot.storage,
+        pool=snapshot.pool,
+        kind="restore",
+        priority=wanted.priority or (int(job.priority) if job is not None else 10),
+        scheduled_ns=now_ns,
+        queued_ns=now_ns,
+        snapshot=snapshot.id,
+        requested_by=requested_by,
+        request={
+            "snapshot": snapshot.id,
+            "paths": [path.hex() for path in paths],
+            "target": target.hex(),
+            "in_place": in_place,
+            "overwrite": str(overwrite),
+            "delete": wanted.delete,
+            "dry_run": wanted.dry_run,
+            "workers": wanted.workers,
+            "maximum_bytes_per_second": wanted.maximum_bytes_per_second,
+            "where": [list(layer) for layer in wanted.where],
+        },
+    )
+
+
+def restore_jobs(configuration: ComponentConfiguration) -> list[str]:
+    """The names of all Restore jobs that are enabled; the first is taken unless one is named."""
+    jobs = configuration.of_type("Job").values()
+    return [job.name for job in jobs if kind_of(job) == "restore" and job.enabled]
+
+
+def _restore_job(configuration: ComponentConfiguration, name: str) -> Resource | None:
+    if name:
+        job = resource(configuration, "Job", name)
+        if kind_of(job) != "restore":
+            raise UsageError(f"job {name} restores nothing; its Type is {job.job_type}")
+        return job
+    names = restore_jobs(configuration)
+    return resource(configuration, "Job", names[0]) if names else None
+
+
+def _replace_of(job: Resource | None) -> Overwrite:
+    # If Older has no counterpart; If Newer is what people mean by either.
+    word = str(job.replace or "").lower() if job is not None else ""
+    return _REPLACE.get(word, Overwrite.IF_NEWER if word == "ifolder" else Overwrite.IF_CHANGED)

@@ -1,0 +1,348 @@
+"""The messages that start runs on agents: made from catalog, configuration and repositories.
+
+Everything here blocks: call it in a thread. A restore's ticket and grant are made when it starts,
+not when it is asked for, so neither grows old in a queue.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.daemons.director.catalog.runs import NewLine, find_runs
+from strongroom.daemons.director.catalog.snapshots import (
+    load_snapshot,
+    newest_snapshot,
+    totals_by_client,
+)
+from strongroom.daemons.director.repositories.ownership import own_snapshot
+from strongroom.daemons.director.results import RunFilter
+from strongroom.daemons.director.runs.levels import decide_level, fileset_digest
+from strongroom.daemons.director.runs.plan import (
+    Overrides,
+    bandwidth,
+    longest_run_seconds,
+    plan,
+    resource,
+    tls_mode_of,
+)
+from strongroom.errors import (
+    ConflictError,
+    ObjectMissingError,
+    QuotaError,
+    SnapshotNotFoundError,
+    UsageError,
+)
+from strongroom.net.control.messages import (
+    Script,
+    SetBandwidth,
+    StartBackup,
+    StartEstimate,
+    StartRestore,
+    StartVerify,
+    StorageTarget,
+    ToAgent,
+    encode_name,
+)
+
+if TYPE_CHECKING:
+    from strongroom.config.model import Resource
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.filesets.spec import FileSetSpec
+
+# How long a restore may take to connect to the storage daemon again.
+GRANT_SECONDS: Final = 24 * 3600
+# A listing page holds about so many entries, which is what Lru Size counts.
+_ENTRIES_A_PAGE: Final = 8192
+_MOST_COUNTED: Final = 1 << 60
+RUN_TAG: Final = "run="
+POOL_TAG: Final = "pool="
+# Of a run's request: the limit that an operator set, 0 for none.
+LIMIT_SET: Final = "limit_set_bytes_per_second"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A message, what it settles of the run (columns of the catalog), and lines for its log."""
+
+    message: ToAgent
+    changes: dict[str, Any] = field(default_factory=dict)
+    lines: tuple[tuple[str, str], ...] = ()
+
+
+def make_order(context: DirectorContext, record: RunRecord) -> Order:
+    """The order for a run that an agent does.
+
+    Raises UnknownNameError or UsageError where the configuration has changed since it was queued,
+    SnapshotNotFoundError, ConflictError, and what reading a repository raises.
+    """
+    if record.kind == "backup":
+        return _backup(context, record)
+    if record.kind == "restore":
+        return _restore(context, record)
+    if record.kind == "verify":
+        return _verify(context, record)
+    return Order(
+        StartEstimate(
+            run_id=record.id,
+            job=record.job,
+            fileset=fileset_of(context, record.fileset),
+            listing=bool(record.request.get("listing")),
+        )
+    )
+
+
+def fileset_of(context: DirectorContext, name: str) -> FileSetSpec:
+    """A FileSet as an agent is told it."""
+    from strongroom.config.filesets import fileset_spec
+
+    return fileset_spec(resource(context.configuration, "FileSet", name))
+
+
+def scripts_of(job: Resource | None) -> tuple[Script, ...]:
+    """The scripts of a job that run on the client."""
+    found = []
+    for script in job.run_scripts if job is not None else ():
+        if not script.on_client:
+            continue
+        moments = {"Before": ("before",), "AfterVSS": ("before",), "After": ("after",)}
+        for when in moments.get(
+            script.when, ("before", "after") if script.when == "Always" else ()
+        ):
+            found += [
+                Script(
+                    command=command,
+                    when="before" if when == "before" else "after",
+                    on_success=script.on_success,
+                    on_failure=script.on_failure,
+                    fail_job_on_error=script.fail_job_on_error,
+                )
+                for command in script.commands
+            ]
+    return tuple(found)
+
+
+def verified_snapshot(context: DirectorContext, record: RunRecord) -> SnapshotRecord:
+    """The snapshot that a verify run is about: the one named, or the newest of the job to verify.
+
+    Raises SnapshotNotFoundError.
+    """
+    if named := record.request.get("snapshot"):
+        return load_snapshot(context.catalog, str(named))
+    job = context.configuration.find("Job", record.job)
+    verified = job.job_to_verify if job is not None else None
+    if verified is None:
+        raise UsageError(f"verify job {record.job} needs the directive Job To Verify")
+    client = record.client or (verified.client.name if verified.client is not None else "")
+    found = newest_snapshot(context.catalog, job=verified.name, client=client)
+    if found is None:
+        raise SnapshotNotFoundError(f"job {verified.name} has no snapshot of {client} to verify")
+    return found
+
+
+def _backup(context: DirectorContext, record: RunRecord) -> Order:
+    overrides = Overrides(**record.request.get("overrides", {}))
+    planned = plan(context.configuration, record.job, overrides)
+    client = resource(context.configuration, "Client", record.client)
+    _hold_to_quota(context, client)
+    spec = fileset_of(context, record.fileset)
+    digest = fileset_digest(spec)
+    decided = decide_level(
+        context.catalog, planned.job, record.client, record.storage, record.level, digest
+    )
+    pool = planned.pool(decided.level)
+    lines: list[tuple[str, str]] = []
+    if decided.level != record.level:
+        lines.append(("info", f"{record.level} becomes {decided.level}: {decided.reason}"))
+    expected_files, expected_bytes = _expected(context, record, digest)
+    message = StartBackup(
+        run_id=record.id,
+        job=record.job,
+        level=decided.level,  # type: ignore[arg-type]
+        fileset=spec,
+        storage=_target(context, record, record.storage),
+        tuning=_tuning(client),
+        tags=(RUN_TAG + record.id, POOL_TAG + pool),
+        parent=decided.parent,
+        scripts=scripts_of(planned.job),
+        maximum_bytes_per_second=_bandwidth(context, record, planned.job),
+        maximum_run_seconds=longest_run_seconds(planned.job, decided.level),
+        expected_files=expected_files,
+        expected_bytes=expected_bytes if decided.level == "full" else 0,
+    )
+    changes = {
+        "level": decided.level,
+        "parent": decided.parent,
+        "pool": pool,
+        "fileset_digest": digest,
+        "reason": decided.reason,
+    }
+    return Order(message, changes, tuple(lines))
+
+
+def _expected(context: DirectorContext, record: RunRecord, digest: str) -> tuple[int, int]:
+    """How many files of how many bytes the last backup of the same FileSet found; 0: not known."""
+    wanted = RunFilter(
+        job=record.job,
+        client=record.client,
+        kind="backup",
+        states=("done", "incomplete"),
+        limit=1,
+    )
+    for last in find_runs(context.catalog, wanted):
+        if last.fileset_digest == digest:
+            return _count(last, "files"), _count(last, "size_bytes")
+    return 0, 0
+
+
+def _count(record: RunRecord, name: str) -> int:
+    """What an agent counted; 0 where that makes no sense."""
+    value = record.summary.get(name)
+    return value if isinstance(value, int) and 0 <= value < _MOST_COUNTED else 0
+
+
+def _hold_to_quota(context: DirectorContext, client: Resource) -> None:
+    quota = int(client.hard_quota_bytes or 0)
+    if not quota:
+        return
+    _, stored = totals_by_client(context.catalog).get(client.name, (0, 0))
+    if stored >= quota:
+        raise QuotaError(
+            f"client {client.name} has stored {stored} bytes of the {quota} of its Hard Quota; "
+            "remove snapshots, or raise it"
+        )
+
+
+def _restore(context: DirectorContext, record: RunRecord) -> Order:
+    request = record.request
+    snapshot = load_snapshot(context.catalog, str(request["snapshot"]))
+    paths = [bytes.fromhex(path) for path in request.get("paths", ())]
+    ticket, grant = _opened(context, snapshot, record.client, paths)
+    target = bytes.fromhex(request.get("target", ""))
+    options: dict[str, Any] = {
+        name: request[name]
+        for name in ("in_place", "overwrite", "delete", "dry_run", "workers")
+        if name in request
+    }
+    if paths:
+        from strongroom.jobs.verify.sample import literal_pattern
+
+        options["includes"] = [encode_name(literal_pattern(path)) for path in paths]
+    job = context.configuration.find("Job", record.job)
+    message = StartRestore(
+        run_id=record.id,
+        job=record.job,
+        storage=_target(context, record, snapshot.storage),
+        ticket=ticket,
+        grant=grant,
+        target=encode_name(target),
+        options=options,
+        where=tuple(tuple(layer) for layer in request.get("where", ())),
+        scripts=scripts_of(job),
+        maximum_bytes_per_second=_bandwidth(context, record, job),
+    )
+    return Order(message, {"snapshot": snapshot.id})
+
+
+def _verify(context: DirectorContext, record: RunRecord) -> Order:
+    snapshot = verified_snapshot(context, record)
+    ticket, grant = _opened(context, snapshot, record.client, [])
+    message = StartVerify(
+        run_id=record.id,
+        job=record.job,
+        storage=_target(context, record, snapshot.storage),
+        ticket=ticket,
+        grant=grant,
+        options={"root": "/", "reads_content": True},
+    )
+    return Order(message, {"snapshot": snapshot.id})
+
+
+def _opened(
+    context: DirectorContext, snapshot: SnapshotRecord, agent: str, paths: list[bytes]
+) -> tuple[str, str]:
+    """Ticket (base64) and grant for an agent to read paths of a snapshot.
+
+    DamageError for one that is not of the client that the catalog says.
+    """
+    from strongroom.net.identities.statements import sign_statement
+    from strongroom.repo.restore_ticket import make_ticket
+
+    if snapshot.removed_ns:
+        raise SnapshotNotFoundError(f"snapshot {snapshot.id[:8]} was removed")
+    if context.identity is None:
+        raise ConflictError("the director has no identity, so storage daemons would not believe it")
+    repository = context.repositories.open(snapshot.storage)
+    try:
+        try:
+            found = own_snapshot(repository, snapshot)
+        except ObjectMissingError as error:
+            raise SnapshotNotFoundError(
+                f"snapshot {snapshot.id[:8]} is not in the repository of {snapshot.storage} any "
+                "more: somebody removed it there, or it is lost (see `strongroom check`)"
+            ) from error
+        ticket = make_ticket(repository, found, paths)
+    finally:
+        repository.close()
+    payload = {"agent": agent, "owner": snapshot.client, "snapshot": snapshot.id}
+    grant = sign_statement(context.identity, "restore", payload, GRANT_SECONDS)
+    return b64encode(ticket).decode("ascii"), grant
+
+
+def _target(context: DirectorContext, record: RunRecord, storage_name: str) -> StorageTarget:
+    storage = resource(context.configuration, "Storage", storage_name)
+    client = resource(context.configuration, "Client", record.client)
+    devices = storage.device or ()
+    return StorageTarget(
+        address=storage.address,
+        port=int(storage.port),
+        server_name=storage.name,
+        tls_mode=tls_mode_of(client, context.features(record.client)),
+        cipher_suites=client.tls_cipher_suites or storage.tls_cipher_suites or "",
+        repository_id=str(devices[0]) if devices else "",
+    )
+
+
+def _tuning(client: Resource) -> dict[str, Any]:
+    """The knobs that the Client sets; the agent's own hold for the others."""
+    found = {
+        name: int(getattr(client, directive))
+        for name, directive in (
+            ("workers", "maximum_workers_per_job"),
+            ("upload_queue_size", "upload_queue_size"),
+            ("scan_threads", "scan_threads"),
+            ("shards", "shards"),
+        )
+        if client.is_set(directive)
+    }
+    if client.is_set("lru_size"):
+        found["lru_size"] = max(2, int(client.lru_size) // _ENTRIES_A_PAGE)
+    return found
+
+
+def limit_set(record: RunRecord) -> SetBandwidth | None:
+    """The limit that an operator set for a run under way, as its agent is told it."""
+    limit = record.request.get(LIMIT_SET)
+    if limit is None:
+        return None
+    return SetBandwidth(run_id=record.id, maximum_bytes_per_second=int(limit))
+
+
+def _bandwidth(context: DirectorContext, record: RunRecord, job: Resource | None) -> int:
+    if (told := limit_set(record)) is not None:
+        return told.maximum_bytes_per_second
+    if asked := int(record.request.get("maximum_bytes_per_second", 0)):
+        return asked
+    return bandwidth(
+        job,
+        context.configuration.find("Client", record.client),
+        context.configuration.find("Storage", record.storage),
+    )
+
+
+def told(lines: tuple[tuple[str, str], ...], time_ns: int) -> list[NewLine]:
+    """Lines of an order for the log."""
+    return [NewLine(time_ns, level, text) for level, text in lines]

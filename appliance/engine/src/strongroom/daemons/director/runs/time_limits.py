@@ -1,0 +1,69 @@
+"""When a run has taken too long, and what becomes of it then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.daemons.director.runs.active_run import Ending
+from strongroom.daemons.director.runs.plan import longest_run_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strongroom.config.model import Resource
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.runs.active_run import ActiveRun
+
+# How long a run outlives the connection to its agent; Max Wait Time of the job wins.
+LOST_SECONDS: Final = 6 * 3600
+LOST_ID: Final = "agent-lost"
+
+
+def limit(active: ActiveRun, job: Resource | None, director: Resource | None) -> None:
+    """Set when a run is ended at the latest; its level may have become another one."""
+    limits = [
+        longest_run_seconds(job, active.record.level) if job is not None else 0,
+        int(director.absolute_job_timeout or 0) if director is not None else 0,
+    ]
+    shortest = min((one for one in limits if one), default=0)
+    active.ends_at = active.begun_at + shortest if shortest else None
+
+
+def overdue(active: ActiveRun, job: Resource | None, now: float) -> Ending | None:
+    """How it is to end because of its time; None as long as it may go on."""
+    if not active.is_running:
+        if active.deadline is not None and now >= active.deadline:
+            return Ending("cancelled", "it could not start in time", "time-limit")
+        return None
+    if active.deadline is not None and now >= active.deadline and _bounds_end(active.record):
+        return Ending("failed", "Max Run Sched Time is over", "time-limit")
+    if active.ends_at is not None and now >= active.ends_at:
+        return Ending("failed", "it ran longer than it may", "time-limit")
+    if active.lost_at is not None:
+        patience = int(job.max_wait_time_seconds or 0) if job is not None else 0
+        if now - active.lost_at >= (patience or LOST_SECONDS):
+            reason = f"agent {active.record.client} has not been back for too long"
+            return Ending("failed", reason, LOST_ID)
+    return None
+
+
+def next_moment(runs: Iterable[ActiveRun]) -> float | None:
+    """When one of them is to be looked at again at the latest, by clock.elapsed_seconds."""
+    moments: list[float] = []
+    for active in runs:
+        if active.is_running:
+            moments += [one for one in (active.ends_at, active.deadline) if one is not None]
+            if active.ending is not None:
+                moments.append(active.stop_at)
+        else:
+            moments.append(active.begins_at)
+            if active.deadline is not None:
+                moments.append(active.deadline)
+    now = clock.elapsed_seconds()
+    return min((one for one in moments if one > now), default=None)
+
+
+def _bounds_end(record: RunRecord) -> bool:
+    """Whether its deadline is for its end; that of a late start no longer counts once it runs."""
+    return bool(record.request.get("deadline_bounds_end"))

@@ -1,0 +1,163 @@
+"""When the Run entries of a Schedule are due, in the time of a place with its summer and winter.
+
+An entry is due in a local minute that all its sets hold for. Weeks of the year are those of ISO
+8601 (Monday to Sunday, the first has the year's first Thursday; there is no week 0), the n-th week
+of a month are its days 7n-6 to 7n, and `last` its last seven days.
+
+Where clocks change: a due time that is skipped is due at the end of the gap, once, however many
+times of the entry fall into it; one that comes twice is due the first time only. An entry
+that holds for every hour is due whenever a clock on the wall shows its minute: never in a gap, and
+twice where the hour comes twice. So a nightly job runs every night, once; an hourly one each hour.
+
+Everything here is arithmetic: no clock, no state.
+"""
+
+from __future__ import annotations
+
+import calendar
+import struct
+from dataclasses import fields
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from blake3 import blake3
+
+from strongroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.config.values.run_schedule import ScheduleRun
+
+_SECOND_NS: Final = 1_000_000_000
+_HOURS_OF_A_DAY: Final = 24
+# What never comes within a generation (30 February) is never due.
+_MOST_DAYS_AHEAD: Final = 366 * 41
+_LOCAL_ZONE_FILE: Final = "/etc/localtime"
+# A file of a zone (RFC 8536, version 1): no transitions, one local time, four characters of names.
+_UTC_ZONE: Final = (
+    b"TZif" + bytes(16) + struct.pack(">6L", 0, 0, 0, 0, 1, 4) + bytes(6) + b"UTC\0"
+)  # fmt: skip
+
+
+def time_zone(name: str) -> ZoneInfo:
+    """The zone of this IANA name, "" for the system's own. Raises UsageError."""
+    if not name:
+        return _local_zone()
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        advice = "write for example Europe/Vienna"
+        if not available_timezones():
+            advice = "this machine knows none at all: apt-get install tzdata"
+        raise UsageError(f"there is no time zone {name!r}; {advice}") from error
+
+
+@lru_cache(maxsize=1)
+def _local_zone() -> ZoneInfo:
+    try:
+        with open(_LOCAL_ZONE_FILE, "rb") as file:
+            return ZoneInfo.from_file(file, key="local")
+    except (OSError, ValueError):
+        # Also where no zone is known: a small host may do without that package.
+        return ZoneInfo.from_file(BytesIO(_UTC_ZONE), key="UTC")
+
+
+def entry_digest(entry: ScheduleRun) -> str:
+    """32 digits that stand for when an entry is due and what it overrides."""
+    parts = []
+    for field in fields(entry):
+        value = getattr(entry, field.name)
+        parts.append(f"{field.name}={getattr(value, 'name', value)}")
+    return blake3("\n".join(parts).encode()).hexdigest(16)
+
+
+def next_due_ns(entry: ScheduleRun, after_ns: int, zone: ZoneInfo) -> int | None:
+    """The first due time after a moment, in unix nanoseconds; None: never in a generation."""
+    after = datetime.fromtimestamp(after_ns // _SECOND_NS, UTC)
+    # A gap of a whole day, as islands had that moved across the date line, ends two days later.
+    day = after.astimezone(zone).date() - timedelta(days=2)
+    for _ in range(_MOST_DAYS_AHEAD):
+        if _holds_on(entry, day):
+            for moment in _due_on(entry, day, zone):
+                if moment * _SECOND_NS > after_ns:
+                    return moment * _SECOND_NS
+        try:
+            day += timedelta(days=1)
+        except OverflowError:
+            return None
+    return None
+
+
+def due_times_ns(entry: ScheduleRun, after_ns: int, until_ns: int, zone: ZoneInfo) -> Iterator[int]:
+    """All due times after one moment, up to and with another."""
+    due = next_due_ns(entry, after_ns, zone)
+    while due is not None and due <= until_ns:
+        yield due
+        due = next_due_ns(entry, due, zone)
+
+
+def last_due_ns(entry: ScheduleRun, after_ns: int, until_ns: int, zone: ZoneInfo) -> int | None:
+    """The last due time after one moment, up to and with another; looks back a year at most."""
+    until = datetime.fromtimestamp(until_ns // _SECOND_NS, UTC).astimezone(zone).date()
+    for days in range(-1, 368):
+        day = until - timedelta(days=days)
+        if not _holds_on(entry, day):
+            continue
+        moments = [moment * _SECOND_NS for moment in _due_on(entry, day, zone)]
+        within = [moment for moment in moments if after_ns < moment <= until_ns]
+        if within:
+            return within[-1]
+    return None
+
+
+def _holds_on(entry: ScheduleRun, day: date) -> bool:
+    if day.month not in entry.months or day.day not in entry.days:
+        return False
+    if day.isoweekday() % 7 not in entry.weekdays:
+        return False
+    week_of_month = (day.day + 6) // 7
+    if week_of_month not in entry.weeks_of_month and not (
+        entry.last_week and day.day > calendar.monthrange(day.year, day.month)[1] - 7
+    ):
+        return False
+    return day.isocalendar().week in entry.weeks_of_year
+
+
+def _due_on(entry: ScheduleRun, day: date, zone: ZoneInfo) -> list[int]:
+    """Unix seconds of the due times whose local date is `day`, in order."""
+    is_hourly = len(entry.hours) == _HOURS_OF_A_DAY
+    found: set[int] = set()
+    for hour in entry.hours:
+        local = datetime(day.year, day.month, day.day, hour, entry.minute, tzinfo=zone)
+        first = int(local.timestamp())
+        second = int(local.replace(fold=1).timestamp())
+        if second < first:
+            # It does not exist: read with the offset before the gap it lies after it, and the
+            # other way round, so the gap ends in between.
+            if not is_hourly:
+                found.add(_gap_end(second, first, zone))
+            continue
+        found.add(first)
+        if is_hourly:
+            found.add(second)
+    return sorted(found)
+
+
+def _gap_end(low: int, high: int, zone: ZoneInfo) -> int:
+    """The second of the one change of offset after `low`, up to `high`."""
+    before = _offset(low, zone)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _offset(middle, zone) == before:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _offset(moment: int, zone: ZoneInfo) -> timedelta | None:
+    return datetime.fromtimestamp(moment, zone).utcoffset()

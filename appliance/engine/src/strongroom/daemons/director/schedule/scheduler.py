@@ -1,0 +1,266 @@
+"""Starts jobs when their schedules say so.
+
+For each Run of an enabled schedule of an enabled job the catalog has up to when it was looked at. A
+Run that is new begins to count now. What came due since, be it a minute ago or while the director
+was down, the machine slept or the clock jumped ahead, is started once, not once for each time: with
+the highest level that was due, and as scheduled for its last due time. With Max Start Delay a run
+that is later than that is entered as cancelled instead. A clock that was ahead and is set back by
+more than an hour is believed: times come due again; a smaller correction repeats nothing.
+
+A run for a due time is entered before the time is noted, and is looked for by it, so that a crash
+between the two starts nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.runs import find_runs
+from strongroom.daemons.director.catalog.state import last_due, note_due, read_state, write_state
+from strongroom.daemons.director.results import DueRun, RunFilter
+from strongroom.daemons.director.runs.plan import Overrides, is_enabled
+from strongroom.daemons.director.runs.requests import new_run
+from strongroom.daemons.director.schedule.clock_guard import ClockGuard
+from strongroom.daemons.director.schedule.due_times import (
+    entry_digest,
+    last_due_ns,
+    next_due_ns,
+    time_zone,
+)
+from strongroom.errors import StrongroomError, UsageError
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from strongroom.config.model import Resource
+    from strongroom.config.values.run_schedule import ScheduleRun
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.runs.lifecycle import Runs
+
+LONGEST_SLEEP_SECONDS: Final = 30.0
+# What could not be done is still due, and is not tried again without a pause.
+RETRY_SECONDS: Final = 5.0
+BACKWARD_NS: Final = 3600 * 1_000_000_000
+_SAVE_CLOCK_SECONDS: Final = 60.0
+_SECOND_NS: Final = 1_000_000_000
+_CLOCK_STATE: Final = "clock"
+_RANK: Final = {"Full": 3, "Differential": 2, "Incremental": 1}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A Run of a job's schedule: up to when it was looked at, and when it is due next."""
+
+    job: Resource
+    run: ScheduleRun
+    zone: ZoneInfo
+    key: tuple[str, str]
+    seen_ns: int
+    next_ns: int | None
+
+
+class Scheduler:
+    """See the module; belongs to the event loop."""
+
+    def __init__(self, context: DirectorContext, runs: Runs) -> None:
+        self._context = context
+        self._runs = runs
+        self._entries: list[_Entry] = []
+        self._woken = asyncio.Event()
+        self._wakes_at = 0.0
+        runs.expects = self.wake_by
+        self._saved_at = 0.0
+        self.guard = ClockGuard()
+        self.warnings: list[str] = []
+
+    async def load(self) -> None:
+        """Begin: what the catalog remembers, and the schedules of the configuration."""
+        saved = await self._context.in_thread(read_state, self._context.catalog, _CLOCK_STATE)
+        self._warn(self.guard.load(saved))
+        await self.reload()
+
+    async def reload(self) -> None:
+        """Take the schedules of the configuration, after it has changed."""
+        seen = await self._context.in_thread(last_due, self._context.catalog)
+        now_ns = clock.now_ns()
+        entries = []
+        fresh: dict[tuple[str, str], int] = {}
+        for job in self._context.configuration.of_type("Job").values():
+            if not _takes_part(job):
+                continue
+            for run in dict.fromkeys(job.schedule.run):
+                key = (job.name, entry_digest(run))
+                if key not in seen:
+                    fresh[key] = now_ns
+                zone = self._zone(job.schedule)
+                entry = _Entry(job, run, zone, key, seen.get(key, now_ns), None)
+                entry.next_ns = next_due_ns(run, entry.seen_ns, zone)
+                entries.append(entry)
+        self._entries = entries
+        await self._context.in_thread(note_due, self._context.catalog, fresh)
+        self.wake()
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        while True:
+            seconds = 0.0
+            try:
+                await self.tick()
+            except StrongroomError as error:
+                _log.error("the scheduler could not do its work, and tries again: %s", error)
+                seconds = RETRY_SECONDS
+            except Exception:  # noqa: BLE001 - without it no job would start any more
+                _log.exception("the scheduler has a fault, and goes on")
+                seconds = RETRY_SECONDS
+            self._woken.clear()
+            try:
+                seconds = max(seconds, self._sleep_seconds())
+                self._wakes_at = clock.elapsed_seconds() + seconds
+                await asyncio.wait_for(self._woken.wait(), seconds)
+            except TimeoutError:
+                continue
+
+    def wake(self) -> None:
+        """Look at the time again now."""
+        self._woken.set()
+
+    def wake_by(self, moment: float) -> None:
+        """Look at the time by this moment of clock.elapsed_seconds, if not earlier."""
+        if moment < self._wakes_at:
+            self.wake()
+
+    async def tick(self) -> None:
+        """Start what is due; end what has taken too long."""
+        self._warn(self.guard.observe())
+        now = clock.elapsed_seconds()
+        if now - self._saved_at >= _SAVE_CLOCK_SECONDS:
+            self._saved_at = now
+            saved = self.guard.saved()
+            await self._context.in_thread(write_state, self._context.catalog, _CLOCK_STATE, saved)
+        await self._start_due(clock.now_ns())
+        await self._runs.tick()
+
+    def due(self, until_ns: int) -> list[DueRun]:
+        """What schedules will start until then, the next of each Run; the earliest first."""
+        found = []
+        for entry in self._entries:
+            if entry.next_ns is None or entry.next_ns > until_ns:
+                continue
+            try:
+                record = new_run(self._context.configuration, entry.job.name, _said(entry.run))
+            except StrongroomError:
+                # It will say why when it is due.
+                continue
+            found.append(
+                DueRun(
+                    job=record.job,
+                    client=record.client,
+                    level=record.level,
+                    pool=record.pool,
+                    storage=record.storage,
+                    priority=record.priority,
+                    due_ns=entry.next_ns,
+                )
+            )
+        return sorted(found, key=lambda one: (one.due_ns, one.priority, one.job))
+
+    def next_of_job(self) -> dict[str, int]:
+        """Job -> when it is due next."""
+        found: dict[str, int] = {}
+        for entry in self._entries:
+            if entry.next_ns is not None:
+                name = entry.job.name
+                found[name] = min(found.get(name, entry.next_ns), entry.next_ns)
+        return found
+
+    async def _start_due(self, now_ns: int) -> None:
+        by_job: dict[str, list[tuple[int, _Entry]]] = {}
+        noted: dict[tuple[str, str], int] = {}
+        for entry in self._entries:
+            if entry.seen_ns > now_ns + BACKWARD_NS:
+                self._warn(f"the clock was set back; job {entry.job.name} counts from now again")
+                self._see(entry, now_ns, noted)
+            elif entry.next_ns is not None and entry.next_ns <= now_ns:
+                due_ns = last_due_ns(entry.run, entry.seen_ns, now_ns, entry.zone)
+                by_job.setdefault(entry.job.name, []).append((due_ns or entry.next_ns, entry))
+        for due in by_job.values():
+            await self._start(due, now_ns)
+            for _, entry in due:
+                self._see(entry, now_ns, noted)
+        if noted:
+            await self._context.in_thread(note_due, self._context.catalog, noted)
+
+    def _see(self, entry: _Entry, now_ns: int, noted: dict[tuple[str, str], int]) -> None:
+        entry.seen_ns = noted[entry.key] = now_ns
+        entry.next_ns = next_due_ns(entry.run, now_ns, entry.zone)
+
+    async def _start(self, due: list[tuple[int, _Entry]], now_ns: int) -> None:
+        """One run for all entries of a job that are due."""
+        due_ns, entry = max(due, key=lambda one: (_rank(one[1]), one[0]))
+        job = entry.job
+        wanted = RunFilter(job=job.name, after_ns=due_ns, before_ns=due_ns + 1, limit=1)
+        if await self._context.in_thread(find_runs, self._context.catalog, wanted):
+            return
+        lines = []
+        late_seconds = (now_ns - due_ns) // _SECOND_NS
+        if late_seconds > LONGEST_SLEEP_SECONDS * 2:
+            lines.append(f"was due {late_seconds} s ago, while the director did not run")
+        if len(due) > 1:
+            lines.append(f"{len(due)} entries of its schedule were due; the highest level counts")
+        try:
+            record = new_run(
+                self._context.configuration,
+                job.name,
+                _said(entry.run),
+                scheduled_ns=due_ns,
+                requested_by=f"schedule {job.schedule.name}",
+            )
+        except StrongroomError as error:
+            self._warn(f"job {job.name} was due but cannot be started: {error}")
+            return
+        # Many may be due at once; `tick` looks for all of them together what may start.
+        await self._runs.submit(record, lines, dispatched=False)
+
+    def _zone(self, schedule: Resource) -> ZoneInfo:
+        director = self._context.configuration.daemon
+        name = schedule.time_zone or (director.time_zone if director is not None else "") or ""
+        try:
+            return time_zone(name)
+        except UsageError as error:
+            self._warn(f"schedule {schedule.name}: {error}; the system's own is used")
+            return time_zone("")
+
+    def _sleep_seconds(self) -> float:
+        now_ns, now = clock.now_ns(), clock.elapsed_seconds()
+        moments = [(one.next_ns - now_ns) / _SECOND_NS for one in self._entries if one.next_ns]
+        if (moment := self._runs.next_moment()) is not None:
+            moments.append(moment - now)
+        return max(0.01, min([*moments, LONGEST_SLEEP_SECONDS]))
+
+    def _warn(self, text: str) -> None:
+        if text:
+            _log.warning(text)
+            self.warnings = [*self.warnings[-19:], text]
+
+
+def _takes_part(job: Resource) -> bool:
+    return (
+        job.schedule is not None
+        and bool(job.enabled)
+        and bool(job.schedule.enabled)
+        and is_enabled(job.client)
+    )
+
+
+def _rank(entry: _Entry) -> int:
+    return _RANK.get(entry.run.level or entry.job.level or "", 0)
+
+
+def _said(run: ScheduleRun) -> Overrides:
+    return Overrides.of_schedule(run)

@@ -1,0 +1,133 @@
+"""What a job process is told while it works: another limit, or to stop.
+
+No thread may run when the job forks its workers, so the kernel is asked for a signal (SIGIO)
+whenever there is something to read; the handler reads it in the main thread, wherever that is.
+Stop, the end of the input and SIGTERM end the job by CancelledError, the time limit (SIGALRM) by
+TimeLimitError. That happens once: after it the job only cleans up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from strongroom.daemons.job_process.messages import (
+    LARGEST_DESCRIPTION_BYTES,
+    JobDescription,
+    SetLimit,
+    decode_description,
+    decode_to_job,
+)
+from strongroom.errors import EXIT_TERMINATED, CancelledError, TimeLimitError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+_INPUT: Final = 0
+_READ_BYTES: Final = 1 << 16
+
+
+class JobInput:
+    """Standard input of the job. One main thread; handlers run in it."""
+
+    def __init__(self) -> None:
+        self._pending = b""
+        self._ends_job = False
+        self._set_limit: Callable[[int], None]
+        self._maximum_run_seconds = 0
+
+    def description(self) -> JobDescription:
+        """Wait for the first line. Raises UsageError when there is none of the right form."""
+        received = bytearray()
+        while True:
+            data = os.read(_INPUT, _READ_BYTES)
+            end = data.find(b"\n")
+            if end >= 0:
+                break
+            received += data
+            if not data or len(received) > LARGEST_DESCRIPTION_BYTES:
+                raise UsageError("this process is started by the agent, which says what to do")
+        line, self._pending = bytes(received + data[:end]), data[end + 1 :]
+        try:
+            return decode_description(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise UsageError(f"this is no description of a job: {error}") from error
+
+    def listen(self, set_limit: Callable[[int], None], maximum_run_seconds: int) -> None:
+        """From now on obey, until `ignore`."""
+        self._set_limit = set_limit
+        self._maximum_run_seconds = maximum_run_seconds
+        self._ends_job = True
+        signal.signal(signal.SIGTERM, self._terminated)
+        signal.signal(signal.SIGALRM, self._time_is_up)
+        signal.signal(signal.SIGIO, self._readable)
+        if maximum_run_seconds:
+            signal.setitimer(signal.ITIMER_REAL, maximum_run_seconds)
+        fcntl.fcntl(_INPUT, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(_INPUT, fcntl.F_GETFL)
+        fcntl.fcntl(_INPUT, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_ASYNC)
+        # What came before the signal was asked for.
+        self._take()
+
+    def ignore(self) -> None:
+        """The work is done or given up: nothing ends the job any more."""
+        self._ends_job = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def close(self) -> None:
+        """Before the process ends: an agent that hangs up must not kill it on its last steps."""
+        self.ignore()
+        # The interpreter puts handlers of ours back to what ends the process, but not this.
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
+
+    def _readable(self, number: int, frame: FrameType | None) -> None:
+        self._take()
+
+    def _terminated(self, number: int, frame: FrameType | None) -> None:
+        self._cancel("told to stop (SIGTERM)")
+
+    def _time_is_up(self, number: int, frame: FrameType | None) -> None:
+        if self._ends_job:
+            self._ends_job = False
+            raise TimeLimitError(
+                f"the job ran for {self._maximum_run_seconds} seconds, which is all it may"
+            )
+
+    def _cancel(self, reason: str) -> None:
+        if self._ends_job:
+            self.ignore()
+            raise CancelledError(reason, EXIT_TERMINATED)
+
+    def _take(self) -> None:
+        if os.getpid() != self._owner():
+            return
+        is_open = True
+        while is_open:
+            try:
+                data = os.read(_INPUT, _READ_BYTES)
+            except BlockingIOError:
+                break
+            is_open = bool(data)
+            self._pending += data
+        *lines, self._pending = self._pending.split(b"\n")
+        for line in lines:
+            try:
+                message = decode_to_job(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                # Of a newer agent; what it means to change cannot be of the essence.
+                continue
+            if isinstance(message, SetLimit):
+                self._set_limit(message.maximum_bytes_per_second)
+            else:
+                self._cancel("cancelled")
+        if not is_open:
+            self._cancel("the agent has ended")
+
+    def _owner(self) -> int:
+        owner: int = fcntl.fcntl(_INPUT, fcntl.F_GETOWN)
+        return owner

@@ -1,0 +1,105 @@
+"""The way back to a client: answers, and how long each may take.
+
+`deadline` is when the peer must have done its part, None while it is our turn; the connection's
+thread writes it, the daemon's watch reads it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.errors import ConnectionLostError, DamageError
+from strongroom.net.storage.frames import FLAG_MORE, encode_start
+from strongroom.net.storage.protocol import LARGEST_PART_BYTES, Failure, FrameType, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.daemons.storage.settings import Limits
+    from strongroom.errors import StrongroomError
+    from strongroom.net.channels.channel import Channel
+
+# Answers this small are sent by copying: that is one system call instead of three.
+_COPIED_BYTES: Final = 64 << 10
+
+
+class Answers:
+    """Answers to the request `request_id`, for the thread of the connection."""
+
+    def __init__(self, channel: Channel, limits: Limits) -> None:
+        self._channel = channel
+        self._limits = limits
+        self.request_id = 0
+        self.deadline: float | None = None
+        self._left_seconds = 0.0
+
+    def send(self, value: object) -> None:
+        """Say that the request was done, and what came of it."""
+        self.allow_bytes(0)
+        self._channel.send(encode_start(FrameType.OK, 0, self.request_id, encode(value), 0))
+
+    def fail(self, error: StrongroomError) -> None:
+        """Say why the request was not done."""
+        self.allow_bytes(0)
+        header = encode(Failure(error.error_id, str(error)[:4096]))
+        self._channel.send(encode_start(FrameType.FAILED, 0, self.request_id, header, 0))
+
+    def send_part(self, data: bytes) -> None:
+        """Send data that is part of the answer."""
+        for at in range(0, len(data), LARGEST_PART_BYTES):
+            part = memoryview(data)[at : at + LARGEST_PART_BYTES]
+            self.allow_bytes(len(part))
+            self._channel.send(self._start(len(part), has_more=at + len(part) < len(data)), part)
+
+    def send_file(
+        self, descriptor: int, offset: int, length: int, take_turn: Callable[[int], None]
+    ) -> None:
+        """Send a part of a file, by the kernel where that is possible.
+
+        `take_turn` is called with the bytes of each piece before it goes.
+        """
+        try:
+            while length:
+                count = min(length, LARGEST_PART_BYTES)
+                self.deadline = None
+                take_turn(count)
+                self.allow_bytes(count)
+                start = self._start(count, has_more=count < length)
+                if count <= _COPIED_BYTES:
+                    data = os.pread(descriptor, count, offset)
+                    if len(data) < count:
+                        raise DamageError("an object shrank while it was read; run check")
+                    self._channel.send(start, data)
+                else:
+                    self._channel.send(start)
+                    self._channel.send_file(descriptor, offset, count)
+                offset += count
+                length -= count
+        except OSError as error:
+            # A frame may have been begun, so nothing can be said any more.
+            raise ConnectionLostError(f"an object could not be read: {error}") from error
+
+    def allow(self, seconds: float) -> None:
+        """Give the peer so long from now."""
+        self.deadline = clock.elapsed_seconds() + seconds
+
+    def allow_bytes(self, size_bytes: int) -> None:
+        """Give the peer as long as so many bytes may take, in either direction."""
+        limits = self._limits
+        self.allow(limits.stall_seconds + size_bytes / limits.slowest_bytes_per_second)
+
+    def pause(self) -> None:
+        """It is our turn: what is left of the peer's time is kept for `resume`."""
+        assert self.deadline is not None
+        self._left_seconds = self.deadline - clock.elapsed_seconds()
+        self.deadline = None
+
+    def resume(self) -> None:
+        """It is the peer's turn again, for what was left at `pause`."""
+        self.deadline = clock.elapsed_seconds() + self._left_seconds
+
+    def _start(self, size: int, *, has_more: bool) -> bytes:
+        flags = FLAG_MORE if has_more else 0
+        return encode_start(FrameType.PART, flags, self.request_id, b"", size)

@@ -1,0 +1,206 @@
+"""The time that a storage daemon is sure of, by which Minimum Retention counts.
+
+Somebody who can move the machine's clock must not make snapshots old. So this time goes forward as
+the kernel's count of seconds since boot does, which no clock moves, and follows the wall clock only
+where that is plausible: ten minutes ahead, and ten more for each day; and after a restart of the
+machine, when nobody knows how long it was off, three days, regained as it runs. A wall clock
+further ahead is not believed: the sure time goes on without it, until the clock is put right or an
+operator confirms it. It never goes back; a clock that was put back is waited for.
+
+What was seen is kept in a file in the repository's folder, durably, and so survives restarts.
+One lock, held for moments and while the file is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from strongroom import clock
+from strongroom.errors import StoreError
+from strongroom.net.identities.private_files import write_file
+
+if TYPE_CHECKING:
+    from strongroom.daemons.storage.provenance import Provenance
+
+SECOND_NS: Final = 1_000_000_000
+DAY_NS: Final = 86400 * SECOND_NS
+GREATEST_STEP_NS: Final = 600 * SECOND_NS
+GREATEST_ABSENCE_NS: Final = 3 * DAY_NS
+SAVE_SECONDS: Final = 60.0
+# Without a clock of its own a machine learns the time from others, soon after it was started.
+_SETTLING_NS: Final = 3600 * SECOND_NS
+_FILE: Final = b"clock.json"
+
+log = logging.getLogger("strongroom.storage")
+
+
+class _Seen(msgspec.Struct):
+    """sure_ns: the sure time when the machine had been up for boot_ns, under boot_id.
+
+    step_ns, absence_ns: how far the clock may still be ahead of it, while running and after a
+    restart of the machine. doubted_since_ns: the sure time when the clock was found too far ahead.
+    """
+
+    sure_ns: int
+    boot_id: str
+    boot_ns: int
+    step_ns: int = GREATEST_STEP_NS
+    absence_ns: int = GREATEST_ABSENCE_NS
+    doubted_since_ns: int | None = None
+
+
+class SureTime:
+    """See the module's docstring. Times are nanoseconds since 1970-01-01 UTC."""
+
+    def __init__(self, name: str, folder: bytes) -> None:
+        """For the log the `name` of the repository; the `folder` of the file. Raises StoreError."""
+        self._name = name
+        self._path = os.path.join(folder, _FILE)
+        self._lock = threading.Lock()
+        self._is_behind = False
+        self._saved_at = float("-inf")
+        self._seen = self._load()
+        self.watch()
+
+    def now_ns(self) -> int:
+        """The sure time."""
+        with self._lock:
+            self._look()
+            return self._seen.sure_ns
+
+    def ahead_ns(self) -> int:
+        """How far the clock is ahead of the sure time, where that is not believed; else 0."""
+        with self._lock:
+            self._look()
+            return self._ahead_ns()
+
+    def watch(self) -> None:
+        """Look at the clock, and now and then keep what was seen; to be called all the time."""
+        with self._lock:
+            self._look()
+            if clock.elapsed_seconds() - self._saved_at >= SAVE_SECONDS:
+                self._save_or_tell()
+
+    def confirm(self, who: str, book: Provenance) -> tuple[int, int]:
+        """Believe the clock: the sure time as it was, and as it is. Raises StoreError.
+
+        What was stored while the clock was not believed was stored by the clock's time, so it
+        grows no older than it is.
+        """
+        with self._lock:
+            self._look()
+            seen, before_ns, now_ns = self._seen, self._seen.sure_ns, clock.now_ns()
+            since_ns = before_ns if seen.doubted_since_ns is None else seen.doubted_since_ns
+            book.move_times(since_ns, max(0, now_ns - before_ns), now_ns)
+            book.sync()
+            boot_id, boot_ns = clock.boot_id(), clock.since_boot_ns()
+            self._seen = _Seen(sure_ns=now_ns, boot_id=boot_id, boot_ns=boot_ns)
+            self._is_behind = False
+            self._save()
+        log.warning(
+            "%s: %s confirmed the clock: it is %s, and no longer %s",
+            self._name,
+            who,
+            clock.utc_text(now_ns),
+            clock.utc_text(before_ns),
+        )
+        return before_ns, now_ns
+
+    def _look(self) -> None:
+        """Bring the sure time up to now."""
+        seen = self._seen
+        wall_ns, boot_ns, boot_id = clock.now_ns(), clock.since_boot_ns(), clock.boot_id()
+        restarted = boot_id != seen.boot_id or boot_ns < seen.boot_ns
+        # Of a machine that was off this much is sure: how long it has been on.
+        passed_ns = boot_ns if restarted else boot_ns - seen.boot_ns
+        seen.boot_id, seen.boot_ns = boot_id, boot_ns
+        seen.sure_ns += passed_ns
+        seen.step_ns = min(GREATEST_STEP_NS, seen.step_ns + passed_ns // 144)
+        seen.absence_ns = min(GREATEST_ABSENCE_NS, seen.absence_ns + passed_ns)
+        ahead_ns = wall_ns - seen.sure_ns
+        is_settling = restarted or boot_ns <= _SETTLING_NS
+        if ahead_ns <= seen.step_ns:
+            seen.step_ns -= max(0, ahead_ns)
+            self._believe(wall_ns)
+        elif is_settling and ahead_ns <= seen.absence_ns:
+            seen.absence_ns -= ahead_ns
+            self._believe(wall_ns)
+        elif seen.doubted_since_ns is None:
+            seen.doubted_since_ns = seen.sure_ns
+            log.error(
+                "%s: the clock is %s ahead of what is plausible, and is not believed: Minimum "
+                "Retention goes on by %s; put the clock right, or confirm it with `strongroom "
+                "storage --confirm-clock`",
+                self._name,
+                span_text(ahead_ns),
+                clock.utc_text(seen.sure_ns),
+            )
+            # Before anything is stored by this time: see `confirm`.
+            self._save_or_tell()
+        is_behind = ahead_ns < -GREATEST_STEP_NS
+        if is_behind and not self._is_behind:
+            log.warning(
+                "%s: the clock was put back, and is %s behind: Minimum Retention goes on by %s",
+                self._name,
+                span_text(-ahead_ns),
+                clock.utc_text(seen.sure_ns),
+            )
+        self._is_behind = is_behind
+
+    def _believe(self, wall_ns: int) -> None:
+        seen = self._seen
+        seen.sure_ns = max(seen.sure_ns, wall_ns)
+        if seen.doubted_since_ns is not None:
+            seen.doubted_since_ns = None
+            log.warning("%s: the clock is right again", self._name)
+            self._save_or_tell()
+
+    def _ahead_ns(self) -> int:
+        seen = self._seen
+        return 0 if seen.doubted_since_ns is None else clock.now_ns() - seen.sure_ns
+
+    def _load(self) -> _Seen:
+        try:
+            with open(self._path, "rb") as file:
+                return msgspec.json.decode(file.read(), type=_Seen)
+        except FileNotFoundError:
+            pass
+        except msgspec.MsgspecError as error:
+            log.error(  # noqa: TRY400 - it says enough
+                "%s: %s is damaged (%s): the clock is believed as it is now",
+                self._name,
+                os.fsdecode(self._path),
+                error,
+            )
+        except OSError as error:
+            raise StoreError(
+                f"could not read {os.fsdecode(self._path)}: {error}; mend the cause and start again"
+            ) from error
+        return _Seen(clock.now_ns(), clock.boot_id(), clock.since_boot_ns())
+
+    def _save_or_tell(self) -> None:
+        try:
+            self._save()
+        except StoreError as error:
+            log.error("%s: %s", self._name, error)  # noqa: TRY400 - it says enough
+
+    def _save(self) -> None:
+        self._saved_at = clock.elapsed_seconds()
+        try:
+            write_file(self._path, msgspec.json.encode(self._seen) + b"\n", 0o600)
+        except OSError as error:
+            raise StoreError(
+                f"could not write {os.fsdecode(self._path)}: {error}; free space there or mend "
+                "the cause"
+            ) from error
+
+
+def span_text(span_ns: int) -> str:
+    """A time span for people: in days, or below two of them in hours."""
+    days = span_ns / DAY_NS
+    return f"{days:.1f} days" if days >= 2 else f"{days * 24:.2f} h"

@@ -1,0 +1,165 @@
+"""Which rows of a directory a backup keeps: patterns, markers, cache directories, sizes.
+
+`compile_selection` gives None when everything is kept, so that a backup without exclusions pays
+nothing. A directory that is excluded by a pattern has no row and is not entered. One that
+carries a marker file or a cache tag keeps its own row and the marker's, nothing else in it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strongroom.errors import UsageError
+from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE
+from strongroom.scan.patterns import Patterns, read_pattern_file
+
+if TYPE_CHECKING:
+    from array import array
+
+CACHE_TAG_NAME: Final = b"CACHEDIR.TAG"
+CACHE_TAG_SIGNATURE: Final = b"Signature: 8a477f597d28d172789f06886806bc55"
+_OPEN_MARKER: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Judgement(NamedTuple):
+    """What becomes of the entries of a directory.
+
+    kept: for each whether it has a row; None: all have. left: directories that have a row but are
+    not entered. treatments: one byte an entry, a place in the table of treatments; None: all are
+    treated as the job says.
+    """
+
+    kept: list[bool] | None
+    left: frozenset[bytes] = frozenset()
+    treatments: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionOptions:
+    """What to leave out.
+
+    exclude, exclude_files: patterns (see `patterns`) and files of them; the files' patterns come
+    after those given one by one. `..._ignoring_case`: the same without regard to case.
+    exclude_caches: directories with a CACHEDIR.TAG of the right signature.
+    exclude_if_present: markers, each NAME or NAME:HEADER, a file that begins with HEADER.
+    one_file_system: stay on the file systems of the paths given (the walker sees to it).
+    exclude_larger_than_bytes, exclude_smaller_than_bytes: regular files only.
+    """
+
+    exclude: tuple[bytes, ...] = ()
+    exclude_ignoring_case: tuple[bytes, ...] = ()
+    exclude_files: tuple[bytes, ...] = ()
+    exclude_files_ignoring_case: tuple[bytes, ...] = ()
+    exclude_caches: bool = False
+    exclude_if_present: tuple[bytes, ...] = ()
+    one_file_system: bool = False
+    exclude_larger_than_bytes: int | None = None
+    exclude_smaller_than_bytes: int | None = None
+
+
+class Selection:
+    """Compiled options; made by `compile_selection`."""
+
+    def __init__(
+        self,
+        patterns: Patterns | None,
+        markers: tuple[tuple[bytes, bytes], ...],
+        smallest_bytes: int,
+        largest_bytes: int | None,
+    ) -> None:
+        self._patterns = patterns
+        self._markers = markers
+        self._smallest_bytes = smallest_bytes
+        self._largest_bytes = largest_bytes
+
+    def judge(self, path: bytes, names: list[bytes], stats: array[int]) -> Judgement:
+        """What becomes of `names`; arguments as of `filter`."""
+        return Judgement(self.filter(path, names, stats))
+
+    def filter(self, path: bytes, names: list[bytes], stats: array[int]) -> list[bool] | None:
+        """For each of `names` whether it is kept; None when all are.
+
+        `path` is the directory, which must be the working directory; `stats` as `stat_rows`
+        returns it. `names` may be a slice of the directory.
+        """
+        marker = self._marker_present()
+        if marker is not None:
+            return [name == marker for name in names]
+        keep: list[bool] | None = None
+        asked = self._patterns.for_directory(path) if self._patterns is not None else None
+        if asked is not None:
+            directories: list[bool] = []
+            if asked.wants_directories:
+                directories = list(map(stat.S_ISDIR, stats[MODE::COLUMN_COUNT]))
+            excluded = asked.match(names, directories)
+            if any(excluded):
+                keep = [not one for one in excluded]
+        if self._smallest_bytes or self._largest_bytes is not None:
+            fits = self._fitting_sizes(stats)
+            keep = fits if keep is None else [a and b for a, b in zip(keep, fits, strict=True)]
+        return None if keep is None or all(keep) else keep
+
+    def _fitting_sizes(self, stats: array[int]) -> list[bool]:
+        sizes = stats[SIZE::COLUMN_COUNT]
+        modes = stats[MODE::COLUMN_COUNT]
+        smallest = self._smallest_bytes
+        largest = max(sizes, default=0) if self._largest_bytes is None else self._largest_bytes
+        return [
+            smallest <= size <= largest or not stat.S_ISREG(mode)
+            for size, mode in zip(sizes, modes, strict=True)
+        ]
+
+    def _marker_present(self) -> bytes | None:
+        for name, header in self._markers:
+            if _has_marker(name, header):
+                return name
+        return None
+
+
+def compile_selection(options: SelectionOptions) -> Selection | None:
+    """The selection, or None when nothing is excluded.
+
+    Reads the pattern files. Raises UsageError for a file that cannot be read, a pattern or a
+    marker that is not well formed, or sizes that no file can have.
+    """
+    patterns = [(pattern, False) for pattern in options.exclude]
+    patterns += [(pattern, True) for pattern in options.exclude_ignoring_case]
+    for path in options.exclude_files:
+        patterns += [(pattern, False) for pattern in read_pattern_file(path)]
+    for path in options.exclude_files_ignoring_case:
+        patterns += [(pattern, True) for pattern in read_pattern_file(path)]
+    markers = tuple(map(_parse_marker, options.exclude_if_present))
+    if options.exclude_caches:
+        markers += ((CACHE_TAG_NAME, CACHE_TAG_SIGNATURE),)
+    smallest, largest = options.exclude_smaller_than_bytes or 0, options.exclude_larger_than_bytes
+    if smallest < 0 or (largest is not None and largest < smallest):
+        raise UsageError("the size limits leave no file to back up")
+    if not patterns and not markers and not smallest and largest is None:
+        return None
+    return Selection(Patterns(patterns) if patterns else None, markers, smallest, largest)
+
+
+def _parse_marker(text: bytes) -> tuple[bytes, bytes]:
+    name, _, header = text.partition(b":")
+    if not name or b"/" in name or b"\0" in name or name in (b".", b".."):
+        shown = text.decode("utf-8", "backslashreplace")
+        raise UsageError(f"marker {shown!r} must be a file's name, or NAME:HEADER")
+    return name, header
+
+
+def _has_marker(name: bytes, header: bytes) -> bool:
+    """Whether the working directory holds the marker; one that cannot be read marks nothing."""
+    try:
+        if not header:
+            os.lstat(name)
+            return True
+        fd = os.open(name, _OPEN_MARKER)
+        try:
+            return stat.S_ISREG(os.fstat(fd).st_mode) and os.read(fd, len(header)) == header
+        finally:
+            os.close(fd)
+    except OSError:
+        return False

@@ -1,0 +1,110 @@
+r"""A FileSet on this machine: its paths, lists, commands and sources looked up.
+
+`\\<list` and `\\|command` (in quotes) are read here; those without backslashes were read where
+the director runs (`config.filesets`). Commands run only where allowed.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from strongroom.errors import SourceError
+from strongroom.filesets.lists import listed_lines
+from strongroom.filesets.plugins import plugin_source
+from strongroom.filesets.rules import FileSetRoot, FileSetRules, outermost, refusal
+from strongroom.sources.files import settled_path
+from strongroom.sources.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from strongroom.filesets.spec import FileSetSpec
+    from strongroom.sources.source import Source, Stream
+
+_LIST_BYTES_LIMIT: Final = 64 << 20
+_ON_AGENT: Final = ("\\<", "\\|")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedFileSet:
+    """A FileSet on this machine, ready to be backed up.
+
+    problems: paths that are named but not there; they make the backup incomplete. notes: what
+    the FileSet itself leaves out, and what else the user should know.
+    """
+
+    rules: FileSetRules
+    source: Source
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+
+def resolve_fileset(spec: FileSetSpec, *, allow_commands: bool = False) -> ResolvedFileSet:
+    r"""Look a FileSet up on this machine; just before the backup, as sources may freeze things.
+
+    `allow_commands`: of `\|command` and of plugins that run one. Raises RefusedError,
+    SourceError when a list, command or source fails or nothing is there at all, UsageError.
+    """
+    roots: list[FileSetRoot] = []
+    sources: list[Source] = []
+    problems: list[Problem] = []
+    notes: list[str] = []
+    for number, include in enumerate(spec.includes):
+        for name in _names(include.files, allow_commands=allow_commands):
+            shown = name.decode("utf-8", "backslashreplace")
+            try:
+                root = _root(name, number)
+                left_out = refusal(root, include)
+            except (SourceError, OSError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                text = f"FileSet {spec.name} names it: {reason}"
+                problems.append(Problem(name.strip(b"/"), 0, text))
+                continue
+            if left_out:
+                notes.append(f"{shown} is left out: {left_out}")
+            elif root not in roots:
+                roots.append(root)
+        for text in include.plugins:
+            source = plugin_source(text, allow_commands=allow_commands)
+            roots += [FileSetRoot(path, b"/" + path, number) for path in source.paths()]
+            sources.append(source)
+    if not roots and not sources:
+        raise SourceError(f"nothing that FileSet {spec.name} names is there")
+    excludes = [*map(os.fsdecode, _names(spec.excludes, allow_commands=allow_commands))]
+    rules = FileSetRules(msgspec.structs.replace(spec, excludes=tuple(excludes)), tuple(roots))
+    return ResolvedFileSet(rules, _FileSetSource(roots, sources), tuple(problems), tuple(notes))
+
+
+class _FileSetSource:
+    """Paths of the Includes, and the streams of their plugins."""
+
+    def __init__(self, roots: Sequence[FileSetRoot], sources: Sequence[Source]) -> None:
+        self._roots = roots
+        self._sources = sources
+
+    def paths(self) -> tuple[bytes, ...]:
+        """The outermost paths."""
+        return outermost(self._roots)
+
+    def streams(self) -> Iterator[Stream]:
+        """The streams of all sources, one source after the other."""
+        return chain.from_iterable(source.streams() for source in self._sources)
+
+
+def _names(texts: Sequence[str], *, allow_commands: bool) -> Iterator[bytes]:
+    for text in texts:
+        if text.startswith(_ON_AGENT):
+            yield from listed_lines(text[1:], allow_commands=allow_commands)
+        else:
+            yield os.fsencode(text)
+
+
+def _root(name: bytes, include: int) -> FileSetRoot:
+    if not name.startswith(b"/"):
+        raise SourceError("it is no absolute path")
+    return FileSetRoot(settled_path(name), name.rstrip(b"/") or b"/", include)

@@ -1,0 +1,333 @@
+"""Backup: from a source to a committed snapshot.
+
+Order of writes: packs (by the shards, while they work), indexes (at checkpoints and at the end),
+then, after everything is durable, the snapshot. A backup that ends before leaves packs that the
+next one finds and uses. It needs no lock, only a lease, which prune respects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import strongroom
+from strongroom import clock
+from strongroom.errors import DamageError, SourceError
+from strongroom.jobs.backup.coordinator import Coordinator
+from strongroom.jobs.backup.parent import choose_parent, open_parent
+from strongroom.jobs.backup.parent_cache import ParentCache
+from strongroom.jobs.backup.shards.group import ShardGroup, decode_footer
+from strongroom.jobs.writing.deduplication import Deduplication
+from strongroom.jobs.writing.dry_pack import DryPack
+from strongroom.jobs.writing.listing import ListingWriter
+from strongroom.jobs.writing.stored_chunks import StoredChunks
+from strongroom.progress import NullProgress
+from strongroom.repo.packs import KIND_LISTING
+from strongroom.repo.snapshots import Snapshot, Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from strongroom.jobs.backup.options import BackupOptions
+    from strongroom.jobs.backup.parent_cache import ListingKeeper
+    from strongroom.jobs.writing.pack_lanes import OpenPack
+    from strongroom.progress import Progress
+    from strongroom.repo.leases import Lease
+    from strongroom.repo.packs import PackFooter
+    from strongroom.repo.repository import Repository
+    from strongroom.sources.problem import Problem
+    from strongroom.sources.source import Source
+
+# An index is written whenever packs hold so many chunks: footers of more do not pile up in memory,
+# and an interrupted backup goes on without reading many of them.
+INDEX_CHUNKS: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """Totals of one backup. Sizes in bytes, durations in seconds.
+
+    `files`, `directories`, `others`, `size_bytes`: what the snapshot holds. `files_read`,
+    `bytes_read`: what was new or changed and therefore read. `new_chunks`, `new_bytes`: chunks
+    the repository did not hold, before compression; `stored_bytes`: the packs added for them and
+    for the listing. `snapshot` is None after a dry run. `warnings`: what made the job slower than
+    it should be.
+    """
+
+    snapshot: Snapshot | None
+    parent_id: str
+    files: int
+    directories: int
+    others: int
+    size_bytes: int
+    files_read: int
+    bytes_read: int
+    new_chunks: int
+    new_bytes: int
+    stored_bytes: int
+    elapsed_seconds: float
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything could be read and kept still meanwhile."""
+        return all(problem.is_harmless for problem in self.problems)
+
+    def summary(self, options: BackupOptions) -> dict[str, Any]:
+        """The same as JSON has it (docs/json-output.md)."""
+        return {
+            "type": "summary",
+            "snapshot": None if self.snapshot is None else self.snapshot.id,
+            "parent": self.parent_id or None,
+            "level": options.level if self.parent_id else "full",
+            "dry_run": options.dry_run,
+            "files": self.files,
+            "directories": self.directories,
+            "others": self.others,
+            "size_bytes": self.size_bytes,
+            "files_read": self.files_read,
+            "bytes_read": self.bytes_read,
+            "new_chunks": self.new_chunks,
+            "new_bytes": self.new_bytes,
+            "stored_bytes": self.stored_bytes,
+            "elapsed_seconds": round(self.elapsed_seconds, 3),
+            "problems": sum(not problem.is_harmless for problem in self.problems),
+            "vanished": sum(problem.is_harmless for problem in self.problems),
+        }
+
+
+def back_up(
+    repository: Repository,
+    source: Source,
+    options: BackupOptions,
+    show: Callable[[], AbstractContextManager[Progress]],
+) -> BackupReport:
+    """Make a snapshot of `source`.
+
+    `show` gives the progress; it is entered after the shards were started, so it may start
+    threads. Raises SourceError, StoreError, LeaseError, DamageError; then nothing is listed.
+    """
+    started = clock.elapsed_seconds()
+    with repository.lease(options.host, os.getpid(), "backup") as lease:
+        if not options.dry_run:
+            # What killed jobs left may be what fills the disk.
+            repository.store.remove_abandoned()
+        return _Backup(repository, source, options, lease, started).run(show)
+
+
+class _Backup:
+    """One run; see `back_up`."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        source: Source,
+        options: BackupOptions,
+        lease: Lease,
+        started: float,
+    ) -> None:
+        self._repository = repository
+        self._source = source
+        self._options = options
+        self._lease = lease
+        self._started = started
+        self._start_ns = clock.now_ns()
+        self._footers: list[PackFooter] = []
+        self._stored_bytes = 0
+        self._warnings: list[str] = []
+        self._stored = StoredChunks(repository)
+        self._index = self._stored.index
+        for footer in self._stored.orphans:
+            self._keep_footer(footer)
+        self._deduplication = Deduplication(
+            self._stored.load_table, repository.key.put_key.block_key
+        )
+
+    def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> BackupReport:
+        """Scan, store, commit."""
+        options = self._options
+        paths = self._source.paths()
+        base = self._choose_parent(paths)
+        cache = self._open_cache(paths)
+        parent = None
+        if base is not None:
+            parent = open_parent(
+                self._repository, self._index, base, options, cache, self._warnings.append
+            )
+        limit_ns = 0 if parent is None else parent.recent_limit_ns
+        with (
+            self._keeper(cache) as keeper,
+            ShardGroup(
+                self._repository, self._source, paths, options, limit_ns, self._new_pack
+            ) as shards,
+            show() as progress,
+        ):
+            self._lease.start_renewing()
+            listing = ListingWriter(
+                self._repository.key.put_key,
+                self._index,
+                lambda: self._new_pack(self._repository, KIND_LISTING),
+                self._take_footer,
+                options.tuning.pack_size_bytes,
+                NullProgress(),
+                None if keeper is None else keeper.add,
+            )
+            coordinator = Coordinator(
+                shards.channels,
+                paths,
+                self._deduplication.claim,
+                lambda data: self._take_footer(decode_footer(data)),
+                parent,
+                listing,
+                progress,
+                shards.tally,
+                shards.scan_threads,
+                options.known_problems,
+            )
+
+            def finish() -> Snapshot:
+                listing.finish()
+                if not listing.pages:
+                    raise SourceError("there is nothing to back up")
+                self._write_index()
+                return self._snapshot(paths, base, coordinator, listing)
+
+            snapshot = None
+            try:
+                coordinator.run()
+                progress.message("committing")
+                if options.dry_run:
+                    finish()
+                else:
+                    snapshot = self._repository.conclude(finish, self._lease)
+            except BaseException:
+                listing.abort()
+                raise
+            if snapshot is not None and keeper is not None and cache is not None:
+                cache.keep(keeper, snapshot)
+        counts = coordinator.counts
+        return BackupReport(
+            snapshot=snapshot,
+            parent_id="" if base is None else base.id,
+            files=listing.files,
+            directories=listing.directories,
+            others=listing.others,
+            size_bytes=listing.size_bytes,
+            files_read=counts.files_read,
+            bytes_read=counts.bytes_read,
+            new_chunks=self._deduplication.new_chunks,
+            new_bytes=self._deduplication.new_bytes,
+            stored_bytes=self._stored_bytes,
+            elapsed_seconds=clock.elapsed_seconds() - self._started,
+            problems=tuple(counts.problems),
+            warnings=tuple(self._warnings),
+        )
+
+    def _choose_parent(self, paths: tuple[bytes, ...]) -> Snapshot | None:
+        if self._options.level == "full":
+            return None
+        try:
+            snapshots = self._repository.snapshots()
+        except DamageError as error:
+            # A backup is what one needs most just then.
+            self._warnings.append(f"no parent can be chosen, so everything is read: {error}")
+            return None
+        return choose_parent(snapshots, paths, self._options)
+
+    def _open_cache(self, paths: tuple[bytes, ...]) -> ParentCache | None:
+        options = self._options
+        if options.cache_folder is None or self._repository.key.can_read:
+            return None
+        try:
+            return ParentCache.open(
+                options.cache_folder, self._repository, options.host, options.job, paths
+            )
+        except OSError as error:
+            self._warn_of_cache(error)
+            return None
+
+    @contextlib.contextmanager
+    def _keeper(self, cache: ParentCache | None) -> Iterator[ListingKeeper | None]:
+        """Who keeps the new listing for the next backup, where it cannot be read back."""
+        keeper = None
+        if cache is not None and not self._options.dry_run:
+            try:
+                keeper = cache.keeper(self._warnings.append)
+            except OSError as error:
+                self._warn_of_cache(error)
+        try:
+            yield keeper
+        finally:
+            if keeper is not None:
+                keeper.abort()
+
+    def _warn_of_cache(self, error: OSError) -> None:
+        self._warnings.append(f"there is no cache, so every backup reads everything: {error}")
+
+    def _new_pack(self, repository: Repository, kind: int) -> OpenPack:
+        if self._options.dry_run:
+            return DryPack(kind)
+        return repository.new_pack(kind)
+
+    def _take_footer(self, footer: PackFooter) -> None:
+        self._stored_bytes += footer.size_bytes
+        self._keep_footer(footer)
+
+    def _keep_footer(self, footer: PackFooter) -> None:
+        if self._options.dry_run:
+            return
+        self._footers.append(footer)
+        if sum(kept.columns.chunk_count for kept in self._footers) >= INDEX_CHUNKS:
+            self._write_index()
+
+    def _write_index(self) -> None:
+        if self._footers:
+            self._repository.write_index(self._footers)
+        self._footers = []
+
+    def _snapshot(
+        self,
+        paths: tuple[bytes, ...],
+        base: Snapshot | None,
+        coordinator: Coordinator,
+        listing: ListingWriter,
+    ) -> Snapshot:
+        options = self._options
+        counts = coordinator.counts
+        totals = Totals(
+            files=listing.files,
+            directories=listing.directories,
+            others=listing.others,
+            content_bytes=listing.size_bytes,
+            files_new=counts.files_read - counts.files_changed,
+            files_changed=counts.files_changed,
+            files_unchanged=max(0, listing.files - counts.files_read),
+            read_bytes=counts.bytes_read,
+            new_bytes=self._deduplication.new_bytes,
+            stored_bytes=self._stored_bytes,
+        )
+        tuning = options.tuning
+        return Snapshot(
+            host=options.host,
+            job=options.job,
+            fileset=options.fileset,
+            level=options.level if base is not None else "full",
+            parent="" if base is None else base.id,
+            tags=options.tags,
+            paths=paths,
+            start_ns=self._start_ns,
+            end_ns=clock.now_ns(),
+            totals=totals,
+            error_count=sum(not problem.is_harmless for problem in counts.problems),
+            engine_version=strongroom.__version__,
+            options={
+                "compression": str(tuning.compression),
+                "signature": tuning.signature,
+                **{name: text for name, text in options.attribute_options().items() if text},
+            },
+            pages=tuple(listing.pages),
+        )

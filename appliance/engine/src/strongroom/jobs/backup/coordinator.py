@@ -1,0 +1,354 @@
+"""The coordinator of a backup: hands out directories, decides what is new, writes the listing.
+
+One thread and one `selectors` loop. It owns the deduplication table, the parent's listing and the
+order of rows; shards own the walking, the reading and the packs (see `shard` for the messages).
+Content is never in this process. Any error of a shard ends the job.
+"""
+
+from __future__ import annotations
+
+import selectors
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from strongroom import errors
+from strongroom.jobs.backup.deferred_content import DeferredContent
+from strongroom.jobs.backup.ordering import ROOT_NAME, ContentRead, Node, Ordering, Way
+from strongroom.jobs.backup.shards.directory_work import without_vanished
+from strongroom.jobs.backup.stream_rows import StreamRows
+from strongroom.jobs.workers.channel import ChannelClosedError, CoordinatorChannel
+from strongroom.rows.rows import COLUMN_COUNT, MODE, decode_rows, encode_rows
+from strongroom.sources.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.jobs.backup.parent_listing import ParentListing
+    from strongroom.jobs.backup.shards.tally import ShardTally
+    from strongroom.jobs.writing.listing import ListingWriter
+    from strongroom.progress import Progress
+    from strongroom.rows.rows import Rows
+
+# How much is queued at each shard: directories count 1, content reads more. With several scan
+# threads twice as much as they can have under way, so that none waits for the coordinator.
+SCANS_IN_FLIGHT: Final = 8
+SCANS_A_THREAD: Final = 2
+READ_WEIGHT: Final = 4
+_FORMAT: Final = 0o170000
+_REGULAR: Final = 0o100000
+# How long the progress may say nothing new while shards read and have nothing to ask.
+_TELL_SECONDS: Final = 0.25
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the shards did."""
+
+    files_read: int = 0
+    files_changed: int = 0
+    bytes_read: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+class _ShardState:
+    __slots__ = ("channel", "is_finished", "is_flushed", "scanning", "unsettled")
+
+    def __init__(self, channel: CoordinatorChannel) -> None:
+        self.channel = channel
+        self.scanning = 0
+        self.unsettled = 0
+        self.is_flushed = True
+        self.is_finished = False
+
+
+class Coordinator:
+    """Runs the shards until the listing is whole.
+
+    `claim(ids, lengths)` decides about one group of chunks; `footer(data)` takes the footer of a
+    finished pack; `listing` takes rows in order; `scan_threads` is what each shard has;
+    `known_problems` are reported with those found.
+    """
+
+    def __init__(
+        self,
+        channels: list[CoordinatorChannel],
+        paths: tuple[bytes, ...],
+        claim: Callable[[bytes, bytes], list[Any]],
+        footer: Callable[[bytes], None],
+        parent: ParentListing | None,
+        listing: ListingWriter,
+        progress: Progress,
+        tally: ShardTally,
+        scan_threads: int,
+        known_problems: tuple[Problem, ...] = (),
+    ) -> None:
+        self._scans_in_flight = max(SCANS_IN_FLIGHT, SCANS_A_THREAD * scan_threads)
+        self._shards = [_ShardState(channel) for channel in channels]
+        self._claim = claim
+        self._footer = footer
+        self._parent = parent
+        self._listing = listing
+        self._progress = progress
+        self._tally = tally
+        self._told_files = self._told_bytes = 0
+        # Files whose rows are settled, and how many of them the tally has counted as well.
+        self._settled_files = self._tallied_files = 0
+        self._order = Ordering()
+        self.counts = Counts(problems=list(known_problems))
+        self._streams = StreamRows()
+        self._order.add_streams()
+        if not paths:
+            return
+        way = Way.to(paths)
+        self._order.add(b"", 0, None if way is None else b"\0".join([ROOT_NAME, *way.names()]), way)
+
+    def run(self) -> None:
+        """Until every row is in the listing and every pack in the store.
+
+        Raises StoreError and other errors of shards.
+        """
+        with selectors.DefaultSelector() as selector:
+            for shard in self._shards:
+                selector.register(shard.channel.socket, selectors.EVENT_READ, shard)
+            self._hand_out()
+            while not self._order.is_done:
+                self._turn(selector)
+            for rows in self._streams.rest():
+                self._listing.add(rows)
+            for shard in self._shards:
+                shard.channel.send(["finish"])
+            while not all(shard.is_finished for shard in self._shards):
+                self._turn(selector)
+
+    def _turn(self, selector: selectors.BaseSelector) -> None:
+        for shard in self._shards:
+            if not shard.is_finished:
+                events = selectors.EVENT_READ
+                if shard.channel.has_outgoing:
+                    events |= selectors.EVENT_WRITE
+                selector.modify(shard.channel.socket, events, shard)
+        for key, events in selector.select(_TELL_SECONDS):
+            shard = key.data
+            if events & selectors.EVENT_WRITE:
+                shard.channel.flush()
+            if events & selectors.EVENT_READ:
+                try:
+                    messages = shard.channel.receive()
+                except ChannelClosedError as error:
+                    raise errors.StrongroomError(
+                        "a shard process of the backup died (killed by the system, perhaps for "
+                        "want of memory); nothing was committed: run the same command again, it "
+                        "goes on from what is stored"
+                    ) from error
+                for message in messages:
+                    self._take(shard, message)
+                if shard.is_finished:
+                    selector.unregister(shard.channel.socket)
+        self._emit()
+        self._hand_out()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Bring the progress up to date: what is settled, and what shards have read since."""
+        files = self._settled_files + self._tally.read_files() - self._tallied_files
+        size_bytes = self._tally.read_bytes()
+        if (files, size_bytes) != (self._told_files, self._told_bytes):
+            self._progress.add(files=files - self._told_files, bytes=size_bytes - self._told_bytes)
+            self._told_files, self._told_bytes = files, size_bytes
+
+    def _take(self, shard: _ShardState, message: list[Any]) -> None:
+        kind = message[0]
+        if kind == "claim":
+            shard.channel.send(["claimed", [self._claim(*group) for group in message[1]]])
+        elif kind == "footer":
+            self._footer(message[1])
+        elif kind == "finished":
+            shard.is_finished = True
+        elif kind == "failed":
+            raise _error_of(*message[1:])
+        else:
+            task = self._order.tasks[message[1]]
+            if isinstance(task, ContentRead):
+                self._take_of_read(shard, kind, task, message[2:])
+            else:
+                self._take_of_node(shard, kind, task, message[2:])
+
+    def _take_of_read(
+        self, shard: _ShardState, kind: str, read: ContentRead, rest: list[Any]
+    ) -> None:
+        """A message about deferred content."""
+        if kind == "children":
+            shard.scanning -= READ_WEIGHT
+            read.is_scanned = True
+            return
+        encoded, counts, problems, _ = rest
+        self._settled(shard, read)
+        node = read.node
+        assert node.content is not None
+        self._count(counts, node.content.first_told(problems))
+        node.content.tallied_files += counts[3]
+        whole = node.content.settle(read.place, decode_rows(encoded))
+        if whole is not None:
+            tallied, node.content = node.content.tallied_files, None
+            self._settle(node, [without_vanished(whole)], tallied)
+
+    def _take_of_node(self, shard: _ShardState, kind: str, node: Node, rest: list[Any]) -> None:
+        if kind == "children":
+            self._scanned(shard, node, rest[0])
+        elif kind == "done":
+            encoded, counts, problems, deferred = rest
+            self._settled(shard, node)
+            self._count(counts, problems)
+            rows = decode_rows(encoded)
+            if deferred:
+                self._order.defer(node, DeferredContent(rows, deferred, counts[3]))
+            else:
+                self._settle(node, [without_vanished(rows)], counts[3])
+        elif kind == "same":
+            self._scanned(shard, node, rest[0])
+            self._settled(shard, node)
+            self._settle(node, node.parent or [])
+        elif kind == "parent":
+            assert self._parent is not None
+            shard.channel.send(["rows", encode_rows(self._parent.joined(node.parent))])
+        elif kind == "slice":
+            number, names = rest
+            self._order.add(node.path, number, names, None)
+        elif kind == "wide":
+            self._scanned(shard, node, [])
+            self._settled(shard, node)
+            self._order.settle(node, [])
+        elif kind == "lost":
+            self._scanned(shard, node, [])
+            self._settled(shard, node)
+            self._order.settle(node, [])
+            self._report(rest[0])
+        else:
+            raise AssertionError(kind)
+
+    def _settle(self, node: Node, rows: list[Rows], tallied: int = 0) -> None:
+        self._settled_files += sum(_regular_files(piece) for piece in rows)
+        self._tallied_files += tallied
+        self._order.settle(node, rows)
+
+    def _settled(self, shard: _ShardState, task: Node | ContentRead) -> None:
+        del self._order.tasks[task.number]
+        shard.unsettled -= 1
+
+    def _count(self, counts: list[int], problems: list[list[Any]]) -> None:
+        files, changed, read_bytes, _ = counts
+        self.counts.files_read += files
+        self.counts.files_changed += changed
+        self.counts.bytes_read += read_bytes
+        self._report(problems)
+
+    def _scanned(self, shard: _ShardState, node: Node, children: list[bytes]) -> None:
+        shard.scanning -= 1
+        node.is_scanned = True
+        prefix = node.path + b"/" if node.path else b""
+        for name in children:
+            way = None
+            if node.way is not None and name not in node.way.goals:
+                way = node.way.steps[name]
+            only = None if way is None else b"\0".join(way.names())
+            self._order.add(prefix + name, 0, only, way)
+
+    def _parent_pieces(self, node: Node) -> list[Rows]:
+        if self._parent is None:
+            return []
+        if node.only is None or node.way is not None:
+            return self._parent.directory(node.path)
+        first, _, rest = node.only.partition(b"\0")
+        return self._parent.between(node.path, first, rest.rpartition(b"\0")[2] or first)
+
+    def _hand_out(self) -> None:
+        while True:
+            shard = min(self._shards, key=lambda shard: shard.scanning)
+            if shard.scanning >= self._scans_in_flight:
+                break
+            task = self._order.next_task()
+            if task is None:
+                break
+            task.shard = self._shards.index(shard)
+            shard.unsettled += 1
+            shard.is_flushed = False
+            if isinstance(task, ContentRead):
+                self._send_read(shard, task)
+            else:
+                self._send_scan(shard, task)
+        self._flush_where_needed()
+
+    def _send_scan(self, shard: _ShardState, node: Node) -> None:
+        if node.is_streams:
+            shard.scanning += 1
+            shard.channel.send(["streams", node.number])
+            return
+        digest = None
+        node.parent = self._parent_pieces(node)
+        if node.parent:
+            assert self._parent is not None
+            digest = self._parent.digest(node.parent)
+        shard.scanning += 1
+        shard.channel.send(
+            ["scan", node.number, node.path, node.only, node.way is None, digest, bool(node.parent)]
+        )
+
+    def _send_read(self, shard: _ShardState, read: ContentRead) -> None:
+        content = read.node.content
+        assert content is not None
+        names, stats = content.names_and_stats(read.place)
+        byte_range = content.tasks[read.place].byte_range
+        shard.scanning += READ_WEIGHT
+        shard.channel.send(["read", read.number, read.node.path, names, stats, byte_range])
+
+    def _flush_where_needed(self) -> None:
+        """Have shards settle what they gather when otherwise nobody would go on."""
+        waiting = self._shards
+        if any(shard.scanning for shard in self._shards):
+            if not self._order.is_full:
+                return
+            blocking = self._order.blocking_shard
+            waiting = [] if blocking is None else [self._shards[blocking]]
+        for shard in waiting:
+            if not shard.is_flushed and shard.unsettled:
+                shard.is_flushed = True
+                shard.channel.send(["flush"])
+
+    def _emit(self) -> None:
+        while True:
+            node = self._order.next_to_emit()
+            if node is None:
+                return
+            for piece in node.rows or ():
+                if node.is_streams:
+                    self._streams.hold(piece)
+                    continue
+                for rows in self._streams.rest() if node.path else self._streams.among(piece):
+                    self._listing.add(rows)
+                if node.path:
+                    self._listing.add(piece)
+
+    def _report(self, problems: list[list[Any]]) -> None:
+        for path, errno, text in problems:
+            self.counts.problems.append(Problem(path, errno, text))
+        if problems:
+            self._progress.add(errors=len(problems))
+
+
+def _regular_files(rows: Rows) -> int:
+    modes = np.frombuffer(rows.stats, "<i8")[MODE::COLUMN_COUNT]
+    return int(np.count_nonzero(modes & _FORMAT == _REGULAR))
+
+
+def _error_of(error_id: str, exit_code: int, text: str) -> errors.StrongroomError:
+    """The error a shard died of, as the class it was."""
+    for kind in vars(errors).values():
+        if (
+            isinstance(kind, type)
+            and issubclass(kind, errors.StrongroomError)
+            and (kind.error_id, kind.exit_code) == (error_id, exit_code)
+        ):
+            return kind(text)
+    return errors.StrongroomError(text)

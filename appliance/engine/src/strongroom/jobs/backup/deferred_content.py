@@ -1,0 +1,193 @@
+"""Content of a directory that is read by several shards: splitting it up, and joining the results.
+
+A shard that scans a directory reads only a share of its content itself and leaves the other rows
+*deferred*. Those become content tasks of about `TASK_BYTES`, which any shard takes; a file larger
+than `SEGMENT_BYTES` becomes several tasks, each for a range of it. Ranges begin at fixed offsets,
+so they cost deduplication at most a chunk on each side after an insertion. With a signature a file
+is one task, because no digest but BLAKE3 can be computed in parts.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from strongroom.jobs.backup.shards.directory_work import VANISHED
+from strongroom.rows.rows import (
+    BLOCK_ID_BYTES,
+    CHANGED,
+    COLUMN_COUNT,
+    ROW_BYTES,
+    SIZE,
+    UNREADABLE,
+    WHOLE,
+    Rows,
+    part_starts,
+    zero_array,
+)
+from strongroom.scan.unchanged import Content, take
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TASK_BYTES: Final = 32 << 20
+TASK_FILES: Final = 2048
+SEGMENT_BYTES: Final = 256 << 20
+
+
+class ContentTask(NamedTuple):
+    """Rows to read, all of one directory; with a range, one row and (offset, length) of it."""
+
+    rows: tuple[int, ...]
+    byte_range: tuple[int, int] | None
+
+
+class DeferredContent:
+    """The deferred rows of one directory, until all of them are read."""
+
+    def __init__(self, rows: Rows, deferred: list[int], tallied_files: int) -> None:
+        """tallied_files: those of the directory that a ShardTally has counted by now."""
+        self.tallied_files = tallied_files
+        self._rows = rows
+        self._names = rows.name_list()
+        self._sizes = memoryview(rows.stats).cast("q")[SIZE::COLUMN_COUNT].tolist()
+        self.tasks = list(self._split(deferred))
+        self._results: list[Rows | None] = [None] * len(self.tasks)
+        self._missing = len(self.tasks)
+        self._told: set[tuple[Any, ...]] = set()
+
+    def names_and_stats(self, number: int) -> tuple[bytes, bytes]:
+        """Joined names and stat rows of task `number`."""
+        rows = self.tasks[number].rows
+        stats = self._rows.stats
+        return (
+            b"\0".join([self._names[row] for row in rows]),
+            b"".join([stats[row * ROW_BYTES : (row + 1) * ROW_BYTES] for row in rows]),
+        )
+
+    def settle(self, number: int, result: Rows) -> Rows | None:
+        """Take the result of a task; the whole rows when it was the last."""
+        self._results[number] = result
+        self._missing -= 1
+        return None if self._missing else self._joined()
+
+    def first_told(self, problems: list[list[Any]]) -> list[list[Any]]:
+        """The problems that no other task of the directory has told: ranges of one file do."""
+        new = [problem for problem in problems if tuple(problem) not in self._told]
+        self._told.update(map(tuple, problems))
+        return new
+
+    def _split(self, deferred: list[int]) -> Iterator[ContentTask]:
+        pending: list[int] = []
+        pending_bytes = 0
+        can_split = self._rows.signature_name == "none"
+        for row in deferred:
+            size = self._sizes[row]
+            if can_split and size > SEGMENT_BYTES:
+                for offset in range(0, size, SEGMENT_BYTES):
+                    yield ContentTask((row,), (offset, min(SEGMENT_BYTES, size - offset)))
+                continue
+            pending.append(row)
+            pending_bytes += size
+            if pending_bytes >= TASK_BYTES or len(pending) >= TASK_FILES:
+                yield ContentTask(tuple(pending), None)
+                pending = []
+                pending_bytes = 0
+        if pending:
+            yield ContentTask(tuple(pending), None)
+
+    def _joined(self) -> Rows:
+        old = self._rows
+        stats = bytearray(old.stats)
+        contents: dict[int, Content] = {}
+        flags = dict(old.flags)
+        states = dict(old.states)
+        extents = dict(old.extents)
+        ranges = _Ranges()
+        for task, result in zip(self.tasks, self._results, strict=True):
+            assert result is not None
+            starts = part_starts(result)
+            result_sizes = memoryview(result.stats).cast("q")[SIZE::COLUMN_COUNT].tolist()
+            size = result.signature_bytes
+            for place, row in enumerate(task.rows):
+                first, last = starts[place], starts[place + 1]
+                content = contents.setdefault(row, Content(b"", array("H")))
+                content.part_blocks += result.part_blocks[
+                    first * BLOCK_ID_BYTES : last * BLOCK_ID_BYTES
+                ]
+                content.part_slots.extend(result.part_slots[first:last])
+                content.signature = result.signatures[place * size : (place + 1) * size]
+                if task.byte_range is None:
+                    stats[row * ROW_BYTES : (row + 1) * ROW_BYTES] = result.stats[
+                        place * ROW_BYTES : (place + 1) * ROW_BYTES
+                    ]
+                if place in result.flags:
+                    flags[row] = result.flags[place]
+                if place in result.states:
+                    states[row] = max(states.get(row, 0), result.states[place], key=_severity)
+                if task.byte_range is not None:
+                    # The size of a range's result is what was read of it.
+                    read_bytes = result_sizes[place]
+                    ranges.add(row, task.byte_range[0], read_bytes, result.extents.get(place))
+                elif place in result.extents:
+                    extents[row] = result.extents[place]
+        extents.update(ranges.sparse_extents())
+        for row, content in contents.items():
+            if states.get(row, WHOLE) not in (WHOLE, CHANGED):
+                content.part_blocks, content.part_slots = b"", array("H")
+                extents.pop(row, None)
+            elif row not in extents and row in ranges.read_bytes:
+                size_bytes = ranges.read_bytes[row]
+                struct.pack_into("<q", stats, row * ROW_BYTES + 8 * SIZE, size_bytes)
+        rows = Rows(
+            old.directory,
+            old.names,
+            old.row_count,
+            bytes(stats),
+            zero_array("I", old.row_count),
+            signature_name=old.signature_name,
+        )
+        matches = [-1 if row in contents else row for row in range(old.row_count)]
+        take(rows, old, matches, contents)
+        rows.targets, rows.xattrs = old.targets, old.xattrs
+        rows.flags, rows.states, rows.extents = flags, states, extents
+        return rows
+
+
+class _Ranges:
+    """What was read of files that are read in several ranges, in order of the ranges."""
+
+    def __init__(self) -> None:
+        self.read_bytes: dict[int, int] = {}
+        self._extents: dict[int, list[tuple[int, int]]] = {}
+        self._sparse: set[int] = set()
+
+    def add(
+        self, row: int, offset: int, read_bytes: int, extents: list[tuple[int, int]] | None
+    ) -> None:
+        """A range of `row` from `offset` on; `extents` when the file was found to be sparse."""
+        self.read_bytes[row] = self.read_bytes.get(row, 0) + read_bytes
+        if extents is not None:
+            self._sparse.add(row)
+        else:
+            extents = [(offset, read_bytes)] if read_bytes else []
+        self._extents[row] = _joined_extents(self._extents.get(row, []), extents)
+
+    def sparse_extents(self) -> dict[int, list[tuple[int, int]]]:
+        """Extents of the files of which a range was sparse; a hole may have come or gone since."""
+        return {row: self._extents[row] for row in self._sparse}
+
+
+def _severity(state: int) -> int:
+    return (WHOLE, CHANGED, UNREADABLE, VANISHED).index(state)
+
+
+def _joined_extents(
+    before: list[tuple[int, int]], after: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Extents of two neighbouring ranges; the two that meet become one."""
+    joined = [*before, *((start, length) for start, length in after)]
+    if before and after and sum(before[-1]) == after[0][0]:
+        joined[len(before) - 1 : len(before) + 1] = [(before[-1][0], before[-1][1] + after[0][1])]
+    return joined

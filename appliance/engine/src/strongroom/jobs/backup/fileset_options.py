@@ -1,0 +1,73 @@
+"""A FileSet as part of a backup's options."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+from blake3 import blake3
+
+from strongroom.content.codecs import parse_compression
+from strongroom.content.digests import signature_names, signature_size
+from strongroom.filesets.blocks import deciding_treatments, treatments
+from strongroom.jobs.backup.options import BackupOptions, Treatment
+
+if TYPE_CHECKING:
+    from strongroom.filesets.resolve import ResolvedFileSet
+
+
+def with_fileset(
+    options: BackupOptions, resolved: ResolvedFileSet
+) -> tuple[BackupOptions, tuple[str, ...]]:
+    """The options of a backup of this FileSet, and what the user should know of them.
+
+    What Options blocks say goes before `options.tuning`. A snapshot has one kind of signature:
+    where blocks want several the strongest is taken for all files that are to have any. Raises
+    UsageError for a compression or signature that there is not.
+    """
+    spec = resolved.rules.spec
+    tuning = options.tuning
+    chosen = treatments(spec)
+    names = [tuning.signature if one.signature is None else one.signature for one in chosen]
+    for name in names:
+        signature_size(name)
+    settled = [
+        Treatment(
+            tuning.compression if one.compression is None else parse_compression(one.compression),
+            name != "none",
+            tuning.acls if one.acls is None else one.acls,
+            tuning.xattrs if one.xattrs is None else one.xattrs,
+        )
+        for one, name in zip(chosen, names, strict=True)
+    ]
+    deciding = [chosen.index(one) for one in deciding_treatments(spec)] or [0]
+    wanted = {names[place] for place in deciding} - {"none"}
+    strongest = max(wanted, key=signature_names().index, default="none")
+    notes = list(resolved.notes)
+    if len(wanted) > 1:
+        notes.append(
+            f"FileSet {spec.name} asks for the signatures {', '.join(sorted(wanted))}; a snapshot "
+            f"has one kind, so {strongest} is made for all of these files"
+        )
+    tuning = replace(tuning, signature=strongest)
+    distinct = {settled[place] for place in deciding}
+    told: tuple[Treatment, ...] = ()
+    digest = ""
+    if len(distinct) == 1:
+        (only,) = distinct
+        tuning = replace(tuning, compression=only.compression, acls=only.acls, xattrs=only.xattrs)
+    else:
+        told = tuple(settled)
+        if len({(one.signs, one.acls, one.xattrs) for one in distinct}) > 1:
+            digest = blake3(msgspec.msgpack.encode(resolved.rules)).hexdigest(16)
+    changed = replace(
+        options,
+        fileset=options.fileset or spec.name,
+        selection=resolved.rules,
+        treatments=told,
+        treatment_digest=digest,
+        known_problems=(*options.known_problems, *resolved.problems),
+        tuning=tuning,
+    )
+    return changed, tuple(notes)

@@ -1,0 +1,178 @@
+"""Which directory is scanned next, and which is next in the listing.
+
+Directories are found, scanned and settled in any order, but the listing has one order (that of
+`path_key`), so results wait for their turn. Handing out the earliest directory first keeps the
+wait short; and while more than `WAITING_ROWS_LIMIT` rows wait, only the directory whose turn it is
+is handed out, so that memory stays bounded whatever the shape of the tree.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Final
+
+from strongroom.rows.views import path_key
+
+if TYPE_CHECKING:
+    from strongroom.jobs.backup.deferred_content import DeferredContent
+    from strongroom.rows.rows import Rows
+
+WAITING_ROWS_LIMIT: Final = 100_000
+
+
+# How the root itself is called while it is scanned along with what it holds.
+ROOT_NAME: Final = b"."
+
+
+class Node:
+    """A directory, or a slice of a wide one, on its way to the listing.
+
+    `only` holds the joined names of a slice or of the given paths on the way; None: list all.
+    """
+
+    __slots__ = (
+        "content", "is_scanned", "is_streams", "key", "number", "only", "parent", "path", "rows",
+        "shard", "way",
+    )  # fmt: skip
+
+    def __init__(
+        self, number: int, path: bytes, slice_number: int, only: bytes | None, way: Way | None
+    ) -> None:
+        self.number = number
+        self.path = path
+        self.key = (path_key(path), slice_number)
+        self.only = only
+        self.way = way
+        self.parent: list[Rows] = []  # the parent's rows, while the node is handed out
+        self.rows: list[Rows] | None = None
+        self.content: DeferredContent | None = None
+        self.is_scanned = False
+        self.is_streams = False
+        self.shard = -1
+
+
+class Way:
+    """The directories on the way to the given paths: names that lead on, and goals."""
+
+    __slots__ = ("goals", "steps")
+
+    def __init__(self) -> None:
+        self.steps: dict[bytes, Way] = {}
+        self.goals: set[bytes] = set()
+
+    @classmethod
+    def to(cls, paths: tuple[bytes, ...]) -> Way | None:
+        """The way to `paths` (from the root, no slash around them); None when the root is one."""
+        way = cls()
+        for path in sorted(paths):
+            if not path:
+                return None
+            place = way
+            *steps, goal = path.split(b"/")
+            for step in steps:
+                if step in place.goals:
+                    break
+                place = place.steps.setdefault(step, cls())
+            else:
+                place.goals.add(goal)
+        return way
+
+    def names(self) -> list[bytes]:
+        """The names to look at, sorted."""
+        return sorted(self.goals | self.steps.keys())
+
+
+class ContentRead:
+    """Deferred content of a node that some shard is to read: task `place` of `node.content`."""
+
+    __slots__ = ("is_scanned", "node", "number", "place", "shard")
+
+    def __init__(self, number: int, node: Node, place: int) -> None:
+        self.number = number
+        self.is_scanned = False
+        self.shard = -1
+        self.node = node
+        self.place = place
+
+
+class Ordering:
+    """Nodes that wait to be handed out, and nodes that wait for their turn in the listing."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._to_do: list[tuple[tuple[bytes, int], int, Node | ContentRead]] = []
+        self._to_emit: list[tuple[tuple[bytes, int], int, Node]] = []
+        self._waiting_rows = 0
+        self.tasks: dict[int, Node | ContentRead] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every node was emitted."""
+        return not self._to_emit
+
+    @property
+    def head(self) -> Node | None:
+        """The node whose turn it is in the listing."""
+        return self._to_emit[0][2] if self._to_emit else None
+
+    @property
+    def blocking_shard(self) -> int | None:
+        """The shard that has read what the listing waits for, but not settled it yet."""
+        head = self.head
+        if head is None:
+            return None
+        for task in self.tasks.values() if head.content is not None else (head,):
+            if task.is_scanned and (task is head or getattr(task, "node", None) is head):
+                return task.shard
+        return None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many rows wait as may."""
+        return self._waiting_rows > WAITING_ROWS_LIMIT
+
+    def add_streams(self) -> None:
+        """What the streams of the source become in the root; it comes before all else."""
+        self.add(b"", -1, None, None).is_streams = True
+
+    def add(self, path: bytes, slice_number: int, only: bytes | None, way: Way | None) -> Node:
+        """A directory (or slice) was found."""
+        self._count += 1
+        node = Node(self._count, path, slice_number, only, way)
+        self.tasks[node.number] = node
+        heapq.heappush(self._to_do, (node.key, node.number, node))
+        heapq.heappush(self._to_emit, (node.key, node.number, node))
+        return node
+
+    def defer(self, node: Node, content: DeferredContent) -> None:
+        """A node was scanned, but some of its content is still to be read."""
+        node.content = content
+        for place in range(len(content.tasks)):
+            self._count += 1
+            read = ContentRead(self._count, node, place)
+            self.tasks[read.number] = read
+            heapq.heappush(self._to_do, (node.key, read.number, read))
+
+    def next_task(self) -> Node | ContentRead | None:
+        """What to hand out now; None when there is nothing or too many rows wait."""
+        if not self._to_do:
+            return None
+        task = self._to_do[0][2]
+        node = task.node if isinstance(task, ContentRead) else task
+        if self.is_full and node is not self.head:
+            return None
+        heapq.heappop(self._to_do)
+        return task
+
+    def settle(self, node: Node, rows: list[Rows]) -> None:
+        """The rows of a node are whole."""
+        node.rows = rows
+        self._waiting_rows += sum(piece.row_count for piece in rows)
+
+    def next_to_emit(self) -> Node | None:
+        """The next node of the listing, when it is settled; it is forgotten here."""
+        if not self._to_emit or self._to_emit[0][2].rows is None:
+            return None
+        node = heapq.heappop(self._to_emit)[2]
+        self._waiting_rows -= sum(piece.row_count for piece in node.rows or ())
+        return node

@@ -1,0 +1,109 @@
+"""What the parent snapshot says about a directory, for the coordinator.
+
+Rows are only offered when everything they refer to is still in the repository; otherwise the
+directory counts as new and is read again. A digest is only offered when equality by digest would
+be proof enough: no row may have changed within a clock tick of the parent's start, and none may
+have been unreadable or in flux. A damaged page costs no more than reading its directories again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from strongroom.errors import DamageError
+from strongroom.rows.rows import Rows, comparison_digest, join_rows, slice_rows
+from strongroom.scan.unchanged import newest_ctime_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.repo.index.index import Index
+    from strongroom.repo.listing.reader import Listing
+
+# The kernel stamps files with a clock that ticks every 1 to 10 ms; twice the coarsest tick.
+CLOCK_TICK_NS: Final = 20_000_000
+
+
+class ParentListing:
+    """Looks directories up in the parent's listing."""
+
+    def __init__(
+        self,
+        listing: Listing,
+        index: Index,
+        start_ns: int,
+        widest_rows: int,
+        signature: str,
+        warn: Callable[[str], None],
+    ) -> None:
+        """`widest_rows`: directories of more rows are only offered in slices.
+
+        `warn` is told of damage, each once.
+        """
+        self._warn = warn
+        self._warned: set[str] = set()
+        self._listing = listing
+        self._index = index
+        self._widest_rows = widest_rows
+        self._signature = signature
+        self.recent_limit_ns = start_ns - CLOCK_TICK_NS
+
+    def directory(self, path: bytes) -> list[Rows]:
+        """The rows of `path`; [] when it is not there, too wide, or not all in the repository."""
+        pieces = []
+        row_count = 0
+        try:
+            for rows in self._listing.directory(path):
+                row_count += rows.row_count
+                if row_count > self._widest_rows:
+                    return []
+                pieces.append(rows)
+        except DamageError as error:
+            return self._damaged(error)
+        return self._sound(pieces)
+
+    def between(self, path: bytes, first: bytes, last: bytes) -> list[Rows]:
+        """The rows of `path` from name `first` to name `last`, both included."""
+        pieces = []
+        try:
+            for rows in self._listing.directory_from(path, first):
+                names = rows.name_list()
+                if names[-1] <= last:
+                    pieces.append(rows)
+                    continue
+                end = bisect_right(names, last)
+                if end:
+                    pieces.append(slice_rows(rows, 0, end))
+                break
+        except DamageError as error:
+            return self._damaged(error)
+        return self._sound(pieces)
+
+    def joined(self, pieces: list[Rows]) -> Rows:
+        """The pieces as one."""
+        return join_rows(pieces)
+
+    def digest(self, pieces: list[Rows]) -> bytes | None:
+        """What `comparison_digest` gives for a live directory that is unchanged; or None."""
+        if any(piece.states for piece in pieces):
+            return None
+        rows = join_rows(pieces)
+        if newest_ctime_ns(rows.stats) >= self.recent_limit_ns:
+            return None
+        return comparison_digest(rows.names, rows.stats)
+
+    def _damaged(self, error: DamageError) -> list[Rows]:
+        text = str(error)
+        if text not in self._warned:
+            self._warned.add(text)
+            self._warn(f"the parent's listing is damaged, so files are read again: {text}")
+        return []
+
+    def _sound(self, pieces: list[Rows]) -> list[Rows]:
+        for rows in pieces:
+            if rows.signature_name != self._signature:
+                return []
+            if rows.part_blocks and not self._index.has_blocks(rows.part_blocks).all():
+                return []
+        return pieces

@@ -1,0 +1,361 @@
+"""Reads the content of changed files in a shard and hands it on as chunks.
+
+A file up to WHOLE_FILE_BYTES is one chunk; it is read again, up to ATTEMPTS times, while it
+changes under our hands. A larger one is cut by content into chunks; when it changes meanwhile
+that is reported and the row keeps what was read. Holes of sparse files are never read.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from strongroom.content.chunker import GREATEST_SIZE, Chunker
+from strongroom.content.digests import new_signature
+from strongroom.jobs.backup.shards.byte_sources import (
+    ByteSource,
+    SegmentReader,
+    StreamReader,
+    clipped,
+    first_bytes,
+)
+from strongroom.jobs.backup.shards.tally import BYTES, FILES
+from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES, BlockAssembler
+from strongroom.rows.rows import COLUMN_COUNT, CTIME_NS, INODE, MODE, MTIME_NS, SIZE
+from strongroom.scan.attributes import read_flags
+from strongroom.scan.directory import fitting_columns
+from strongroom.sources.regular_files import (
+    FileOpener,
+    data_extents,
+    may_be_sparse,
+    required_regular,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.content.codecs import Compression
+    from strongroom.content.digests import Signature
+    from strongroom.jobs.backup.options import Treatment, Tuning
+    from strongroom.jobs.backup.shards.directory_work import DirectoryWork
+    from strongroom.sources.source import Stream
+
+ATTEMPTS: Final = 3
+# Files opened before their turn: enough to keep a disk busy, few enough descriptors.
+OPENED_AHEAD: Final = 32
+# Content, chattr flags, and where the data of a sparse file lies.
+Fetched: TypeAlias = "tuple[bytes, int, list[tuple[int, int]] | None]"
+_CHANGED: Final = "it changed while it was read; what was read is kept"
+
+
+class ContentReader:
+    """Reads for one shard; its two large buffers are made when the first large file comes."""
+
+    def __init__(
+        self,
+        assembler: BlockAssembler,
+        tuning: Tuning,
+        chunker_seed: bytes,
+        treatments: tuple[Treatment, ...],
+        compressions: tuple[Compression, ...],
+        tally: memoryview,
+    ) -> None:
+        """`treatments`: as works name them; `compressions`: as the assembler numbers them.
+
+        `tally`: this shard's part of a ShardTally.
+        """
+        self._assembler = assembler
+        self._signs = [treatment.signs for treatment in treatments]
+        self._compressions = [compressions.index(one.compression) for one in treatments]
+        self._flags_wanted = tuning.flags
+        self._signature_name = tuning.signature
+        self._chunker_seed = chunker_seed
+        self._tally = tally
+        self._opener = FileOpener()
+        self._buffers: list[bytearray] = []
+        self._turn = 0
+
+    def rows_to_read(self, work: DirectoryWork, share_bytes: int | None) -> list[int]:
+        """Changed regular files of `work` that have content to read.
+
+        With `share_bytes`, rows beyond so many bytes are deferred instead.
+        """
+        flat = work.flat
+        left = share_bytes
+        rows: list[int] = []
+        for row in work.changed_rows:
+            if flat[row * COLUMN_COUNT + MODE] & 0o170000 != 0o100000:
+                continue
+            size = flat[row * COLUMN_COUNT + SIZE]
+            if left is not None:
+                left -= size
+                if left < 0 and size:
+                    work.deferred.append(row)
+                    continue
+            work.changed_files += 1
+            if not size:
+                signature = self._new_signature(work, row)
+                if signature is not None:
+                    work.sign(row, signature.digest())
+                continue
+            rows.append(row)
+        return rows
+
+    def read_rows(
+        self, work: DirectoryWork, rows: list[int], byte_range: tuple[int, int] | None
+    ) -> None:
+        """Read files of the working directory in order, some of them opened ahead.
+
+        With `byte_range`, only that (offset, length) of the one file of `work` is read, and the
+        row's size becomes what was read. Files that cannot be read become problems of the work.
+        Raises StoreError.
+        """
+        opened: deque[tuple[int, int]] = deque()
+        upcoming = iter(rows)
+        try:
+            while True:
+                while (
+                    len(opened) < OPENED_AHEAD
+                    and (upcoming_row := next(upcoming, None)) is not None
+                ):
+                    whole = work.column(upcoming_row, SIZE) <= WHOLE_FILE_BYTES
+                    try:
+                        fd = self._opener.open_ahead(work.names[upcoming_row], whole)
+                    except OSError as error:
+                        work.unreadable(upcoming_row, error)
+                    else:
+                        opened.append((upcoming_row, fd))
+                if not opened:
+                    return
+                row, fd = opened.popleft()
+                try:
+                    self._read_open(work, row, fd, byte_range)
+                except OSError as error:
+                    work.unreadable(row, error)
+                finally:
+                    os.close(fd)
+        finally:
+            for _, fd in opened:
+                os.close(fd)
+
+    def fetch(self, work: DirectoryWork, rows: list[int]) -> list[tuple[int, Fetched | None]]:
+        """Read small files of the working directory; None for all that is not as it was listed.
+
+        For threads of a scan pool: nothing is changed here, `take` does that. A file that gives
+        None is read in its turn by `read_rows`, which says what is wrong with it.
+        """
+        found: list[tuple[int, Fetched | None]] = []
+        for row in rows:
+            fetched = None
+            try:
+                fd = self._opener.open(work.names[row])
+                try:
+                    fetched = self._fetch_open(work, row, fd)
+                finally:
+                    os.close(fd)
+            except OSError:
+                fetched = None
+            found.append((row, fetched))
+        return found
+
+    def take(self, work: DirectoryWork, row: int, fetched: Fetched) -> None:
+        """Hand on what is the whole content of a small file. Raises StoreError."""
+        data, flags, extents = fetched
+        if flags:
+            work.flags[row] = flags
+        if extents is not None:
+            work.extents[row] = extents
+        work.changed_bytes += len(data)
+        self._tally[BYTES] += len(data)
+        self._count_file(work)
+        signature = self._new_signature(work, row)
+        if signature is not None:
+            signature.update(data)
+            work.sign(row, signature.digest())
+        if data:
+            work.expect_one(row)
+            self._assembler.add_small(work, row, 0, data, self._compression(work, row))
+
+    def _count_file(self, work: DirectoryWork) -> None:
+        work.tallied_files += 1
+        self._tally[FILES] += 1
+
+    def _new_signature(self, work: DirectoryWork, row: int) -> Signature | None:
+        """A digest for the row's content; None when none is kept."""
+        chosen = work.treatments
+        if self._signature_name == "none" or (chosen is not None and not self._signs[chosen[row]]):
+            return None
+        return new_signature(self._signature_name)
+
+    def _compression(self, work: DirectoryWork, row: int) -> int:
+        chosen = work.treatments
+        return 0 if chosen is None else self._compressions[chosen[row]]
+
+    def _read_open(
+        self, work: DirectoryWork, row: int, fd: int, byte_range: tuple[int, int] | None
+    ) -> None:
+        if byte_range is None and work.column(row, SIZE) <= WHOLE_FILE_BYTES:
+            fetched = self._fetch_open(work, row, fd) or self._fetch_again(work, row, fd)
+            if fetched is not None:
+                self.take(work, row, fetched)
+                return
+        self._read_large(work, row, fd, byte_range)
+
+    def _fetch_open(self, work: DirectoryWork, row: int, fd: int) -> Fetched | None:
+        """The content of a small file; None when it is not as it was listed. Raises OSError."""
+        size = work.column(row, SIZE)
+        # One byte more than expected: a file that grew gives itself away.
+        data = os.read(fd, size + 1)
+        status = os.fstat(fd)
+        required_regular(status)
+        if len(data) != size or not _is_as_seen(status, work.flat, row):
+            return None
+        return self._fetched(fd, data, status)
+
+    def _fetch_again(self, work: DirectoryWork, row: int, fd: int) -> Fetched | None:
+        """Read a small file that is not as it was listed until it keeps still.
+
+        None when it is no small file any more. Raises OSError.
+        """
+        status = os.fstat(fd)
+        for _ in range(ATTEMPTS):
+            before = status
+            data = os.pread(fd, WHOLE_FILE_BYTES + 1, 0)
+            status = os.fstat(fd)
+            if _same(before, status) and len(data) == min(status.st_size, WHOLE_FILE_BYTES + 1):
+                break
+        else:
+            if len(data) <= WHOLE_FILE_BYTES:
+                _take_status(work.flat, row, status)
+                work.resize(row, len(data))
+                work.changed_meanwhile(row, _CHANGED)
+                return data, self._flags(fd), None
+        if len(data) > WHOLE_FILE_BYTES:
+            return None
+        _take_status(work.flat, row, status)
+        return self._fetched(fd, data, status)
+
+    def _fetched(self, fd: int, data: bytes, status: os.stat_result) -> Fetched:
+        flags = self._flags(fd)
+        extents = data_extents(fd, status.st_size) if may_be_sparse(status) else None
+        if extents is not None:
+            data = b"".join([data[start : start + length] for start, length in extents])
+        return data, flags, extents
+
+    def _flags(self, fd: int) -> int:
+        return read_flags(fd) if self._flags_wanted else 0
+
+    def _read_large(
+        self, work: DirectoryWork, row: int, fd: int, byte_range: tuple[int, int] | None
+    ) -> None:
+        before = os.fstat(fd)
+        required_regular(before)
+        flags = self._flags(fd)
+        if flags:
+            work.flags[row] = flags
+        size = before.st_size
+        extents = data_extents(fd, size) if may_be_sparse(before) else None
+        if byte_range is None:
+            is_as_listed = True
+            _take_status(work.flat, row, before)
+            segments = [(0, size)] if extents is None else extents
+        else:
+            # Ranges of one file are read apart, so all must see the file that was listed.
+            is_as_listed = _is_as_seen(before, work.flat, row)
+            if extents is not None:
+                segments = extents = clipped(extents, *byte_range)
+            else:
+                segments = clipped([(0, size)], *byte_range)
+        signature = self._new_signature(work, row)
+        read_bytes = self._chunk(work, row, SegmentReader(fd, segments), signature)
+        if signature is not None:
+            work.sign(row, signature.digest())
+        if byte_range is None:
+            self._count_file(work)
+        if extents is not None:
+            work.extents[row] = first_bytes(extents, read_bytes)
+        if byte_range is not None or (extents is None and read_bytes != size):
+            work.resize(row, read_bytes)
+        is_whole = read_bytes == sum(length for _, length in segments)
+        if not is_as_listed or not is_whole or not _same(before, os.fstat(fd)):
+            work.changed_meanwhile(row, _CHANGED)
+
+    def read_stream(self, work: DirectoryWork, row: int, stream: Stream) -> None:
+        """Read `stream` to its end as the content of `row`. Raises SourceError, StoreError."""
+        signature = self._new_signature(work, row)
+        read_bytes = self._chunk(work, row, StreamReader(stream), signature)
+        stream.finish()
+        if signature is not None:
+            work.sign(row, signature.digest())
+        work.changed_files += 1
+        self._count_file(work)
+        work.resize(row, read_bytes)
+
+    def _chunk(
+        self, work: DirectoryWork, row: int, source: ByteSource, signature: Signature | None
+    ) -> int:
+        """Hand on `source` as chunks of `row`; returns how many bytes it had."""
+        read_bytes = 0
+        part = 0
+        compression = self._compression(work, row)
+        for chunks in self._cut(source, signature):
+            lot_bytes = sum(len(chunk) for chunk in chunks)
+            read_bytes += lot_bytes
+            self._tally[BYTES] += lot_bytes
+            work.expect_many(row, part, len(chunks))
+            self._assembler.add_large(work, row, part, list(chunks), compression)
+            part += len(chunks)
+        work.changed_bytes += read_bytes
+        return read_bytes
+
+    def _cut(self, source: ByteSource, signature: Signature | None) -> Iterator[list[memoryview]]:
+        """Chunks of `source`, some at a time; each lot stays valid for one more."""
+        if not self._buffers:
+            self._buffers = [bytearray(GREATEST_SIZE) for _ in range(2)]
+        chunker = Chunker(self._chunker_seed)
+        kept = memoryview(b"")
+        while True:
+            view = memoryview(self._buffers[self._turn])
+            view[: len(kept)] = kept
+            filled = source.fill(view, len(kept))
+            if signature is not None:
+                signature.update(view[len(kept) : filled])
+            if not filled:
+                return
+            lengths = chunker.cut(view[:filled], source.is_at_end)
+            chunks = []
+            start = 0
+            for length in lengths:
+                chunks.append(view[start : start + length])
+                start += length
+            # The next lot goes to the other buffer: this one is settled by the time it is done.
+            self._turn ^= 1
+            yield chunks
+            kept = view[start:filled]
+            if source.is_at_end and not kept:
+                return
+
+
+def _is_as_seen(status: os.stat_result, flat: array[int], row: int) -> bool:
+    start = row * COLUMN_COUNT
+    return (
+        status.st_mtime_ns == flat[start + MTIME_NS]
+        and status.st_ctime_ns == flat[start + CTIME_NS]
+        and status.st_size == flat[start + SIZE]
+        and status.st_ino == flat[start + INODE]
+    )
+
+
+def _same(before: os.stat_result, after: os.stat_result) -> bool:
+    return (
+        before.st_mtime_ns == after.st_mtime_ns
+        and before.st_ctime_ns == after.st_ctime_ns
+        and before.st_size == after.st_size
+    )
+
+
+def _take_status(flat: array[int], row: int, status: os.stat_result) -> None:
+    """The row is what the open file is, which may be another file than the one listed."""
+    flat[row * COLUMN_COUNT : (row + 1) * COLUMN_COUNT] = array("q", fitting_columns(status))

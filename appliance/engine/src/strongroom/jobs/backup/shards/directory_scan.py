@@ -1,0 +1,396 @@
+"""How a shard scans one directory: list, examine, compare with the parent, read what changed.
+
+Each method is a generator of lots of calls (see `scan_pool`): what waits for the file system is in
+the calls, which change into the directory and work on its names, everything else between them.
+With one thread a lot is a single call, so that nothing is paid for threads that are not there.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from array import array
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.jobs.backup.ordering import ROOT_NAME
+from strongroom.jobs.backup.shards.directory_work import DirectoryWork, problem
+from strongroom.jobs.backup.shards.found_rows import FoundRows, directories_of, without
+from strongroom.jobs.backup.shards.scan_threads import Lot
+from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
+from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES
+from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, comparison_digest, decode_rows
+from strongroom.scan.attributes import read_flags_of, read_xattrs, supports_xattrs
+from strongroom.scan.directory import (
+    Failure,
+    open_beneath,
+    read_names,
+    read_wide_names,
+    stat_rows,
+    without_failures,
+)
+from strongroom.scan.unchanged import merge_unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from strongroom.filesets.exclusions import Selection
+    from strongroom.filesets.rules import FileSetSelection
+    from strongroom.jobs.backup.options import Treatment, Tuning
+    from strongroom.jobs.backup.shards.content_reader import ContentReader, Fetched
+    from strongroom.jobs.backup.shards.scan_threads import Steps
+
+# What a shard reads itself of a directory that it scans; other shards help with the rest.
+SHARE_BYTES: Final = 16 << 20
+_ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# What one thread does at a time: few enough names that all threads get some.
+_WINDOW_ROWS: Final = 32
+_FETCH_ROWS: Final = 4
+_WINDOW_BYTES: Final = 256 << 10
+_LOT_BYTES: Final = 4 << 20
+_LOT_WINDOWS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRules:
+    """What is left out, when a row counts as unchanged, and how rows are kept.
+
+    devices: of the file systems that are entered; None: all. recent_limit_ns: what changed then
+    or later is never trusted as unchanged. treatments: what the selection's judgements name; ():
+    there is one, the job's.
+    """
+
+    selection: Selection | FileSetSelection | None
+    devices: frozenset[int] | None
+    recent_limit_ns: int
+    treatments: tuple[Treatment, ...] = ()
+
+
+@dataclass(slots=True)
+class _Attributes:
+    """What some rows have besides their stat columns."""
+
+    xattrs: dict[int, bytes] = field(default_factory=dict)
+    targets: dict[int, bytes] = field(default_factory=dict)
+    flags: dict[int, int] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    unreadable: list[Failure] = field(default_factory=list)
+
+
+class DirectoryScan:
+    """Scans for one shard.
+
+    `send` takes messages to the coordinator (see `shard`), `parent_rows(task)` asks it for the
+    parent's rows, `deliver` takes works that are whole.
+    """
+
+    def __init__(
+        self,
+        rules: ScanRules,
+        tuning: Tuning,
+        reader: ContentReader,
+        send: Callable[[Any], None],
+        parent_rows: Callable[[int], Any],
+        deliver: Callable[[DirectoryWork], None],
+    ) -> None:
+        self._rules = rules
+        self._tuning = tuning
+        self._reader = reader
+        self._send = send
+        self._parent_rows = parent_rows
+        self._deliver = deliver
+        self._root_fd = os.open(b"/", _ROOT_FLAGS)
+        self._xattrs_of_device: dict[int, bool] = {}
+
+    def scan(
+        self,
+        task: int,
+        path: bytes,
+        only: bytes | None,
+        selects: bool,
+        parent_digest: bytes | None,
+        has_parent: bool,
+        *,
+        threads: int,
+    ) -> Steps:
+        """The "scan" message. Raises StoreError."""
+        try:
+            (fd,) = yield Lot([partial(open_beneath, self._root_fd, path)])
+        except OSError as error:
+            self._send(["lost", task, [problem(path, b"", error)]])
+            return
+        try:
+            names = yield from self._names(task, path, fd, only)
+            if names is not None:
+                problems: list[list[Any]] = []
+                found = yield from self._examined(path, fd, names, selects, problems, threads)
+                yield from self._compared(
+                    task, path, fd, found, selects, parent_digest, has_parent, problems, threads
+                )
+        finally:
+            os.close(fd)
+
+    def read_content(
+        self,
+        task: int,
+        path: bytes,
+        joined: bytes,
+        stats: bytes,
+        byte_range: tuple[int, int] | None,
+        *,
+        threads: int,
+    ) -> Steps:
+        """The "read" message. Raises StoreError."""
+        names = joined.split(b"\0")
+        flat = array("q", stats)
+        work = DirectoryWork(
+            task, path, names, joined, flat, [], self._tuning.signature, self._deliver
+        )
+        try:
+            (fd,) = yield Lot([partial(open_beneath, self._root_fd, path)])
+        except OSError as error:
+            for row in range(len(names)):
+                work.unreadable(row, error)
+        else:
+            try:
+                selection = self._rules.selection
+                if self._rules.treatments and selection is not None:
+                    (judged,) = yield Lot([partial(_at, fd, selection.judge, path, names, flat)])
+                    work.treatments = judged.treatments
+                yield from self._read(fd, work, None, byte_range, threads)
+            finally:
+                os.close(fd)
+        self._send(["children", task, []])
+        work.seal()
+
+    def _names(
+        self, task: int, path: bytes, fd: int, only: bytes | None
+    ) -> Generator[Lot, list[Any], list[bytes] | None]:
+        """The names to examine; None when the coordinator was told something else."""
+        if only is not None:
+            return only.split(b"\0")
+        try:
+            (names,) = yield Lot([partial(read_names, fd, WIDE_DIRECTORY_ROWS)])
+            if names is None:
+                os.fchdir(fd)
+                self._cut_wide(task, path)
+        except OSError as error:
+            self._send(["lost", task, [problem(path, b"", error)]])
+            return None
+        return names if path or names is None else [ROOT_NAME, *names]
+
+    def _cut_wide(self, task: int, path: bytes) -> None:
+        """Leave a wide directory, which is the working directory, to be scanned in slices."""
+        first: list[bytes] = [] if path else [ROOT_NAME]
+        for number, joined in enumerate(name_slices(read_wide_names(), first), 1):
+            self._send(["slice", task, number, joined])
+        self._send(["wide", task])
+
+    def _examined(
+        self,
+        path: bytes,
+        fd: int,
+        names: list[bytes],
+        selects: bool,
+        problems: list[list[Any]],
+        threads: int,
+    ) -> Generator[Lot, list[Any], FoundRows]:
+        """The rows that are kept; names that could not be examined become problems."""
+        windows = _windows(names, threads)
+        results = yield Lot([partial(_at, fd, stat_rows, window) for window in windows])
+        flat = array("q")
+        kept: list[bytes] = []
+        for window, (columns, failures) in zip(windows, results, strict=True):
+            flat.extend(columns)
+            kept += without_failures(window, failures)
+            problems += [problem(path, failure.name, failure.error) for failure in failures]
+        found = FoundRows(kept, flat, flat[MODE::COLUMN_COUNT].tolist())
+        selection = self._rules.selection
+        if selection is None or not (selects or self._rules.treatments):
+            return without(found, None)
+        (judged,) = yield Lot([partial(_at, fd, selection.judge, path, kept, flat)])
+        kept_rows, left, treatments = judged
+        if not selects:
+            # The way to the paths given is kept as a whole.
+            kept_rows, left = None, frozenset()
+        if kept_rows is not None and kept and kept[0] == ROOT_NAME:
+            kept_rows[0] = True
+        return without(found._replace(left=left, treatments=treatments), kept_rows)
+
+    def _compared(
+        self,
+        task: int,
+        path: bytes,
+        fd: int,
+        found: FoundRows,
+        selects: bool,
+        parent_digest: bytes | None,
+        has_parent: bool,
+        problems: list[list[Any]],
+        threads: int,
+    ) -> Steps:
+        """Say that the directory is the parent's, or read what is not."""
+        names, flat, modes, _, treatments = found
+        joined = b"\0".join(names)
+        if names and names[0] == ROOT_NAME:
+            joined = joined[len(ROOT_NAME) :]  # the root's own row is named b""
+        # The way to the paths given may lead over any file system.
+        children = directories_of(found, self._rules.devices if selects else None)
+        wanted = None if problems else parent_digest  # problems are to be told every time
+        if wanted is not None and comparison_digest(joined, flat) == wanted:
+            self._send(["same", task, children])
+            return
+        self._send(["children", task, children])
+        work = DirectoryWork(
+            task, path, names, joined, flat, problems, self._tuning.signature, self._deliver
+        )
+        work.treatments = treatments
+        if has_parent:
+            encoded = self._parent_rows(task)
+            if encoded is not None:
+                parent = decode_rows(encoded)
+                limit_ns = self._rules.recent_limit_ns
+                work.match(parent, merge_unchanged(joined, flat, parent, limit_ns))
+        if work.changed_rows:
+            yield from self._add_attributes(fd, work, modes, threads)
+            yield from self._read(fd, work, SHARE_BYTES, None, threads)
+        work.seal()
+
+    def _add_attributes(
+        self, fd: int, work: DirectoryWork, modes: list[int], threads: int
+    ) -> Steps:
+        """Link targets, extended attributes and flags of the rows that changed."""
+        (has_xattrs,) = yield Lot([partial(self._has_xattrs, fd)])
+        windows = _windows(work.changed_rows, threads)
+        results: list[_Attributes] = yield Lot(
+            [partial(_at, fd, self._attributes, work, modes, rows, has_xattrs) for rows in windows]
+        )
+        for found in results:
+            work.xattrs.update(found.xattrs)
+            work.targets.update(found.targets)
+            work.flags.update(found.flags)
+            for failure in found.failures:
+                work.incomplete(failure.row, failure.error)
+            for failure in found.unreadable:
+                work.unreadable(failure.row, failure.error)
+
+    def _attributes(
+        self, work: DirectoryWork, modes: list[int], rows: Sequence[int], has_xattrs: bool
+    ) -> _Attributes:
+        tuning = self._tuning
+        names = work.names
+        found = _Attributes()
+        if has_xattrs:
+            for acls, others, some in self._by_attributes(work, rows):
+                xattrs, failures = read_xattrs(names, some, acls=acls, others=others)
+                found.xattrs.update(xattrs)
+                found.failures += failures
+        for row in rows:
+            mode = modes[row]
+            if stat.S_ISLNK(mode):
+                try:
+                    found.targets[row] = os.readlink(names[row])
+                except OSError as error:
+                    found.unreadable.append(Failure(row, names[row], error))
+            elif tuning.flags and (stat.S_ISDIR(mode) or not work.column(row, SIZE)):
+                # Regular files with content are asked when they are open for reading anyway.
+                try:
+                    flags = read_flags_of(names[row], mode)
+                except OSError:
+                    # Who may not open an empty file or a directory cannot see its flags; that
+                    # the directory cannot be listed is reported when it is its turn.
+                    continue
+                if flags:
+                    found.flags[row] = flags
+        return found
+
+    def _by_attributes(
+        self, work: DirectoryWork, rows: Sequence[int]
+    ) -> Iterable[tuple[bool, bool, Sequence[int]]]:
+        """Rows by whether their ACLs and other attributes are wanted; those with neither not."""
+        chosen = work.treatments
+        if chosen is None:
+            return [(self._tuning.acls, self._tuning.xattrs, rows)]
+        groups: dict[tuple[bool, bool], list[int]] = {}
+        for row in rows:
+            treatment = self._rules.treatments[chosen[row]]
+            if treatment.acls or treatment.xattrs:
+                groups.setdefault((treatment.acls, treatment.xattrs), []).append(row)
+        return [(*wanted, some) for wanted, some in groups.items()]
+
+    def _has_xattrs(self, fd: int) -> bool:
+        wanted = self._rules.treatments or (self._tuning,)
+        if not any(one.acls or one.xattrs for one in wanted):
+            return False
+        device = os.fstat(fd).st_dev
+        known = self._xattrs_of_device.get(device)
+        if known is None:
+            known = self._xattrs_of_device[device] = supports_xattrs(fd)
+        return known
+
+    def _read(
+        self,
+        fd: int,
+        work: DirectoryWork,
+        share_bytes: int | None,
+        byte_range: tuple[int, int] | None,
+        threads: int,
+    ) -> Steps:
+        """Read the content of changed files; small ones by several threads when there are."""
+        rows = self._reader.rows_to_read(work, share_bytes)
+        if byte_range is not None and byte_range[0]:
+            work.changed_files = 0  # who reads the first range counts the file
+        if threads > 1 and byte_range is None:
+            rows = yield from self._fetch(fd, work, rows)
+        if rows:
+            os.fchdir(fd)
+            self._reader.read_rows(work, rows, byte_range)
+
+    def _fetch(
+        self, fd: int, work: DirectoryWork, rows: list[int]
+    ) -> Generator[Lot, list[Any], list[int]]:
+        """Read small files that are as they were listed; gives back the rows that are left."""
+        left: list[int] = []
+        windows: list[list[int]] = []
+        window: list[int] = []
+        window_bytes = lot_bytes = 0
+        small: list[int] = []
+        for row in rows:
+            (small if work.column(row, SIZE) <= WHOLE_FILE_BYTES else left).append(row)
+        for place, row in enumerate(small, 1):
+            size = work.column(row, SIZE)
+            window.append(row)
+            window_bytes += size
+            lot_bytes += size
+            is_last = place == len(small)
+            if is_last or len(window) >= _FETCH_ROWS or window_bytes >= _WINDOW_BYTES:
+                windows.append(window)
+                window, window_bytes = [], 0
+            if is_last or lot_bytes >= _LOT_BYTES or len(windows) >= _LOT_WINDOWS:
+                if window:
+                    windows.append(window)
+                    window, window_bytes = [], 0
+                calls = [partial(_at, fd, self._reader.fetch, work, each) for each in windows]
+                results: list[list[tuple[int, Fetched | None]]] = yield Lot(calls, lot_bytes)
+                windows, lot_bytes = [], 0
+                for row_found, fetched in (item for result in results for item in result):
+                    if fetched is None:
+                        left.append(row_found)
+                    else:
+                        self._reader.take(work, row_found, fetched)
+        return left
+
+
+def _at(fd: int, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Make a call in a directory."""
+    os.fchdir(fd)
+    return call(*arguments)
+
+
+def _windows(items: Sequence[Any], threads: int) -> list[Any]:
+    """Neighbouring items for each of the threads, at least one window."""
+    if threads == 1 or len(items) <= 1:
+        return [items]
+    size = min(_WINDOW_ROWS, -(-len(items) // threads))
+    return [items[start : start + size] for start in range(0, len(items), size)]

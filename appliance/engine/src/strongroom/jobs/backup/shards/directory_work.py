@@ -1,0 +1,252 @@
+"""One directory (or slice) on its way through a shard: rows whose content is still being settled.
+
+`changed_rows` are read; each chunk's reference comes back through `place`, perhaps much later and
+in another directory's turn. When the work is sealed and nothing is missing it is delivered.
+"""
+
+from __future__ import annotations
+
+from array import array
+from errno import ENOENT
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.rows.rows import (
+    CHANGED,
+    COLUMN_COUNT,
+    MODE,
+    SIZE,
+    UNREADABLE,
+    Rows,
+    encode_rows,
+    join_rows,
+    slice_rows,
+    split_rows,
+)
+from strongroom.scan.unchanged import Content, take
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from strongroom.jobs.writing.block_assembly import Reference
+
+
+# A state that no listing holds: such rows are left out when their directory is settled.
+VANISHED: Final = 3
+_WITHOUT_CONTENT: Final = (UNREADABLE, VANISHED)
+
+
+def problem(path: bytes, name: bytes, error: OSError) -> list[Any]:
+    """[path, errno, text] of something that could not be read."""
+    where = path + b"/" + name if path and name else path or name
+    return [where, error.errno or 0, error.strerror or str(error)]
+
+
+def without_vanished(rows: Rows) -> Rows:
+    """The rows that are still there, of rows whose content is settled."""
+    gone = sorted(row for row, state in rows.states.items() if state == VANISHED)
+    if not gone:
+        return rows
+    pieces = split_rows(rows, sorted({cut for row in gone for cut in (row, row + 1)}))
+    kept = [piece for piece in pieces if VANISHED not in piece.states.values()]
+    return join_rows(kept) if kept else slice_rows(rows, 0, 0)
+
+
+class DirectoryWork:
+    """Rows of one task; see the module."""
+
+    __slots__ = (
+        "_deliver", "_joined", "_matches", "_missing", "_parent", "_parts", "_path", "_sealed",
+        "_signature_name", "_signatures", "_states", "_task", "changed_bytes", "changed_files",
+        "changed_rows", "deferred", "extents", "flags", "flat", "names", "problems",
+        "tallied_files", "targets", "treatments", "xattrs",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        task: int,
+        path: bytes,
+        names: list[bytes],
+        joined: bytes,
+        flat: array[int],
+        problems: list[list[Any]],
+        signature_name: str,
+        deliver: Callable[[DirectoryWork], None],
+    ) -> None:
+        self._task = task
+        self._path = path
+        self._joined = joined
+        self._deliver = deliver
+        self._signature_name = signature_name
+        self._signatures: dict[int, bytes] = {}
+        self._parts: list[Reference | list[Reference | None] | None] = [None] * len(names)
+        self._missing = 0
+        self._sealed = False
+        self._parent: Rows | None = None
+        self._matches: Sequence[int] = ()
+        self._states: dict[int, int] = {}
+        self.names = names
+        self.flat = flat
+        self.problems = problems
+        self.changed_rows: Sequence[int] = range(len(names))
+        self.deferred: list[int] = []
+        self.changed_files = 0
+        self.changed_bytes = 0
+        # Those that a ShardTally counted.
+        self.tallied_files = 0
+        self.targets: dict[int, bytes] = {}
+        self.xattrs: dict[int, bytes] = {}
+        self.flags: dict[int, int] = {}
+        self.extents: dict[int, list[tuple[int, int]]] = {}
+        # How each row is kept, see `ScanRules`; None: as the job says.
+        self.treatments: bytes | None = None
+
+    def add_row(self) -> None:
+        """A row was appended to `names` and `flat`."""
+        self._parts.append(None)
+
+    def rename(self, joined: bytes) -> None:
+        """The joined names, when rows were appended."""
+        self._joined = joined
+
+    def match(self, parent: Rows, matches: Sequence[int]) -> None:
+        """Take content from `parent` where `matches` names a row of it."""
+        self._parent = parent
+        self._matches = matches
+        self.changed_rows = [row for row, place in enumerate(matches) if place < 0]
+
+    def column(self, row: int, column: int) -> int:
+        """A stat column of a row."""
+        return self.flat[row * COLUMN_COUNT + column]
+
+    def expect_one(self, row: int) -> None:
+        """Row `row` has one chunk, whose reference will come."""
+        self._missing += 1
+
+    def expect_many(self, row: int, first_part: int, count: int) -> None:
+        """Row `row` has `count` more chunks, numbered from `first_part`."""
+        parts = self._parts[row]
+        if not isinstance(parts, list):
+            parts = self._parts[row] = []
+        parts += [None] * (first_part + count - len(parts))
+        self._missing += count
+
+    def place(self, row: int, part: int, reference: Reference) -> None:
+        """A reference came."""
+        parts = self._parts[row]
+        if isinstance(parts, list):
+            parts[part] = reference
+        else:
+            self._parts[row] = reference
+        self._missing -= 1
+        if not self._missing and self._sealed:
+            self._deliver(self)
+
+    def sign(self, row: int, signature: bytes) -> None:
+        """Row `row` has this signature."""
+        self._signatures[row] = signature
+
+    def incomplete(self, row: int, error: OSError) -> None:
+        """Row `row` lacks attributes; it is not taken for unchanged by the next backup."""
+        self._states[row] = CHANGED
+        self.problem(self.names[row], error)
+
+    def problem(self, name: bytes, error: OSError) -> None:
+        """Report a problem that costs no content."""
+        self.problems.append(problem(self._path, name, error))
+
+    def unreadable(self, row: int, error: OSError) -> None:
+        """Row `row` goes without content, or altogether if the file is not there any more."""
+        self._states[row] = VANISHED if error.errno == ENOENT else UNREADABLE
+        self.extents.pop(row, None)
+        self.problem(self.names[row], error)
+
+    def changed_meanwhile(self, row: int, text: str) -> None:
+        """Row `row` has content that may be of no single moment."""
+        self._states[row] = CHANGED
+        self.problem(self.names[row], OSError(0, text))
+
+    def resize(self, row: int, size_bytes: int) -> None:
+        """Row `row` has this size after all."""
+        self.flat[row * COLUMN_COUNT + SIZE] = size_bytes
+
+    def seal(self) -> None:
+        """Nothing more will be expected."""
+        self._sealed = True
+        if not self._missing:
+            self._deliver(self)
+
+    def message(self) -> list[Any]:
+        """The "done" message; see `shard`."""
+        names = self.names
+        rows = Rows(
+            self._path,
+            self._joined,
+            len(names),
+            self.flat.tobytes(),
+            array("I"),
+            targets=self.targets,
+            xattrs=self.xattrs,
+            flags=self.flags,
+            states=self._states,
+            extents=self.extents,
+            signature_name=self._signature_name,
+        )
+        if self._parent is None:
+            self._fill(rows)
+        else:
+            take(rows, self._parent, self._matches, self._contents())
+        counts = [self.changed_files, self._known_files(), self.changed_bytes, self.tallied_files]
+        return ["done", self._task, encode_rows(rows), counts, self.problems, self.deferred]
+
+    def _known_files(self) -> int:
+        """How many of the files that were read the parent has under the same name."""
+        if self._parent is None or not (self.changed_files or self.deferred):
+            return 0
+        known = set(self._parent.name_list())
+        return sum(
+            1
+            for row in self.changed_rows
+            if self.names[row] in known and self.column(row, MODE) & 0o170000 == 0o100000
+        )
+
+    def _fill(self, rows: Rows) -> None:
+        blocks: list[bytes] = []
+        slots = array("H")
+        counts = array("I", [0]) * rows.row_count
+        for row, parts in enumerate(self._parts):
+            if parts is None or self._states.get(row) in _WITHOUT_CONTENT:
+                continue
+            if isinstance(parts, tuple):
+                counts[row] = 1
+                blocks.append(parts[0])
+                slots.append(parts[1])
+                continue
+            counts[row] = len(parts)
+            for reference in parts:
+                assert reference is not None
+                blocks.append(reference[0])
+                slots.append(reference[1])
+        rows.part_counts = counts
+        rows.part_blocks = b"".join(blocks)
+        rows.part_slots = slots
+        if self._signatures:
+            zeros = bytes(len(next(iter(self._signatures.values()))))
+            signatures = self._signatures
+            rows.signatures = b"".join(
+                [signatures.get(row, zeros) for row in range(rows.row_count)]
+            )
+
+    def _contents(self) -> dict[int, Content]:
+        contents: dict[int, Content] = {}
+        for row in self.changed_rows:
+            parts = self._parts[row]
+            signature = self._signatures.get(row, b"")
+            if parts is None or self._states.get(row) in _WITHOUT_CONTENT:
+                if signature:
+                    contents[row] = Content(b"", array("H"), signature)
+                continue
+            references = [parts] if isinstance(parts, tuple) else parts
+            blocks = b"".join([reference[0] for reference in references if reference])
+            slots = array("H", [reference[1] for reference in references if reference])
+            contents[row] = Content(blocks, slots, signature)
+        return contents

@@ -1,0 +1,154 @@
+"""The shard processes of one backup: started together, ended together."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from strongroom.errors import UsageError
+from strongroom.filesets.exclusions import SelectionOptions, compile_selection
+from strongroom.filesets.rules import FileSetSelection
+from strongroom.jobs.backup.options import compressions_of
+from strongroom.jobs.backup.shards.directory_scan import ScanRules
+from strongroom.jobs.backup.shards.scan_threads import own_working_directory
+from strongroom.jobs.backup.shards.shard import Shard
+from strongroom.jobs.backup.shards.tally import ShardTally
+from strongroom.jobs.workers.channel import CoordinatorChannel, ShardChannel, channel_pair
+from strongroom.jobs.workers.fork import await_shards, fork_shard, stop_shards
+from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings, OpenPack
+from strongroom.repo.packs import KIND_DATA, PackFooter
+from strongroom.scan.mounts import far_places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from strongroom.filesets.exclusions import Selection
+    from strongroom.jobs.backup.options import BackupOptions, Tuning
+    from strongroom.repo.repository import Repository
+    from strongroom.sources.source import Source
+
+# What each shard keeps under way on a file system behind a network or a daemon.
+FAR_SCAN_THREADS: Final = 32
+EVERYWHERE: Final = (b"",)
+
+
+class ShardGroup:
+    """A context manager: leaving it by an error stops the shards, else they must be finished.
+
+    Entering forks, so the caller must not have started threads.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        source: Source,
+        paths: tuple[bytes, ...],
+        options: BackupOptions,
+        recent_limit_ns: int,
+        new_pack: Callable[[Repository, int], OpenPack],
+    ) -> None:
+        """Compiles what is excluded. Raises UsageError, SourceError."""
+        self._repository = repository
+        self._options = options
+        self._new_pack = new_pack
+        devices = None
+        wanted = options.selection
+        selection: Selection | FileSetSelection | None
+        if isinstance(wanted, SelectionOptions):
+            if wanted.one_file_system:
+                devices = frozenset(os.lstat(b"/" + path).st_dev for path in paths)
+            selection = compile_selection(wanted)
+        else:
+            selection = FileSetSelection(wanted, tells_treatments=bool(options.treatments))
+        self._rules = ScanRules(selection, devices, recent_limit_ns, options.treatments)
+        self._streams = source.streams()
+        self.scan_threads, self._far = _scan_threads(options.tuning, paths)
+        self.tally = ShardTally(options.tuning.shard_count())
+        self._pids: list[int] = []
+        self.channels: list[CoordinatorChannel] = []
+
+    def __enter__(self) -> Self:
+        ends = []
+        for number in range(self._options.tuning.shard_count()):
+            # One after the other: an end that a later shard inherited would hide that this one
+            # has died.
+            ours, theirs = channel_pair()
+            ends.append(ours)
+            self.channels.append(CoordinatorChannel(ours))
+            be_shard = partial(self._be_shard, number, self._repository.copy_ahead())
+            self._pids.append(fork_shard(theirs, be_shard, ends))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for channel in self.channels:
+            channel.socket.close()
+        if error is None:
+            await_shards(self._pids)
+        else:
+            stop_shards(self._pids)
+
+    def _be_shard(self, number: int, copy: Repository | None, channel: ShardChannel) -> None:
+        tuning = self._options.tuning
+        put_key = self._repository.key.put_key
+        repository = copy or self._repository.reopen()
+        shard_count = tuning.shard_count()
+        lane = BlockLane(
+            LaneSettings(
+                compressions_of(self._options),
+                -(-tuning.workers // shard_count),
+                -(-tuning.upload_queue_size // shard_count),
+                tuning.pack_size_bytes,
+            ),
+            lambda: self._new_pack(repository, KIND_DATA),
+            lambda footer: channel.send(["footer", msgspec.msgpack.encode(footer)]),
+        )
+        try:
+            Shard(
+                channel,
+                tuning,
+                self._rules,
+                put_key.chunk_key,
+                put_key.chunker_seed,
+                lane,
+                self._streams,
+                self.scan_threads,
+                self._far,
+                self.tally.of_shard(number),
+            ).run()
+        except BaseException:
+            lane.abort()
+            raise
+        # So that a storage daemon hears of an end and not of a connection that breaks.
+        repository.close()
+
+
+def decode_footer(data: bytes) -> PackFooter:
+    """The footer of a shard's message."""
+    return msgspec.msgpack.decode(data, type=PackFooter)
+
+
+def _scan_threads(tuning: Tuning, paths: tuple[bytes, ...]) -> tuple[int, tuple[bytes, ...]]:
+    """How many threads scan, and the places where they do. Raises UsageError."""
+    if tuning.scan_threads == 1:
+        return 1, ()
+    far = EVERYWHERE if tuning.scan_threads else far_places(paths)
+    if not far:
+        return 1, ()
+    if not own_working_directory():
+        if not tuning.scan_threads:
+            return 1, ()
+        raise UsageError(
+            "scan threads need a working directory each (unshare), which this sandbox forbids; "
+            "allow that system call, or use more shards and 1 scan thread"
+        )
+    return tuning.scan_threads or FAR_SCAN_THREADS, far

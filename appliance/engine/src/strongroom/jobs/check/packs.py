@@ -1,0 +1,142 @@
+"""Checks one pack: its frame against the index, or every byte of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from strongroom.content.codecs import decompress
+from strongroom.content.digests import (
+    CHUNK_ID_SIZE,
+    block_id,
+    chunk_id,
+    ids_and_lengths,
+    object_name,
+)
+from strongroom.errors import (
+    DamageError,
+    ObjectMissingError,
+    StoreError,
+    UnknownFormatError,
+)
+from strongroom.jobs.check.verified_index import footer_summary
+from strongroom.jobs.upkeep.repack import is_dead
+from strongroom.repo.packs import (
+    HEADER_SIZE,
+    block_aad,
+    open_block_cipher,
+    parse_header,
+    read_footer,
+)
+
+if TYPE_CHECKING:
+    from strongroom.content.ciphers import BlockCipher
+    from strongroom.repo.keys import PutKey
+    from strongroom.repo.packs import BlockEntry, PackFooter, PackHeader
+    from strongroom.repo.repository import Repository
+
+
+class PackQuestion(NamedTuple):
+    """A pack to check; `summary` is what the index says its footer is, None if it knows nothing."""
+
+    pack_id: bytes
+    summary: bytes | None
+    read_data: bool
+
+
+class PackAnswer(NamedTuple):
+    """What is wrong with a pack.
+
+    problems: of the pack as a whole. bad_blocks: numbers and problems of blocks that are lost;
+    block_ids: their ids. unreadable: nothing of it can be relied on. read_bytes: how much was read.
+    """
+
+    problems: list[str]
+    bad_blocks: list[tuple[int, str]]
+    block_ids: list[bytes]
+    unreadable: bool
+    is_missing: bool
+    read_bytes: int
+
+
+def check_pack(repository: Repository, question: PackQuestion) -> PackAnswer:
+    """Check one pack; what is wrong is answered, not raised.
+
+    But a pack that is what its name says and has an unknown version raises UnknownFormatError: it
+    is no damage, and this version must keep its hands off it.
+    """
+    store, name = repository.store, question.pack_id.hex()
+    problems: list[str] = []
+    bad: list[tuple[int, str]] = []
+    ids: list[bytes] = []
+    read_bytes = 0
+    try:
+        footer = read_footer(store, repository.key, question.pack_id)
+        if question.summary is not None and footer_summary(footer) != question.summary:
+            problems.append("its footer is not what the index says")
+        if question.read_data:
+            data = store.get("packs", name)
+            read_bytes = len(data)
+            if object_name(data) != name:
+                problems.append("its content is not what its name says")
+            for entry, problem in bad_blocks(repository, footer, memoryview(data)):
+                bad.append((entry.number, problem))
+                ids.append(entry.block_id)
+    except ObjectMissingError:
+        return PackAnswer(["it is missing"], [], [], True, True, 0)
+    except UnknownFormatError as error:
+        if object_name(store.get("packs", name)) == name:
+            raise
+        return PackAnswer([*problems, str(error)], bad, ids, True, False, read_bytes)
+    except (DamageError, StoreError) as error:
+        return PackAnswer([*problems, str(error)], bad, ids, True, False, read_bytes)
+    return PackAnswer(problems, bad, ids, False, False, read_bytes)
+
+
+def bad_blocks(
+    repository: Repository, footer: PackFooter, data: memoryview
+) -> list[tuple[BlockEntry, str]]:
+    """The blocks of a pack that are not what their ids say, and why; `data` is the whole pack."""
+    key = repository.restore_key
+    try:
+        header = parse_header(bytes(data[:HEADER_SIZE]))
+        cipher = open_block_cipher(header, key)
+    except DamageError as error:
+        return [(entry, str(error)) for entry in footer.blocks]
+    found = []
+    for entry in footer.blocks:
+        try:
+            open_entry(header, cipher, key.put_key, entry, data[entry.offset :])
+        except DamageError as error:
+            found.append((entry, str(error)))
+    return found
+
+
+def open_entry(
+    header: PackHeader,
+    cipher: BlockCipher,
+    key: PutKey,
+    entry: BlockEntry,
+    stored: memoryview,
+) -> bytes:
+    """The compressed bytes of a block, verified chunk by chunk; DamageError.
+
+    `stored` may be longer than the block.
+    """
+    if len(stored) < entry.stored_length:
+        raise DamageError("the pack ends before it")
+    aad = block_aad(header.raw, entry.number, entry.codec, entry.raw_length, entry.block_id)
+    compressed = cipher.open(entry.number, stored[: entry.stored_length], aad)
+    raw = decompress(entry.codec, compressed, entry.raw_length)
+    view = memoryview(raw)
+    at = 0
+    for slot, length in enumerate(entry.chunk_lengths):
+        if is_dead(entry.dead, slot):
+            continue
+        expected = entry.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
+        if chunk_id(key.chunk_key, view[at : at + length]) != expected:
+            raise DamageError(f"chunk {slot} is not what its id says")
+        at += length
+    text = ids_and_lengths(entry.chunk_ids, entry.chunk_lengths.tobytes())
+    if block_id(key.block_key, text) != entry.block_id:
+        raise DamageError("its chunks are not those of its id")
+    return compressed

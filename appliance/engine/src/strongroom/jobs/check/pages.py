@@ -1,0 +1,143 @@
+"""Checks listing pages: that they decode, and that all content they refer to is there.
+
+A row's content is right when every reference leads to a chunk that has its bytes, and their lengths
+add up to the size of the file (to its extents, if it is sparse).
+"""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from strongroom.errors import DamageError, StoreError
+from strongroom.repo.listing.page import decode_page, page_key
+from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, part_starts
+from strongroom.rows.views import join_path
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from strongroom.jobs.check.verified_index import SoundIndex
+    from strongroom.repo.blocks import BlockReader
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import PageReference
+    from strongroom.rows.rows import Rows
+
+NO_CONTENT = "its content is lost"
+OTHER_LENGTH = "its content has another length than the file"
+STRAY_CONTENT = "it has content, which its kind cannot have"
+
+
+class BadRow(NamedTuple):
+    """A row whose content is not right; `blocks`: ids of those that it needs and that are lost."""
+
+    path: bytes
+    problem: str
+    blocks: tuple[bytes, ...]
+
+
+class PageAnswer(NamedTuple):
+    """What is wrong with a page: as a whole ("" if nothing), and with rows of it."""
+
+    problem: str
+    rows: list[BadRow]
+    row_count: int
+
+
+class PageChecker:
+    """Checks pages against an index; callable as the work of a ForkedMap."""
+
+    def __init__(self, known: SoundIndex, lost: Collection[bytes] = frozenset()) -> None:
+        """`lost`: ids of blocks that the index knows but that can't be read."""
+        self._known = known
+        self._lost = lost
+        self._reader: BlockReader | None = None
+        self._repository: Repository | None = None
+
+    def __call__(self, repository: Repository, page: PageReference) -> PageAnswer:
+        """Check one page; what is wrong is answered, not raised."""
+        try:
+            groups = self.rows_of(repository, page)
+        except (DamageError, StoreError) as error:
+            return PageAnswer(str(error), [], 0)
+        bad = [bad_row for rows in groups for bad_row in self._described(rows)]
+        return PageAnswer("", bad, page.row_count)
+
+    def rows_of(self, repository: Repository, page: PageReference) -> list[Rows]:
+        """The rows of a page; DamageError when it is not the page it is said to be."""
+        if self._reader is None or self._repository is not repository:
+            self._reader = repository.block_reader(self._known.index, 8 << 20)
+            self._repository = repository
+        groups = decode_page(bytes(self._reader.chunk(page.block_id, 0)))
+        first = groups[0]
+        if (
+            page_key(first.directory, first.names.partition(b"\0")[0])
+            != page_key(page.first_directory, page.first_name)
+            or sum(rows.row_count for rows in groups) != page.row_count
+        ):
+            raise DamageError("a listing page does not hold the rows it is listed with")
+        return groups
+
+    def bad_rows(self, rows: Rows) -> list[tuple[int, str]]:
+        """Rows whose content is not right, and why."""
+        counts = np.frombuffer(rows.part_counts, np.uint32).astype(np.int64)
+        stats = np.frombuffer(rows.stats, "<i8").reshape(-1, COLUMN_COUNT)
+        regular = (stats[:, MODE] & 0o170000) == stat.S_IFREG
+        lengths = self._lengths(rows)
+        sums = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(np.maximum(lengths, 0), out=sums[1:])
+        lost = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths < 0, out=lost[1:])
+        ends = np.cumsum(counts)
+        starts = ends - counts
+        expected = np.where(regular, stats[:, SIZE], 0)
+        for row, extents in rows.extents.items():
+            expected[row] = sum(length for _, length in extents)
+        other = sums[ends] - sums[starts] != expected
+        # What was unreadable has no content, what changed meanwhile may have any length.
+        other[list(rows.states)] = False
+        no_content = lost[ends] > lost[starts]
+        stray = ~regular & (counts > 0)
+        found: list[tuple[int, str]] = []
+        for row in np.flatnonzero(no_content | other | stray).tolist():
+            if no_content[row]:
+                found.append((row, NO_CONTENT))
+            else:
+                found.append((row, STRAY_CONTENT if stray[row] else OTHER_LENGTH))
+        return found
+
+    def _described(self, rows: Rows) -> list[BadRow]:
+        found = self.bad_rows(rows)
+        if not found:
+            return []
+        names = rows.name_list()
+        starts = part_starts(rows)
+        lengths = self._lengths(rows)
+        described = []
+        for row, problem in found:
+            parts = range(starts[row], starts[row + 1])
+            blocks = {
+                rows.part_blocks[part * 16 : part * 16 + 16]: None
+                for part in parts
+                if lengths[part] < 0
+            }
+            path = join_path(rows.directory, names[row])
+            described.append(BadRow(path, problem, tuple(blocks)))
+        return described
+
+    def _lengths(self, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The length of each part, -1 where its bytes are not there."""
+        index_rows = self._known.index.rows_of(rows.part_blocks)
+        slots = np.frombuffer(rows.part_slots, np.uint16).astype(np.int64)
+        lengths = np.full(len(index_rows), -1, np.int64)
+        known = index_rows >= 0
+        if self._lost:
+            ids = rows.part_blocks
+            present = [ids[at : at + 16] not in self._lost for at in range(0, len(ids), 16)]
+            known &= np.array(present, np.bool_)
+        starts = self._known.chunk_starts
+        known[known] = slots[known] < np.diff(starts)[index_rows[known]]
+        lengths[known] = self._known.chunk_lengths[starts[index_rows[known]] + slots[known]]
+        return lengths

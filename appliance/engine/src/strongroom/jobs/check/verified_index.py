@@ -1,0 +1,143 @@
+"""The index as far as it is sound, with what check and repair compare against.
+
+`Index.load` stops at the first damage; here a damaged object is written down and the others count.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from blake3 import blake3
+
+from strongroom.content.digests import object_name
+from strongroom.errors import DamageError, ObjectMissingError
+from strongroom.repo.block_columns import BlockColumns, dead_flags
+from strongroom.repo.index.index import Index
+from strongroom.repo.index.objects import read_index_object
+from strongroom.repo.tombstones import read_tombstone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from strongroom.repo.packs import PackFooter
+    from strongroom.repo.repository import Repository
+    from strongroom.stores.store import Kind
+
+
+_ATTEMPTS: Final = 5
+
+
+class Damaged(NamedTuple):
+    """An object that is not what was written."""
+
+    kind: Kind
+    name: str
+    problem: str
+
+
+@dataclass(slots=True)
+class SoundIndex:
+    """What sound index objects say.
+
+    chunk_starts, chunk_lengths: by row of the index and chunk; a chunk whose bytes were dropped has
+    the length -1. summaries: for each pack what its footer has to be.
+    """
+
+    index: Index
+    chunk_starts: NDArray[np.int64]
+    chunk_lengths: NDArray[np.int64]
+    summaries: dict[bytes, bytes]
+    object_names: list[str]
+    damaged: list[Damaged] = field(default_factory=list)
+
+
+def load_sound_index(repository: Repository) -> SoundIndex:
+    """Read every index object and every tombstone; damage is reported, not raised."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return _load(repository)
+        except ObjectMissingError:
+            # A prune has replaced it since it was listed; what replaces it is there by now.
+            continue
+    return _load(repository)
+
+
+def _load(repository: Repository) -> SoundIndex:
+    store, key = repository.store, repository.key
+    damaged: list[Damaged] = []
+    marked: set[bytes] = set()
+    for info in store.list("tombstones"):
+        try:
+            if object_name(store.get("tombstones", info.name)) != info.name:
+                raise DamageError("its content is not what its name says")
+            marked.update(read_tombstone(store, key, info.name).pack_ids)
+        except ObjectMissingError:
+            # Swept by a prune since it was listed.
+            continue
+        except DamageError as error:
+            damaged.append(Damaged("tombstones", info.name, str(error)))
+    lengths = array("q")
+    starts = array("q", [0])
+    summaries: dict[bytes, bytes] = {}
+    names: list[str] = []
+
+    def footers() -> Iterator[PackFooter]:
+        for footer in _sound_footers(repository, names, damaged):
+            if footer.pack_id in summaries:
+                continue
+            summaries[footer.pack_id] = footer_summary(footer)
+            mine = np.frombuffer(footer.columns.chunk_lengths, "<u4").astype(np.int64)
+            mine[dead_flags(footer.columns)] = -1
+            lengths.frombytes(mine.tobytes())
+            counts = np.frombuffer(footer.columns.chunk_counts, "<u2").astype(np.int64)
+            starts.frombytes((np.cumsum(counts) + starts[-1]).tobytes())
+            yield footer
+
+    index = Index.of(footers(), marked)
+    return SoundIndex(index, np.array(starts), np.array(lengths), summaries, sorted(names), damaged)
+
+
+def footer_summary(footer: PackFooter) -> bytes:
+    """A digest of all that a footer says."""
+    hasher = blake3(bytes([footer.kind]) + footer.size_bytes.to_bytes(8, "little"))
+    for name in BlockColumns.__struct_fields__:
+        column = getattr(footer.columns, name)
+        hasher.update(len(column).to_bytes(8, "little"))
+        hasher.update(column)
+    return hasher.digest()
+
+
+def _sound_footers(
+    repository: Repository, names: list[str], damaged: list[Damaged]
+) -> Iterator[PackFooter]:
+    """The footers of index objects that nothing replaces; fills in their names."""
+    store, key = repository.store, repository.key
+    superseded: set[str] = set()
+    sound: list[str] = []
+    for info in store.list("index"):
+        try:
+            if object_name(store.get("index", info.name)) != info.name:
+                raise DamageError("its content is not what its name says")
+            superseded.update(read_index_object(store, key, info.name, chunks=False).superseded)
+            sound.append(info.name)
+        except ObjectMissingError:
+            raise
+        except DamageError as error:
+            damaged.append(Damaged("index", info.name, str(error)))
+    for name in sound:
+        if name in superseded:
+            continue
+        try:
+            footers = read_index_object(store, key, name, chunks=True).footers
+        except ObjectMissingError:
+            raise
+        except DamageError as error:
+            damaged.append(Damaged("index", name, str(error)))
+        else:
+            names.append(name)
+            yield from footers

@@ -1,0 +1,220 @@
+"""Vouching: the appliance looks at what agents stored before other agents may rely on it.
+
+A storage daemon sees neither chunk ids nor content, so an agent that lies could claim chunks that
+it never stored; another that trusted it would leave them out of its own backup. Therefore agents
+are shown, of others' packs, only those that this job has decoded wholly, with the restore key:
+every chunk is what its id says, every block what its id says. Then:
+
+- A sound pack is vouched for. One that is what its name says but not what it claims is *false*: it
+  is hidden from everybody, so nothing is restored from it or deduplicated against it, and whoever
+  stored it stores the content again. One that is not what its name says is damage of our own disk,
+  for `check` and `repair`.
+- An index object that replaces none and says of each pack what the pack's footer says is vouched
+  for once all its packs are. One that says anything else is false.
+- A snapshot that can't be decoded is false, so that it keeps nobody from listing the others.
+- What is vouched for and in no trusted index object yet is written into one of our own.
+
+Objects that come or go meanwhile are left for the next run; it may be run at any time, any number
+of times at once, and ended anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+from strongroom.content.digests import is_object_name, object_name
+from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError, UsageError
+from strongroom.jobs.check.packs import bad_blocks
+from strongroom.jobs.check.verified_index import footer_summary
+from strongroom.repo.index.objects import read_index_object
+from strongroom.repo.packs import read_footer
+from strongroom.repo.snapshots import read_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strongroom.progress import Progress
+    from strongroom.repo.index.objects import IndexObject
+    from strongroom.repo.packs import PackFooter
+    from strongroom.repo.repository import Repository
+    from strongroom.stores.store import Kind
+
+# The judgement of so many packs is made known at once.
+_PACKS_AT_ONCE: Final = 16
+
+
+class JudgedStore(Protocol):
+    """A store that keeps what the appliance thinks of objects."""
+
+    def vouch(self, kind: Kind, names: Sequence[str], *, sound: bool) -> None:
+        """Make a judgement known, durably."""
+
+
+@dataclass(slots=True)
+class VouchReport:
+    """What a run found. false_objects: (kind, name, why); damaged_objects: the same."""
+
+    packs: int = 0
+    index_objects: int = 0
+    read_bytes: int = 0
+    waiting_index_objects: int = 0
+    false_objects: list[tuple[str, str, str]] = field(default_factory=list)
+    damaged_objects: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+def vouch(repository: Repository, judge: JudgedStore, progress: Progress) -> VouchReport:
+    """Look at everything that is doubted. `judge` is the repository's store, at a storage daemon.
+
+    Raises KeyRightError with a put key, StoreError, LeaseError.
+    """
+    _ = repository.restore_key
+    with repository.lease(socket.gethostname(), os.getpid(), "vouch") as lease:
+        lease.start_renewing()
+        run = _Vouching(repository, judge, progress)
+        run.judge_packs()
+        run.judge_snapshots()
+        run.judge_index()
+        run.write_index()
+        return run.report
+
+
+def is_judged(store: object) -> bool:
+    """Whether a store keeps judgements: a storage daemon does, a folder does not."""
+    return callable(getattr(store, "vouch", None))
+
+
+def required_judge(store: object) -> JudgedStore:
+    """`store` as one that keeps judgements; UsageError when it is none."""
+    if not is_judged(store):
+        raise UsageError(
+            "there is nobody to vouch to: this repository is not behind a storage daemon; name "
+            "it as unix:SOCKET"
+        )
+    return store  # type: ignore[return-value]
+
+
+class _Vouching:
+    """One run; see `vouch`."""
+
+    def __init__(self, repository: Repository, judge: JudgedStore, progress: Progress) -> None:
+        self._repository = repository
+        self._store = repository.store
+        self._judge = judge
+        self._progress = progress
+        self.report = VouchReport()
+
+    def judge_packs(self) -> None:
+        """Decode every doubted pack."""
+        doubted = sorted(filter(is_object_name, self._store.doubted("packs")))
+        self._progress.message(f"reading {len(doubted)} packs")
+        for start in range(0, len(doubted), _PACKS_AT_ONCE):
+            sound = [
+                name for name in doubted[start : start + _PACKS_AT_ONCE] if self._is_sound(name)
+            ]
+            self._judge.vouch("packs", sound, sound=True)
+            self.report.packs += len(sound)
+
+    def judge_snapshots(self) -> None:
+        """Decode every doubted snapshot: one that is none would keep others from being listed."""
+        for name in sorted(filter(is_object_name, self._store.doubted("snapshots"))):
+            try:
+                read_snapshot(self._store, self._repository.key, name, pages=True)
+            except (ObjectMissingError, UnknownFormatError):
+                continue
+            except DamageError as error:
+                self._settle_damage("snapshots", name, error)
+            else:
+                self._judge.vouch("snapshots", [name], sound=True)
+
+    def judge_index(self) -> None:
+        """Compare every doubted index object with the footers of its packs."""
+        unknown = self._store.doubted("packs")
+        for name in sorted(filter(is_object_name, self._store.doubted("index"))):
+            try:
+                found = read_index_object(self._store, self._repository.key, name, chunks=True)
+                self._require_true(found)
+            except ObjectMissingError:
+                # Replaced meanwhile, or a pack of it was never stored or has gone.
+                self.report.waiting_index_objects += 1
+            except UnknownFormatError:
+                self.report.waiting_index_objects += 1
+            except DamageError as error:
+                self._settle_damage("index", name, error)
+            else:
+                if any(footer.pack_id.hex() in unknown for footer in found.footers):
+                    self.report.waiting_index_objects += 1
+                else:
+                    self._judge.vouch("index", [name], sound=True)
+                    self.report.index_objects += 1
+
+    def write_index(self) -> None:
+        """Name the packs that are trusted and that no trusted index object names."""
+        doubted = self._store.doubted("index")
+        known: set[bytes] = set()
+        for info in self._store.list("index"):
+            if info.name not in doubted:
+                try:
+                    an_object = read_index_object(
+                        self._store, self._repository.key, info.name, chunks=False
+                    )
+                except ObjectMissingError:
+                    continue
+                known.update(footer.pack_id for footer in an_object.footers)
+        doubted_packs = self._store.doubted("packs")
+        footers: list[PackFooter] = []
+        for info in self._store.list("packs"):
+            if info.name in doubted_packs or not is_object_name(info.name):
+                continue
+            pack_id = bytes.fromhex(info.name)
+            if pack_id not in known:
+                try:
+                    footers.append(read_footer(self._store, self._repository.key, pack_id))
+                except DamageError as error:
+                    self.report.damaged_objects.append(("packs", info.name, str(error)))
+        if footers:
+            self._repository.write_index(footers)
+            self._store.sync()
+
+    def _is_sound(self, name: str) -> bool:
+        """Whether a pack holds what it claims; a false one is made known at once."""
+        try:
+            data = self._store.get("packs", name)
+            self.report.read_bytes += len(data)
+            self._progress.add(bytes=len(data))
+            footer = read_footer(self._store, self._repository.key, bytes.fromhex(name))
+            bad = bad_blocks(self._repository, footer, memoryview(data))
+            if bad:
+                raise DamageError(f"block {bad[0][0].block_id.hex()}: {bad[0][1]}")
+        except ObjectMissingError:
+            return False
+        except UnknownFormatError:
+            # Of a newer version: it is for that version to judge.
+            return False
+        except DamageError as error:
+            self._settle_damage("packs", name, error)
+            return False
+        return True
+
+    def _require_true(self, found: IndexObject) -> None:
+        """DamageError when an index object says what is not so."""
+        if found.superseded:
+            raise DamageError("it replaces index objects, which only the appliance does")
+        for footer in found.footers:
+            actual = read_footer(self._store, self._repository.key, footer.pack_id)
+            if footer_summary(actual) != footer_summary(footer):
+                raise DamageError(f"pack {footer.pack_id.hex()} has another footer")
+
+    def _settle_damage(self, kind: Kind, name: str, error: DamageError) -> None:
+        try:
+            is_false = object_name(self._store.get(kind, name)) == name
+        except DamageError:
+            is_false = False
+        found = (kind, name, str(error))
+        if is_false:
+            self._judge.vouch(kind, [name], sound=False)
+            self.report.false_objects.append(found)
+        else:
+            self.report.damaged_objects.append(found)

@@ -1,0 +1,255 @@
+"""Copy snapshots to another repository.
+
+A copy is a snapshot of its own: restores, checks and prunes like any other. It remembers in
+`original` where it comes from, as `REPOSITORY:SNAPSHOT`, through any number of copies; that is how
+a second run knows what is there already. Order of writes is that of a backup, so a copy that is cut
+off leaves packs that the next one uses.
+
+Content that came with an earlier copy is not even read: the listings of that snapshot in both
+repositories, side by side, tell what each reference became.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from strongroom.content.codecs import Compression, parse_compression
+from strongroom.errors import DamageError, UsageError
+from strongroom.jobs.backup.options import PACK_SIZE_BYTES
+from strongroom.jobs.copy.content import ContentMover, ReferenceMap, reference_keys
+from strongroom.jobs.writing.deduplication import Deduplication
+from strongroom.jobs.writing.listing import ListingWriter
+from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings
+from strongroom.jobs.writing.stored_chunks import StoredChunks
+from strongroom.repo.keys import RestoreKey
+from strongroom.repo.listing.reader import Listing
+from strongroom.repo.packs import KIND_DATA, KIND_LISTING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from strongroom.progress import Progress
+    from strongroom.repo.leases import Lease
+    from strongroom.repo.packs import PackFooter
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+
+_WORKERS: Final = 2
+_QUEUE_BLOCKS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """compression: of the blocks written. host: whose name the lease bears."""
+
+    host: str
+    compression: Compression = parse_compression("auto")  # noqa: RUF009 - it is immutable
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedSnapshot:
+    """One snapshot and its copy.
+
+    read_bytes: raw content read from the source. new_bytes: what of it the target did not hold.
+    stored_bytes: size of the packs written.
+    """
+
+    original: Snapshot
+    copy: Snapshot
+    read_bytes: int
+    new_bytes: int
+    stored_bytes: int
+
+
+def identity(repository: Repository, snapshot: Snapshot) -> str:
+    """What a snapshot is and stays, wherever it is copied."""
+    return snapshot.original or f"{repository.config.id}:{snapshot.id}"
+
+
+def to_be_copied(
+    source: Repository, target: Repository, wanted: Iterable[Snapshot]
+) -> tuple[list[Snapshot], list[Snapshot]]:
+    """Those of `wanted` that the target does not have, the oldest first, and those it has.
+
+    Raises UsageError when both repositories are the same.
+    """
+    if source.config.id == target.config.id:
+        raise UsageError("source and target are the same repository")
+    there = {identity(target, snapshot) for snapshot in target.snapshots()}
+    missing: list[Snapshot] = []
+    present: list[Snapshot] = []
+    distinct = {snapshot.id: snapshot for snapshot in wanted}.values()
+    for snapshot in sorted(distinct, key=lambda item: (item.start_ns, item.id)):
+        (present if identity(source, snapshot) in there else missing).append(snapshot)
+    return missing, present
+
+
+def copy_snapshots(
+    source: Repository,
+    target: Repository,
+    missing: Sequence[Snapshot],
+    options: CopyOptions,
+    progress: Progress,
+) -> Iterator[CopiedSnapshot]:
+    """Copy each of `missing` (see `to_be_copied`), giving it when it is committed.
+
+    The source needs its restore key; for the target a put key will do, though what earlier copies
+    brought is then read again. Raises DamageError, StoreError, LeaseError.
+    """
+    if missing:
+        with target.lease(options.host, os.getpid(), "copy") as lease:
+            lease.start_renewing()
+            yield from _Copy(source, target, lease, options, progress).run(missing)
+
+
+class _Copy:
+    """One run; see `copy_snapshots`."""
+
+    def __init__(
+        self,
+        source: Repository,
+        target: Repository,
+        lease: Lease,
+        options: CopyOptions,
+        progress: Progress,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._lease = lease
+        self._progress = progress
+        self._reader = source.block_reader(source.load_index())
+        self._stored = StoredChunks(target)
+        self._footers = list(self._stored.orphans)
+        self._stored_bytes = 0
+        put_key = target.key.put_key
+        self._deduplication = Deduplication(self._stored.load_table, put_key.block_key)
+        self._lane = BlockLane(
+            LaneSettings((options.compression,), _WORKERS, _QUEUE_BLOCKS, PACK_SIZE_BYTES),
+            lambda: target.new_pack(KIND_DATA),
+            self._take_footer,
+        )
+        self._moved = ReferenceMap()
+        self._listed = source.snapshots()
+        self._identities = {snapshot.id: identity(source, snapshot) for snapshot in self._listed}
+        self._copies = {identity(target, snapshot): snapshot.id for snapshot in target.snapshots()}
+
+    def run(self, missing: Sequence[Snapshot]) -> Iterator[CopiedSnapshot]:
+        try:
+            self._learn_from_earlier(missing)
+            for snapshot in missing:
+                yield self._copy(self._source.snapshot(snapshot.id))
+        except BaseException:
+            self._lane.abort()
+            raise
+
+    def _copy(self, snapshot: Snapshot) -> CopiedSnapshot:
+        self._progress.message(f"copying {snapshot.short_id}")
+        new_bytes, stored_bytes = self._deduplication.new_bytes, self._stored_bytes
+        put_key = self._target.key.put_key
+        mover = ContentMover(
+            self._reader,
+            put_key.chunk_key,
+            self._deduplication,
+            self._lane,
+            self._moved,
+            self._progress,
+        )
+        writer = ListingWriter(
+            put_key,
+            self._stored.index,
+            lambda: self._target.new_pack(KIND_LISTING),
+            self._take_footer,
+            PACK_SIZE_BYTES,
+            self._progress,
+        )
+        try:
+            for groups in Listing(snapshot.pages, self._reader, 1).pages():
+                for rows in mover.add(groups):
+                    writer.add(rows)
+            for rows in mover.finish():
+                writer.add(rows)
+            writer.finish()
+        except BaseException:
+            writer.abort()
+            raise
+        self._lane.finish()
+        self._target.write_index(self._footers)
+        self._footers = []
+        original = identity(self._source, snapshot)
+        copied = self._target.commit(
+            msgspec.structs.replace(
+                snapshot,
+                id="",
+                parent=self._copy_of_parent(snapshot),
+                original=original,
+                pages=tuple(writer.pages),
+            ),
+            self._lease,
+        )
+        self._copies[original] = copied.id
+        return CopiedSnapshot(
+            snapshot,
+            copied,
+            mover.read_bytes,
+            self._deduplication.new_bytes - new_bytes,
+            self._stored_bytes - stored_bytes,
+        )
+
+    def _copy_of_parent(self, snapshot: Snapshot) -> str:
+        """The id of the parent's copy, "" where the parent was not copied."""
+        return self._copies.get(self._identities.get(snapshot.parent, ""), "")
+
+    def _take_footer(self, footer: PackFooter) -> None:
+        self._stored_bytes += footer.size_bytes
+        self._footers.append(footer)
+        self._stored.index.add(footer)
+
+    def _learn_from_earlier(self, missing: Sequence[Snapshot]) -> None:
+        """Learn what references became from the newest copy of each host and paths asked for."""
+        if not isinstance(self._target.key, RestoreKey):
+            return
+        kinds = {(snapshot.host, snapshot.job, snapshot.paths) for snapshot in missing}
+        newest = {
+            (snapshot.host, snapshot.job, snapshot.paths): snapshot
+            for snapshot in self._listed
+            if self._identities[snapshot.id] in self._copies
+        }
+        for kind in kinds & newest.keys():
+            copy_id = self._copies[self._identities[newest[kind].id]]
+            try:
+                self._learn(self._source.snapshot(newest[kind].id), self._target.snapshot(copy_id))
+            except DamageError:
+                # Learning only saves reading; check and repair are where damage is dealt with.
+                continue
+
+    def _learn(self, original: Snapshot, copy: Snapshot) -> None:
+        """Walk both listings side by side; pages that are not alike teach nothing."""
+        reader = self._target.block_reader(self._stored.index)
+        ours = Listing(original.pages, self._reader, 1)
+        theirs = Listing(copy.pages, reader, 1)
+        for number, (page, other) in enumerate(zip(original.pages, copy.pages, strict=False)):
+            if (page.first_directory, page.first_name, page.row_count) != (
+                other.first_directory,
+                other.first_name,
+                other.row_count,
+            ):
+                return
+            for rows, same_rows in zip(ours.page(number), theirs.page(number), strict=True):
+                if rows.names != same_rows.names or rows.part_counts != same_rows.part_counts:
+                    raise DamageError("a copy of a snapshot holds other rows; run check")
+                keys = reference_keys(rows.part_blocks, rows.part_slots)
+                blocks = same_rows.part_blocks
+                usable = self._stored.index.has_blocks(blocks) & ~self._moved.known(keys)
+                places = np.flatnonzero(usable).tolist()
+                self._moved.add(
+                    b"".join([keys[place * 24 : place * 24 + 24] for place in places]),
+                    [
+                        (blocks[place * 16 : place * 16 + 16], same_rows.part_slots[place])
+                        for place in places
+                    ],
+                )

@@ -1,0 +1,187 @@
+"""What differs between two snapshots: a merge of their listings, in listing order.
+
+Where both listings stand before the same page (the same block), nothing in it differs and it is
+skipped without being read: comparing two snapshots of a million files costs what changed between
+them. Otherwise rows are compared by path. Not compared is what a restore does not bring back or
+what differs on every machine: ctime, inode, device and number of links.
+"""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strongroom.jobs.looking.file_content import FileContent, same_content
+from strongroom.jobs.looking.page_range import is_below, page_range
+from strongroom.repo.listing.page import page_key
+from strongroom.repo.listing.reader import Listing
+from strongroom.rows.rows import UNREADABLE
+from strongroom.rows.views import RowView, views
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from strongroom.jobs.looking.file_content import PartReader
+    from strongroom.repo.snapshots import PageReference, Snapshot
+
+ADDED: Final = "added"
+REMOVED: Final = "removed"
+MODIFIED: Final = "modified"
+METADATA: Final = "metadata"
+TYPE: Final = "retyped"
+
+_Key = tuple[bytes, bytes]
+
+
+class Difference(NamedTuple):
+    """One path that differs.
+
+    kind: ADDED, REMOVED, TYPE (it is something else now), MODIFIED (content or a link's target),
+    METADATA (only attributes). before, after: the rows, None where there is none. what: names of
+    what differs: content, size, target, device, mode, owner, group, mtime, xattrs, flags, state,
+    kind.
+    """
+
+    kind: str
+    path: bytes
+    before: RowView | None
+    after: RowView | None
+    what: tuple[str, ...] = ()
+
+
+class _Cursor:
+    """A place in a listing: before a page not read yet, or before a row."""
+
+    def __init__(self, pages: Sequence[PageReference], chunks: PartReader, below: bytes) -> None:
+        self._pages = pages
+        self._listing = Listing(pages, chunks, 1)
+        self._numbers = page_range(pages, below)
+        self._below = below
+        self._at = -1
+        self._rows: Iterator[RowView] = iter(())
+        self.row: RowView | None = None
+        self.key: _Key | None = None
+        self.next_page()
+
+    @property
+    def page(self) -> bytes | None:
+        """The block of the page that comes next, if we stand before a page."""
+        return self._pages[self._numbers[self._at]].block_id if self.row is None else None
+
+    def next_page(self) -> None:
+        """Skip what is left of this page."""
+        self._at += 1
+        self.row = None
+        self._rows = iter(())
+        if self._at >= len(self._numbers):
+            self.key = None
+            return
+        reference = self._pages[self._numbers[self._at]]
+        self.key = page_key(reference.first_directory, reference.first_name)
+
+    def open(self) -> None:
+        """Read the page we stand before; its first row below the directory comes next."""
+        groups = self._listing.page(self._numbers[self._at])
+        self._rows = (
+            row for rows in groups if is_below(rows.directory, self._below) for row in views(rows)
+        )
+        self.next_row()
+
+    def next_row(self) -> None:
+        """Go behind this row."""
+        self.row = next(self._rows, None)
+        if self.row is None:
+            self.next_page()
+        else:
+            self.key = page_key(self.row.directory, self.row.name)
+
+
+class Comparison:
+    """Compares two snapshots of one repository, read with their pages."""
+
+    def __init__(self, chunks: PartReader, before: Snapshot, after: Snapshot) -> None:
+        self._chunks = chunks
+        self._before = before
+        self._after = after
+        self.pages_skipped = 0
+
+    def differences(self, below: bytes = b"") -> Iterator[Difference]:
+        """What differs below a directory, in listing order. Raises DamageError."""
+        before = _Cursor(self._before.pages, self._chunks, below)
+        after = _Cursor(self._after.pages, self._chunks, below)
+        while before.key is not None or after.key is not None:
+            if before.key == after.key:
+                yield from self._at_one_key(before, after)
+            elif after.key is None or (before.key is not None and before.key < after.key):
+                yield from _only(before, REMOVED)
+            else:
+                yield from _only(after, ADDED)
+
+    def _at_one_key(self, before: _Cursor, after: _Cursor) -> Iterator[Difference]:
+        if before.page is not None and before.page == after.page:
+            self.pages_skipped += 1
+            before.next_page()
+            after.next_page()
+            return
+        for cursor in (before, after):
+            if cursor.row is None:
+                cursor.open()
+        if before.row is None or after.row is None or before.key != after.key:
+            # A page opened now may begin above the directory asked for.
+            return
+        difference = self._difference(before.row, after.row)
+        if difference is not None:
+            yield difference
+        before.next_row()
+        after.next_row()
+
+    def _difference(self, before: RowView, after: RowView) -> Difference | None:
+        if stat.S_IFMT(before.mode) != stat.S_IFMT(after.mode):
+            return Difference(TYPE, after.path, before, after, ("kind",))
+        what = [
+            name
+            for name, ours, theirs in (
+                ("target", before.target, after.target),
+                ("device", before.rdev, after.rdev),
+                ("mode", before.mode, after.mode),
+                ("owner", before.uid, after.uid),
+                ("group", before.gid, after.gid),
+                ("mtime", before.mtime_ns, after.mtime_ns),
+                ("xattrs", before.xattrs, after.xattrs),
+                ("flags", before.flags, after.flags),
+                ("state", before.state, after.state),
+            )
+            if ours != theirs
+        ]
+        if stat.S_ISREG(after.mode):
+            what = self._content_differences(before, after) + what
+        if not what:
+            return None
+        modified = {"content", "size", "target", "device"} & set(what)
+        return Difference(
+            MODIFIED if modified else METADATA, after.path, before, after, tuple(what)
+        )
+
+    def _content_differences(self, before: RowView, after: RowView) -> list[str]:
+        if before.size != after.size:
+            return ["content", "size"]
+        if before.parts == after.parts and before.extents == after.extents:
+            return []
+        if UNREADABLE in (before.state, after.state):
+            return ["content"]
+        # A chunk may be stored twice: other references may still mean the same bytes.
+        same = same_content(FileContent(before, self._chunks), FileContent(after, self._chunks))
+        return [] if same else ["content"]
+
+
+def _only(cursor: _Cursor, kind: str) -> Iterator[Difference]:
+    """The row that only one side has; reads its page first."""
+    if cursor.row is None:
+        cursor.open()
+        return
+    row = cursor.row
+    if kind == ADDED:
+        yield Difference(kind, row.path, None, row)
+    else:
+        yield Difference(kind, row.path, row, None)
+    cursor.next_row()

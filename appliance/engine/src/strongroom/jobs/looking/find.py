@@ -1,0 +1,169 @@
+"""Find rows by name, type, size and time in many snapshots.
+
+Snapshots share most of their pages, and a page says the same wherever it stands. So each page is
+decoded and searched once, and what was found in it is kept for the snapshots that follow, up to
+`KEPT_ROWS` rows.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import compress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from strongroom.errors import UsageError
+from strongroom.jobs.looking.page_range import is_below, page_range
+from strongroom.repo.listing.reader import Listing
+from strongroom.rows.rows import COLUMN_COUNT, MODE, MTIME_NS, SIZE
+from strongroom.rows.views import RowReader
+from strongroom.scan.patterns import Patterns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from strongroom.repo.listing.reader import ChunkReader
+    from strongroom.repo.snapshots import Snapshot
+    from strongroom.rows.rows import Rows
+    from strongroom.rows.views import RowView
+
+KEPT_ROWS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """What a row must be; every criterion that is set must hold.
+
+    globs, globs_ignoring_case: patterns as for --exclude, of which one must match. regexes: one
+    must be found somewhere in the absolute path. formats: values of stat.S_IFMT. Sizes in bytes
+    and times (mtime, ns) are inclusive; sizes are of regular files only. below: the directory to
+    search in, b"" for everything.
+    """
+
+    globs: tuple[bytes, ...] = ()
+    globs_ignoring_case: tuple[bytes, ...] = ()
+    regexes: tuple[bytes, ...] = ()
+    formats: frozenset[int] = frozenset()
+    smallest_bytes: int | None = None
+    largest_bytes: int | None = None
+    earliest_ns: int | None = None
+    latest_ns: int | None = None
+    below: bytes = b""
+
+
+class Match(NamedTuple):
+    """A row that fits, and the snapshot it is in."""
+
+    snapshot: Snapshot
+    row: RowView
+
+
+class Finder:
+    """Searches snapshots one after the other."""
+
+    def __init__(self, criteria: Criteria, chunks: ChunkReader) -> None:
+        """Raises UsageError for a pattern that is not well formed."""
+        self._criteria = criteria
+        self._chunks = chunks
+        self._patterns = _patterns(criteria)
+        self._regexes = [_compiled(regex) for regex in criteria.regexes]
+        self._kept: OrderedDict[bytes, list[RowView]] = OrderedDict()
+        self._kept_rows = 0
+
+    def search(self, snapshot: Snapshot) -> Iterator[Match]:
+        """What fits in a snapshot that was read with its pages, in order. Raises DamageError."""
+        listing = Listing(snapshot.pages, self._chunks, 1)
+        for number in page_range(snapshot.pages, self._criteria.below):
+            for row in self._page(listing, number, snapshot.pages[number].block_id):
+                yield Match(snapshot, row)
+
+    def _page(self, listing: Listing, number: int, block_id: bytes) -> list[RowView]:
+        kept = self._kept.get(block_id)
+        if kept is not None:
+            self._kept.move_to_end(block_id)
+            return kept
+        found = [row for rows in listing.page(number) for row in self._fitting(rows)]
+        self._kept[block_id] = found
+        self._kept_rows += len(found)
+        while self._kept_rows > KEPT_ROWS and len(self._kept) > 1:
+            _, oldest = self._kept.popitem(last=False)
+            self._kept_rows -= len(oldest)
+        return found
+
+    def _fitting(self, rows: Rows) -> Iterator[RowView]:
+        if not is_below(rows.directory, self._criteria.below):
+            return
+        fits = self._fitting_columns(rows)
+        candidates = np.flatnonzero(fits).tolist()
+        if not candidates:
+            return
+        if self._patterns is None and not self._regexes:
+            yield from map(RowReader(rows).view, candidates)
+            return
+        names = rows.name_list()
+        candidates = [row for row in candidates if names[row]]
+        matched = set(self._matched_by_regex(rows.directory, names, candidates))
+        matched.update(self._matched_by_pattern(rows, names, candidates))
+        if matched:
+            yield from map(RowReader(rows).view, sorted(matched))
+
+    def _fitting_columns(self, rows: Rows) -> NDArray[np.bool_]:
+        """Which rows fit as far as their stat columns go."""
+        criteria = self._criteria
+        stats = np.frombuffer(rows.stats, "<i8").reshape(-1, COLUMN_COUNT)
+        fits = np.ones(rows.row_count, np.bool_)
+        formats = stats[:, MODE] & 0o170000
+        if criteria.formats:
+            fits &= np.isin(formats, list(criteria.formats))
+        if criteria.smallest_bytes is not None:
+            fits &= (formats == stat.S_IFREG) & (stats[:, SIZE] >= criteria.smallest_bytes)
+        if criteria.largest_bytes is not None:
+            fits &= (formats == stat.S_IFREG) & (stats[:, SIZE] <= criteria.largest_bytes)
+        if criteria.earliest_ns is not None:
+            fits &= stats[:, MTIME_NS] >= criteria.earliest_ns
+        if criteria.latest_ns is not None:
+            fits &= stats[:, MTIME_NS] <= criteria.latest_ns
+        return fits
+
+    def _matched_by_pattern(
+        self, rows: Rows, names: Sequence[bytes], candidates: list[int]
+    ) -> Iterator[int]:
+        patterns = None if self._patterns is None else self._patterns.for_directory(rows.directory)
+        if patterns is None:
+            return iter(())
+        wanted = [names[row] for row in candidates]
+        are_directories: list[bool] = []
+        if patterns.wants_directories:
+            modes = np.frombuffer(rows.stats, "<i8")[MODE::COLUMN_COUNT]
+            are_directories = [stat.S_ISDIR(int(modes[row])) for row in candidates]
+        return compress(candidates, patterns.match(wanted, are_directories))
+
+    def _matched_by_regex(
+        self, directory: bytes, names: Sequence[bytes], candidates: list[int]
+    ) -> Iterator[int]:
+        prefix = b"/" + directory + b"/" if directory else b"/"
+        for regex in self._regexes:
+            search = regex.search
+            for row in candidates:
+                if search(prefix + names[row]):
+                    yield row
+
+
+def _patterns(criteria: Criteria) -> Patterns | None:
+    globs = [(glob, False) for glob in criteria.globs]
+    globs += [(glob, True) for glob in criteria.globs_ignoring_case]
+    return Patterns(globs) if globs else None
+
+
+def _compiled(regex: bytes) -> re.Pattern[bytes]:
+    try:
+        return re.compile(regex)
+    except re.error as error:
+        shown = regex.decode("utf-8", "backslashreplace")
+        raise UsageError(f"{shown!r} is no regular expression: {error}") from error

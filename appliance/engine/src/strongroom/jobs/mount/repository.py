@@ -1,0 +1,165 @@
+"""What a mounted repository reads: snapshots as they come and go, their rows, their chunks.
+
+A mount lives for days beside backups and prunes. So the list of snapshots is looked at again when
+names are asked for, and a block that is not where the index says makes the index be read again: a
+prune may have moved it.
+
+Threads: `_lock` guards the state that is exchanged (names, open snapshots, reader). One of
+`_block_locks` is held while a block is decoded, so that several threads that want the same block
+decode it once.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from strongroom.clock import elapsed_seconds
+from strongroom.errors import DamageError, ObjectMissingError, StrongroomError
+from strongroom.jobs.looking.row_lookup import RowLookup
+from strongroom.jobs.mount.names import NameTree
+from strongroom.repo.snapshots import read_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+
+REFRESH_SECONDS: Final = 5.0
+OPEN_SNAPSHOTS: Final = 4
+_BLOCK_LOCKS: Final = 64
+_READ_AHEAD_THREADS: Final = 2
+
+
+class MountedRepository:
+    """Names, rows and chunks of a repository, kept up to date."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        choose: Callable[[Sequence[Snapshot]], Sequence[Snapshot]],
+        cache_bytes: int,
+    ) -> None:
+        """`choose`: which snapshots are shown; gets them without pages, the oldest first."""
+        self._repository = repository
+        self._choose = choose
+        self._cache_bytes = cache_bytes
+        self._lock = threading.RLock()
+        self._block_locks = [threading.Lock() for _ in range(_BLOCK_LOCKS)]
+        self._known: dict[str, Snapshot] = {}
+        self._names = NameTree(())
+        self._refreshed = -REFRESH_SECONDS
+        self._opened: OrderedDict[str, RowLookup] = OrderedDict()
+        self._read_ahead: ThreadPoolExecutor | None = None
+        self._load_index()
+
+    def names(self) -> NameTree:
+        """The names as they are now, or were a few seconds ago."""
+        with self._lock:
+            if elapsed_seconds() - self._refreshed >= REFRESH_SECONDS:
+                self._refresh()
+                self._refreshed = elapsed_seconds()
+            return self._names
+
+    def rows(self, snapshot: Snapshot) -> RowLookup:
+        """The rows of a snapshot. Raises DamageError, or ObjectMissingError once it is gone."""
+        with self._lock:
+            opened = self._opened.get(snapshot.id)
+            if opened is None:
+                pages = self._repository.snapshot(snapshot.id).pages
+                opened = self._opened[snapshot.id] = RowLookup(pages, self)
+                if len(self._opened) > OPEN_SNAPSHOTS:
+                    self._opened.popitem(last=False)
+            else:
+                self._opened.move_to_end(snapshot.id)
+            return opened
+
+    def chunk(self, block_id: bytes, slot: int) -> memoryview:
+        """The raw bytes of a chunk. Raises DamageError, StoreError."""
+        reader = self._reader
+        try:
+            with self._block_locks[block_id[0] % _BLOCK_LOCKS]:
+                return reader.chunk(block_id, slot)
+        except DamageError:
+            if not self._reload_index():
+                raise
+        return self._reader.chunk(block_id, slot)
+
+    def chunk_length(self, block_id: bytes, slot: int) -> int:
+        """The length of a chunk in bytes. Raises DamageError, StoreError."""
+        reader = self._reader
+        try:
+            return reader.chunk_length(block_id, slot)
+        except DamageError:
+            if not self._reload_index():
+                raise
+        return self._reader.chunk_length(block_id, slot)
+
+    def prefetch(self, wanted: Iterable[bytes]) -> None:
+        """Begin to bring blocks into the cache; returns at once."""
+        with self._lock:
+            if self._read_ahead is None:
+                self._read_ahead = ThreadPoolExecutor(
+                    _READ_AHEAD_THREADS, "read-ahead", initializer=_leave_signals_to_others
+                )
+            for block_id in wanted:
+                self._read_ahead.submit(self._fetch, block_id)
+
+    def stored_bytes(self) -> int:
+        """Size of all packs."""
+        return sum(pack.size_bytes for pack in self._index.packs())
+
+    def close(self) -> None:
+        """End the threads that read ahead."""
+        with self._lock:
+            if self._read_ahead is not None:
+                self._read_ahead.shutdown(wait=True, cancel_futures=True)
+                self._read_ahead = None
+
+    def _fetch(self, block_id: bytes) -> None:
+        try:
+            with self._block_locks[block_id[0] % _BLOCK_LOCKS]:
+                self._reader.block(block_id)
+        except StrongroomError:
+            # Whoever really reads the block gets the error, and is told.
+            return
+
+    def _refresh(self) -> None:
+        listed = {info.name for info in self._repository.store.list("snapshots")}
+        if listed == self._known.keys():
+            return
+        for name in self._known.keys() - listed:
+            del self._known[name]
+            self._opened.pop(name, None)
+        for name in listed - self._known.keys():
+            try:
+                snapshot = read_snapshot(self._repository.store, self._repository.key, name)
+            except ObjectMissingError:
+                # Forgotten since it was listed.
+                continue
+            self._known[name] = snapshot
+        snapshots = sorted(self._known.values(), key=lambda item: (item.start_ns, item.id))
+        self._names = NameTree(self._choose(snapshots))
+
+    def _load_index(self) -> None:
+        self._index_names = frozenset(info.name for info in self._repository.store.list("index"))
+        self._index = self._repository.load_index()
+        self._reader = self._repository.block_reader(self._index, self._cache_bytes)
+
+    def _reload_index(self) -> bool:
+        """Read the index again if it is another by now; whether it may know more than before."""
+        with self._lock:
+            listed = frozenset(info.name for info in self._repository.store.list("index"))
+            if listed != self._index_names:
+                self._load_index()
+                return True
+            return False
+
+
+def _leave_signals_to_others() -> None:
+    # libfuse's handlers must run in its main thread, which waits for them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

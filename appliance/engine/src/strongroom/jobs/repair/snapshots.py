@@ -1,0 +1,162 @@
+"""Replaces snapshots that have lost something by ones that say so.
+
+A file whose content is lost keeps its row, marked unreadable; the next backup reads it again. A
+listing page that is lost takes its rows with it, names and all. The old snapshot goes only after
+the new one is committed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from strongroom.errors import DamageError
+from strongroom.jobs.upkeep.repack import PACK_SIZE_BYTES
+from strongroom.jobs.writing.listing import ListingWriter
+from strongroom.progress import NullProgress
+from strongroom.repo.packs import KIND_LISTING
+from strongroom.rows.rows import BLOCK_ID_BYTES, UNREADABLE, Rows, part_starts
+from strongroom.rows.views import join_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strongroom.jobs.check.pages import PageAnswer, PageChecker
+    from strongroom.repo.index.index import Index
+    from strongroom.repo.leases import Lease
+    from strongroom.repo.packs import PackFooter
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import PageReference, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Rows whose very names are lost: so many, from a path to just before another (or the end)."""
+
+    first_path: bytes
+    before_path: bytes | None
+    row_count: int
+
+
+@dataclass(slots=True)
+class SnapshotLoss:
+    """What a snapshot has lost; `new_id` names the one in its place, if there is one."""
+
+    snapshot: Snapshot
+    new_id: str = ""
+    paths: list[bytes] = field(default_factory=list)
+    ranges: list[LostRange] = field(default_factory=list)
+
+    @property
+    def row_count(self) -> int:
+        """Rows that have lost their content or themselves."""
+        return len(self.paths) + sum(lost.row_count for lost in self.ranges)
+
+
+def find_loss(snapshot: Snapshot, answers: Mapping[PageReference, PageAnswer]) -> SnapshotLoss:
+    """What a snapshot (with its pages) has lost; `answers`: of its pages that are not sound."""
+    loss = SnapshotLoss(snapshot)
+    for number, page in enumerate(snapshot.pages):
+        answer = answers.get(page)
+        if answer is None:
+            continue
+        if answer.problem:
+            loss.ranges.append(_lost_range(snapshot, number))
+        loss.paths.extend(row.path for row in answer.rows)
+    return loss
+
+
+def replace_snapshot(
+    repository: Repository,
+    loss: SnapshotLoss,
+    checker: PageChecker,
+    index: Index,
+    lease: Lease,
+) -> str:
+    """Commit a snapshot without what is lost and delete the old one; the new id.
+
+    "" when nothing of it is left: then it is only deleted.
+    """
+    old = loss.snapshot
+    footers: list[PackFooter] = []
+    writer = ListingWriter(
+        repository.key.put_key,
+        index,
+        lambda: repository.new_pack(KIND_LISTING),
+        footers.append,
+        PACK_SIZE_BYTES,
+        NullProgress(),
+    )
+    try:
+        for page in old.pages:
+            try:
+                groups = checker.rows_of(repository, page)
+            except DamageError:
+                continue
+            for rows in groups:
+                bad = [row for row, _ in checker.bad_rows(rows)]
+                writer.add(without_content(rows, bad) if bad else rows)
+        pages = tuple(writer.finish())
+    except BaseException:
+        writer.abort()
+        raise
+    new_id = ""
+    if pages:
+        repository.write_index(footers)
+        totals = msgspec.structs.replace(
+            old.totals,
+            files=writer.files,
+            directories=writer.directories,
+            others=writer.others,
+            content_bytes=writer.size_bytes,
+        )
+        new = msgspec.structs.replace(
+            old, pages=pages, totals=totals, error_count=old.error_count + loss.row_count
+        )
+        new_id = repository.commit(new, lease).id
+    repository.store.delete("snapshots", old.id)
+    return new_id
+
+
+def without_content(rows: Rows, lost: list[int]) -> Rows:
+    """The rows, of which those of some numbers are marked unreadable and refer to nothing."""
+    starts = part_starts(rows)
+    gone = set(lost)
+    counts = array("I", rows.part_counts)
+    blocks = bytearray()
+    slots = array("H")
+    for row in range(rows.row_count):
+        if row in gone:
+            counts[row] = 0
+            continue
+        first, last = starts[row], starts[row + 1]
+        blocks += rows.part_blocks[first * BLOCK_ID_BYTES : last * BLOCK_ID_BYTES]
+        slots.extend(rows.part_slots[first:last])
+    return Rows(
+        directory=rows.directory,
+        names=rows.names,
+        row_count=rows.row_count,
+        stats=rows.stats,
+        part_counts=counts,
+        targets=rows.targets,
+        xattrs=rows.xattrs,
+        flags=rows.flags,
+        states={**rows.states, **dict.fromkeys(lost, UNREADABLE)},
+        extents={row: some for row, some in rows.extents.items() if row not in gone},
+        part_blocks=bytes(blocks),
+        part_slots=slots,
+        signatures=rows.signatures,
+        signature_name=rows.signature_name,
+    )
+
+
+def _lost_range(snapshot: Snapshot, number: int) -> LostRange:
+    page = snapshot.pages[number]
+    before = None
+    if number + 1 < len(snapshot.pages):
+        after = snapshot.pages[number + 1]
+        before = join_path(after.first_directory, after.first_name)
+    return LostRange(join_path(page.first_directory, page.first_name), before, page.row_count)

@@ -1,0 +1,103 @@
+"""Which rows of a snapshot a restore wants: --include and --exclude patterns.
+
+A row is wanted when it, or a directory it is in, matches an include pattern (or there is none)
+and neither it nor a directory it is in matches an exclude pattern. Directories that only lead to
+something wanted are *passed*: they are made when, and only when, something in them is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strongroom.rows.views import join_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strongroom.scan.patterns import Patterns
+
+LEFT_OUT: Final = 0
+WANTED: Final = 1
+PASSED: Final = 2
+
+
+class Choice:
+    """Decides for the names of one directory at a time. Paths are those of the snapshot."""
+
+    def __init__(self, includes: Patterns | None, excludes: Patterns | None) -> None:
+        self._includes = includes
+        self._excludes = excludes
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether there is no pattern at all."""
+        return self._includes is None and self._excludes is None
+
+    def includes(self, path: bytes) -> bool:
+        """Whether the directory `path`, or one it is in, is included: all of it is wanted."""
+        if self._includes is None:
+            return True
+        steps = path.split(b"/") if path else []
+        for number, name in enumerate(steps):
+            if _match(self._includes, b"/".join(steps[:number]), [name], [True])[0]:
+                return True
+        return False
+
+    def choose(
+        self,
+        directory: bytes,
+        names: Sequence[bytes],
+        are_directories: Sequence[bool],
+        *,
+        is_wanted: bool,
+    ) -> list[int]:
+        """LEFT_OUT, WANTED or PASSED for each name; `is_wanted`: the directory itself is wanted."""
+        if is_wanted or self._includes is None:
+            chosen = [WANTED] * len(names)
+        else:
+            matched = _match(self._includes, directory, names, are_directories)
+            chosen = [
+                WANTED if is_match else PASSED if is_directory else LEFT_OUT
+                for is_match, is_directory in zip(matched, are_directories, strict=True)
+            ]
+        if self._excludes is not None:
+            excluded = _match(self._excludes, directory, names, are_directories)
+            chosen = [
+                LEFT_OUT if is_out else value
+                for is_out, value in zip(excluded, chosen, strict=True)
+            ]
+        return chosen
+
+
+def _match(
+    patterns: Patterns,
+    directory: bytes,
+    names: Sequence[bytes],
+    are_directories: Sequence[bool],
+) -> list[bool]:
+    asked = patterns.for_directory(directory)
+    if asked is None:
+        return [False] * len(names)
+    return asked.match(names, are_directories)
+
+
+class BackedUp:
+    """Tells what a snapshot has whole from the directories that only lead there.
+
+    Of the latter a snapshot holds the row and nothing of what else is in them, so an existing one
+    is left as it is and nothing in it is surplus.
+    """
+
+    def __init__(self, roots: Sequence[bytes], base: bytes) -> None:
+        """`roots`: the paths that were backed up; `base`: the snapshot's path at the target."""
+        self._roots = tuple(root.strip(b"/") for root in roots)
+        self._base = base
+
+    def source_of(self, place: bytes) -> bytes:
+        """The snapshot's path of what belongs at `place`."""
+        return join_path(self._base, place) if self._base and place else self._base or place
+
+    def __call__(self, place: bytes) -> bool:
+        """Whether all of the directory that belongs at `place` was backed up."""
+        path = self.source_of(place)
+        return any(not root or path == root or path.startswith(root + b"/") for root in self._roots)

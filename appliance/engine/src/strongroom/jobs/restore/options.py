@@ -1,0 +1,119 @@
+"""What a restore is asked to do and what it reports, settled at the edge.
+
+A restore never stops for one file: what could not be brought back, or not be set, becomes a
+`Problem` of one kind, is told to the observer at once and is counted in the report.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from strongroom.jobs.restore.where_rules import WhereRules
+    from strongroom.scan.patterns import Patterns
+
+MOST_DEFAULT_WORKERS: Final = 4
+
+
+class Kind(StrEnum):
+    """What a problem is about. The first five lose an entry, the others an attribute of it."""
+
+    CONTENT = "content"  # the stored content is damaged or missing
+    UNREAD = "unread"  # the backup could not read it, so there is nothing to bring back
+    ENTRY = "entry"  # it could not be made or replaced in the target
+    LINK = "link"  # another name of a file could not be made
+    DELETE = "delete"  # what the snapshot does not hold could not be removed
+    OWNER = "owner"
+    MODE = "mode"
+    TIMES = "times"
+    ACL = "acl"
+    XATTR = "xattr"
+    FLAGS = "flags"
+
+
+class Overwrite(StrEnum):
+    """What happens to an entry that is there already.
+
+    ALWAYS compares content and writes what differs. IF_CHANGED does so only where size or mtime
+    differ, and sets attributes. IF_NEWER leaves an entry alone unless the snapshot's is newer.
+    NEVER only makes what is missing.
+    """
+
+    ALWAYS = "always"
+    IF_CHANGED = "if-changed"
+    IF_NEWER = "if-newer"
+    NEVER = "never"
+
+
+class Action(StrEnum):
+    """What was done (or, in a dry run, would be done) with an entry."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    KEPT = "kept"  # left alone as --overwrite asks
+    DELETED = "deleted"
+
+
+class Problem(NamedTuple):
+    """Something that is not as the snapshot has it; `path` is relative to the target."""
+
+    kind: Kind
+    path: bytes
+    reason: str
+
+
+class Step(NamedTuple):
+    """One entry dealt with; told only when the options ask for it."""
+
+    action: Action
+    path: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOptions:
+    """One restore.
+
+    target: absolute path of the directory to restore into; it is made when it is missing.
+    subpath: what to restore, from the root, b"" for everything; its own content goes right into
+    the target unless `in_place`, which keeps every path where it was (target is then b"/").
+    includes, excludes: see `restore_choice`. workers: processes; 0 means one a core,
+    at most MOST_DEFAULT_WORKERS. tells_steps: report every entry, not only problems. where: rules
+    for where the target may really be, None for anywhere.
+    """
+
+    target: bytes
+    subpath: bytes = b""
+    in_place: bool = False
+    includes: Patterns | None = None
+    excludes: Patterns | None = None
+    overwrite: Overwrite = Overwrite.IF_CHANGED
+    delete: bool = False
+    dry_run: bool = False
+    workers: int = 0
+    tells_steps: bool = False
+    where: WhereRules | None = None
+
+    def worker_count(self) -> int:
+        """The number of worker processes to start."""
+        if self.workers:
+            return self.workers
+        return max(1, min(MOST_DEFAULT_WORKERS, len(os.sched_getaffinity(0))))
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What a restore did. `actions` and `problems` count by kind, in no particular order."""
+
+    actions: dict[Action, int] = field(default_factory=dict)
+    problems: dict[Kind, int] = field(default_factory=dict)
+    written_bytes: int = 0
+    elapsed_seconds: float = 0.0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the target now is what the snapshot (and the options) say."""
+        return not self.problems

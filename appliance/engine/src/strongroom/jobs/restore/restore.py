@@ -1,0 +1,213 @@
+"""Restore a snapshot, or a part of it, into a directory.
+
+Promises
+- Nothing is written outside the target, whatever the snapshot claims and whoever plants links in
+  the target meanwhile (`restore_places`); and the target is where it may be (`restore_target`).
+- What a file holds in the end is what the snapshot holds, checked chunk by chunk before it is
+  written. A file whose content is damaged or missing is named, and not there afterwards: a new
+  one is removed; one that was to be replaced is as it was; one that was being changed in place
+  gets the suffix `restore_existing.INCOMPLETE`. Everything else is restored.
+- What is killed can be run again and goes on: until a file is whole its mtime is the present, so
+  `if-changed` takes it up again; names like `.strongroom-0123456789abcdef` are left-overs.
+- Memory does not grow with the number of files (see `restore_stream` for what little does).
+
+Processes: this one streams the listing, makes directories and links, and reports; workers
+(`restore_worker`) are forked from it and write files.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+from collections import Counter
+from contextlib import closing
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from strongroom.clock import elapsed_seconds
+from strongroom.jobs.restore.choice import Choice
+from strongroom.jobs.restore.options import Action, Kind, Problem, RestoreReport, Step
+from strongroom.jobs.restore.preview import Preview
+from strongroom.jobs.restore.source import StoredContent
+from strongroom.jobs.restore.stream import RestoreStream
+from strongroom.jobs.restore.target import open_target
+from strongroom.jobs.restore.worker import RowRestorer, serve
+from strongroom.jobs.workers.channel import ChannelClosedError
+from strongroom.jobs.workers.pool import WorkerPool
+from strongroom.progress import NullProgress
+from strongroom.repo.listing.reader import Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from types import FrameType
+
+    from strongroom.jobs.restore.options import RestoreOptions
+    from strongroom.jobs.restore.tally import Tally
+    from strongroom.jobs.workers.channel import ShardChannel
+    from strongroom.progress import Progress
+    from strongroom.repo.index.index import Index
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+
+WORKER_CACHE_BYTES = 8 << 20
+_LISTING_CACHE_BYTES = 8 << 20
+_LISTING_PAGES = 4
+_NEEDED_FILES = 4096
+
+
+class Observer(Protocol):
+    """Is told what happens to single entries, in the process that restores."""
+
+    def problem(self, problem: Problem) -> None:
+        """Something could not be restored or set."""
+
+    def step(self, step: Step) -> None:
+        """An entry is done; only if the options ask for steps."""
+
+
+def restore(
+    repository: Repository,
+    snapshot: Snapshot,
+    options: RestoreOptions,
+    show: Callable[[], AbstractContextManager[Progress]],
+    observer: Observer,
+) -> RestoreReport:
+    """Restore `snapshot` (read with its pages) as `options` say.
+
+    `show` gives the progress; it is entered after the workers were forked, so it may start
+    threads. `observer` is told of single entries while that is so.
+
+    Raises SnapshotNotFoundError when it has no such sub-path, OperatingSystemError when the
+    target cannot be made or can take nothing more, NotPermittedError when `where` denies it,
+    DamageError when the listing is not sound,
+    StoreError.
+    """
+    return _Restore(repository, snapshot, options, show, observer).run()
+
+
+class _Restore:
+    def __init__(
+        self,
+        repository: Repository,
+        snapshot: Snapshot,
+        options: RestoreOptions,
+        show: Callable[[], AbstractContextManager[Progress]],
+        observer: Observer,
+    ) -> None:
+        self._repository = repository
+        self._snapshot = snapshot
+        self._options = options
+        self._show = show
+        self._progress: Progress = NullProgress()
+        self._observer = observer
+        self._actions: Counter[Action] = Counter()
+        self._problems: Counter[Kind] = Counter()
+        self._written_bytes = 0
+        self._tally: Tally | None = None
+        self._running: RestoreStream | None = None
+        self._umask = 0
+
+    def run(self) -> RestoreReport:
+        started = elapsed_seconds()
+        index = self._repository.load_index()
+        _allow_open_files()
+        options = self._options
+        root_fd, target_is_new = open_target(options.target, options.where, dry_run=options.dry_run)
+        self._umask = os.umask(0)
+        here = os.open(b".", os.O_PATH | os.O_CLOEXEC)
+        try:
+            self._restore(index, root_fd, target_is_new)
+        finally:
+            if root_fd >= 0:
+                os.close(root_fd)
+            os.fchdir(here)
+            os.close(here)
+            os.umask(self._umask)
+        return RestoreReport(
+            dict(self._actions),
+            dict(self._problems),
+            self._written_bytes,
+            elapsed_seconds() - started,
+        )
+
+    def _restore(self, index: Index, root_fd: int, target_is_new: bool) -> None:
+        pool = None
+        if not self._options.dry_run:
+            pool = self._pool(index, root_fd)
+        try:
+            with self._show() as progress:
+                self._progress = progress
+                self._stream(index, root_fd, pool, target_is_new)
+                if pool is not None:
+                    pool.close()
+        except BaseException:
+            if pool is not None:
+                pool.close(kill=True)
+            if self._running is not None:
+                self._running.abort()
+            raise
+
+    def _stream(
+        self, index: Index, root_fd: int, pool: WorkerPool | None, target_is_new: bool
+    ) -> None:
+        options = self._options
+        if not options.subpath:
+            totals = self._snapshot.totals
+            files = totals.files + totals.directories + totals.others
+            self._progress.total(files=files, bytes=totals.content_bytes)
+        reader = self._repository.block_reader(index, _LISTING_CACHE_BYTES)
+        make = Preview if options.dry_run else RowRestorer
+        restorer = make(root_fd, StoredContent(reader), options)
+        self._tally = restorer.tally
+        stream = self._running = RestoreStream(
+            Listing(self._snapshot.pages, reader, _LISTING_PAGES),
+            Choice(options.includes, options.excludes),
+            options,
+            restorer,
+            pool,
+            root_fd,
+            self._snapshot.paths,
+            self._report,
+        )
+        stream.run(target_is_new=target_is_new)
+        if target_is_new and not stream.has_target_row and not options.dry_run:
+            os.chmod(b"/proc/self/fd/%d" % root_fd, 0o777 & ~self._umask)
+
+    def _pool(self, index: Index, root_fd: int) -> WorkerPool:
+        def work(channel: ShardChannel) -> None:
+            signal.signal(signal.SIGTERM, _stop)
+            # Closed, so that a storage daemon hears of an end and not of a connection that breaks.
+            with closing(self._repository.reopen()) as repository:
+                source = StoredContent(repository.block_reader(index, WORKER_CACHE_BYTES))
+                serve(channel, RowRestorer(root_fd, source, self._options), source)
+
+        gc.freeze()  # so that workers go on sharing what is loaded
+        return WorkerPool(self._options.worker_count(), work)
+
+    def _report(self, row_count: int, content_bytes: int) -> None:
+        tally = self._tally
+        assert tally is not None
+        for problem in tally.problems:
+            self._problems[problem.kind] += 1
+            self._observer.problem(problem)
+        for step in tally.steps:
+            self._observer.step(step)
+        self._actions.update(tally.actions)
+        self._written_bytes += tally.written_bytes
+        self._progress.add(files=row_count, bytes=content_bytes, errors=len(tally.problems))
+        tally.clear()
+
+
+def _allow_open_files() -> None:
+    """Removing a deep tree holds a descriptor for each of its levels."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _NEEDED_FILES and soft != resource.RLIM_INFINITY:
+        limit = _NEEDED_FILES if hard == resource.RLIM_INFINITY else min(hard, _NEEDED_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """End a worker by an error, so that it removes the file it is writing."""
+    raise ChannelClosedError

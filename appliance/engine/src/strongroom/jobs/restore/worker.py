@@ -1,0 +1,177 @@
+"""The work of one restoring process: directories of rows, and stretches of very large files.
+
+Tasks from the coordinator, and their replies (values, `channel`):
+
+    ["rows", [[place, is new, [rows to skip], encoded rows], ...]]
+        -> [tally, [(device, inode) of files whose other names cannot be linked to them], flags
+            that must wait for other names]
+    ["parts", place, name, device, inode, compares, size, extents, content offset, parts]
+        -> [tally, reason or None]
+
+Every error of an entry is a problem in the tally; only a target that can take nothing more, a
+failing store or a fault of ours ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+from strongroom.errors import DamageError
+from strongroom.jobs.restore.content import (
+    ContentSource,
+    Layout,
+    refuse_dead_target,
+    write_differing_parts,
+    write_parts,
+)
+from strongroom.jobs.restore.existing import ExistingEntries
+from strongroom.jobs.restore.making import EntryMaker
+from strongroom.jobs.restore.metadata import reason_of
+from strongroom.jobs.restore.options import Action, Kind, RestoreOptions
+from strongroom.jobs.restore.places import TargetDirectories, status_of
+from strongroom.jobs.restore.tally import Tally
+from strongroom.rows.rows import UNREADABLE, Rows, decode_rows
+from strongroom.rows.views import RowView, views
+
+if TYPE_CHECKING:
+    from strongroom.jobs.restore.source import StoredContent
+    from strongroom.jobs.workers.channel import ShardChannel
+
+_FORMAT = 0o170000
+_OPEN_PARTS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class RowRestorer:
+    """Restores the rows of one directory after the other, from `source` below `root_fd`."""
+
+    def __init__(self, root_fd: int, source: ContentSource, options: RestoreOptions) -> None:
+        self.tally = Tally(tells_steps=options.tells_steps)
+        self.directories = TargetDirectories(root_fd)
+        self.maker = EntryMaker(self.directories, source, self.tally)
+        self.existing = ExistingEntries(
+            self.maker, self.tally, options.overwrite, delete=options.delete
+        )
+        # Inodes whose first name is not what the snapshot has, so nothing may be linked to it.
+        self.unusable: list[tuple[int, int]] = []
+
+    def restore(self, place: bytes, rows: Rows, skipped: frozenset[int], *, is_new: bool) -> None:
+        """Bring back every row but directories and those `skipped`.
+
+        Raises OperatingSystemError when the target can take nothing more, StoreError.
+        """
+        try:
+            self.maker.enter(place, is_new=is_new)
+        except OSError as error:
+            self.tally.place = place
+            reason = f"what belongs in it was not restored: {reason_of(error)}"
+            self.tally.problem(Kind.ENTRY, b"", reason)
+            return
+        tally, restore_row = self.tally, self.restore_row
+        created = 0
+        for number, row in enumerate(views(rows)):
+            if row.mode & _FORMAT == stat.S_IFDIR or number in skipped:
+                continue
+            action = restore_row(row, is_new)
+            if action is Action.CREATED and not tally.tells_steps:
+                created += 1
+            elif action is not None:
+                tally.step(action, row.name)
+        tally.actions[Action.CREATED] += created
+
+    def restore_row(self, row: RowView, is_new: bool) -> Action | None:
+        """Bring back one row of the directory entered; None after a problem."""
+        try:
+            if row.state == UNREADABLE:
+                self.tally.problem(Kind.UNREAD, row.name, "the backup could not read it")
+                return None
+            status = None if is_new else status_of(row.name)
+            if status is None:
+                try:
+                    self.maker.make(row, row.name)
+                    return Action.CREATED
+                except FileExistsError:
+                    status = os.lstat(row.name)
+            action = self.existing.place(row, status)
+        except DamageError as error:
+            self.tally.problem(Kind.CONTENT, row.name, str(error))
+        except OSError as error:
+            refuse_dead_target(error)
+            self.tally.problem(Kind.ENTRY, row.name, reason_of(error))
+        else:
+            if action is Action.KEPT and row.link_count > 1:
+                self.unusable.append((row.device, row.inode))
+            return action
+        if row.link_count > 1:
+            self.unusable.append((row.device, row.inode))
+        return None
+
+    def reply(self) -> list[Any]:
+        """What has been done since the last reply."""
+        later, self.maker.flags_for_later = self.maker.flags_for_later, []
+        unusable, self.unusable = self.unusable, []
+        return [self.tally.message(), unusable, later]
+
+    def write_stretch(
+        self,
+        place: bytes,
+        name: bytes,
+        inode: tuple[int, int],
+        layout: Layout,
+        offset: int,
+        parts: list[tuple[bytes, int]],
+        *,
+        compares: bool,
+    ) -> str | None:
+        """Write consecutive parts of a large file made (or opened) by the coordinator.
+
+        Returns why not, or None.
+        """
+        write = write_differing_parts if compares else write_parts
+        try:
+            os.fchdir(self.directories.descriptor(place))
+            fd = os.open(name, _OPEN_PARTS)
+            try:
+                status = os.fstat(fd)
+                if (status.st_dev, status.st_ino) != inode or status.st_nlink != 1:
+                    return "it was exchanged while it was restored"
+                self.tally.written_bytes += write(fd, parts, offset, layout, self.maker.source)
+            finally:
+                os.close(fd)
+        except DamageError as error:
+            return str(error)
+        except OSError as error:
+            refuse_dead_target(error)
+            return reason_of(error)
+        return None
+
+
+def serve(channel: ShardChannel, restorer: RowRestorer, source: StoredContent) -> None:
+    """Do tasks until the coordinator closes the channel. Raises ChannelClosedError."""
+    while True:
+        message = channel.receive()
+        assert message is not None
+        kind, *task = message
+        if kind == "rows":
+            entries = [
+                (place, is_new, decode_rows(encoded), frozenset(skipped))
+                for place, is_new, skipped, encoded in task[0]
+            ]
+            source.expect((rows, skipped) for _, _, rows, skipped in entries)
+            for place, is_new, rows, skipped in entries:
+                restorer.restore(place, rows, skipped, is_new=is_new)
+            channel.send(restorer.reply())
+        else:
+            place, name, device, inode, compares, size, extents, offset, parts = task
+            layout = Layout(size, None if extents is None else [(a, b) for a, b in extents])
+            reason = restorer.write_stretch(
+                place,
+                name,
+                (device, inode),
+                layout,
+                offset,
+                [(block_id, slot) for block_id, slot in parts],
+                compares=compares,
+            )
+            channel.send([restorer.tally.message(), reason])

@@ -1,0 +1,186 @@
+"""Forget snapshots: those that are named, or those that no rule of retention keeps.
+
+Only snapshot objects are deleted; prune gives their space back. A running backup whose parent is
+forgotten is not disturbed: prune waits for it before it removes anything.
+
+A snapshot counts from when it began, but never from later than the store received it: a client
+with a clock in the future can't push the others out. Minimum retention counts by the store alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.errors import UsageError
+from strongroom.jobs.upkeep.forged_snapshots import falsely_named
+from strongroom.jobs.upkeep.retention import Candidate, RetentionRules, reasons_to_keep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from strongroom.progress import Progress
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+    from strongroom.stores.store import Store
+
+GroupKey = tuple[tuple[str, tuple[str | bytes, ...]], ...]
+
+GROUP_PARTS: Final[dict[str, Callable[[Snapshot], tuple[str | bytes, ...]]]] = {
+    "host": lambda snapshot: (snapshot.host,),
+    "paths": lambda snapshot: snapshot.paths,
+    "tags": lambda snapshot: tuple(sorted(snapshot.tags)),
+    "job": lambda snapshot: (snapshot.job,),
+}
+DEFAULT_GROUP_BY: Final = ("host", "paths")
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetOptions:
+    """What to forget.
+
+    snapshot_ids: whole ids; if there are any, `rules` do not count. group_by: of GROUP_PARTS;
+    rules hold for each group on its own. allow_remove_all: a group may lose all its snapshots to
+    the rules. minimum_retention_seconds: younger snapshots are kept whatever else is said.
+    """
+
+    rules: RetentionRules = field(default_factory=RetentionRules)
+    group_by: tuple[str, ...] = DEFAULT_GROUP_BY
+    snapshot_ids: tuple[str, ...] = ()
+    allow_remove_all: bool = False
+    minimum_retention_seconds: int = 0
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A snapshot and the reasons to keep it; none: it was forgotten."""
+
+    snapshot: Snapshot
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetGroup:
+    """Snapshots that were judged together, the newest first; `key`: part and its values."""
+
+    key: GroupKey
+    judged: tuple[Judged, ...]
+
+    @property
+    def removed(self) -> list[Snapshot]:
+        """Those that nothing keeps."""
+        return [item.snapshot for item in self.judged if not item.reasons]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetReport:
+    """What was forgotten, or would be."""
+
+    groups: tuple[ForgetGroup, ...]
+    dry_run: bool
+
+    @property
+    def removed_count(self) -> int:
+        """Snapshots forgotten."""
+        return sum(len(group.removed) for group in self.groups)
+
+    @property
+    def kept_count(self) -> int:
+        """Snapshots looked at and kept."""
+        return sum(len(group.judged) for group in self.groups) - self.removed_count
+
+
+def forget(
+    repository: Repository,
+    snapshots: Sequence[Snapshot],
+    options: ForgetOptions,
+    progress: Progress,
+) -> ForgetReport:
+    """Judge `snapshots` and delete those that nothing keeps.
+
+    UsageError when no rule and no id was given, or a group would lose everything.
+    """
+    if not options.snapshot_ids and options.rules.is_empty:
+        raise UsageError(
+            "say what to keep (--keep-last 7, --keep-daily 14, --keep-within 30d, --keep-tag T ...)"
+            ", or name the snapshots to forget"
+        )
+    received_ns = {info.name: info.modified_ns for info in repository.store.list("snapshots")}
+    present = [snapshot for snapshot in snapshots if snapshot.id in received_ns]
+    groups = tuple(
+        ForgetGroup(key, _judge(members, received_ns, options))
+        for key, members in _grouped(repository.store, present, options).items()
+    )
+    if not options.snapshot_ids and not options.allow_remove_all:
+        for group in groups:
+            if len(group.removed) == len(group.judged):
+                raise UsageError(
+                    f"these rules would forget all {len(group.judged)} snapshots of "
+                    f"{_group_text(group.key)}; nothing was forgotten. Keep something "
+                    "(--keep-last 1), or say --allow-remove-all"
+                )
+    report = ForgetReport(groups, options.dry_run)
+    if not options.dry_run:
+        progress.message("forgetting snapshots")
+        for group in groups:
+            for snapshot in group.removed:
+                repository.store.delete("snapshots", snapshot.id)
+        if report.removed_count:
+            repository.store.sync()
+    return report
+
+
+def _grouped(
+    store: Store, snapshots: Sequence[Snapshot], options: ForgetOptions
+) -> dict[GroupKey, list[Snapshot]]:
+    if options.snapshot_ids:
+        wanted = set(options.snapshot_ids)
+        return {(): [snapshot for snapshot in snapshots if snapshot.id in wanted]}
+    groups: dict[GroupKey, list[Snapshot]] = {}
+    false = falsely_named(store, snapshots)
+    for snapshot in snapshots:
+        key = tuple((part, GROUP_PARTS[part](snapshot)) for part in options.group_by)
+        if snapshot.id in false:
+            # By themselves: they must not push out what the client that they name stored.
+            key += (("stored by", (false[snapshot.id],)),)
+        groups.setdefault(key, []).append(snapshot)
+    return dict(sorted(groups.items(), key=lambda item: repr(item[0])))
+
+
+def _judge(
+    snapshots: Sequence[Snapshot], received_ns: dict[str, int], options: ForgetOptions
+) -> tuple[Judged, ...]:
+    candidates = [
+        Candidate(item.id, min(item.start_ns, received_ns[item.id]), frozenset(item.tags))
+        for item in snapshots
+    ]
+    reasons: dict[str, list[str]] = {item.id: [] for item in snapshots}
+    if not options.snapshot_ids:
+        reasons = reasons_to_keep(candidates, options.rules)
+    earliest_ns = clock.now_ns() - options.minimum_retention_seconds * 1_000_000_000
+    for item in snapshots:
+        if item.protected:
+            reasons[item.id].append("protected")
+        if options.minimum_retention_seconds and received_ns[item.id] > earliest_ns:
+            reasons[item.id].append("minimum retention")
+    by_id = {item.id: item for item in snapshots}
+    newest_first = sorted(candidates, key=lambda item: (-item.time_ns, item.snapshot_id))
+    return tuple(
+        Judged(by_id[item.snapshot_id], tuple(reasons[item.snapshot_id])) for item in newest_first
+    )
+
+
+def _group_text(key: GroupKey) -> str:
+    return (
+        ", ".join(
+            f"{part} {' '.join(_text(value) for value in values) or '(none)'}"
+            for part, values in key
+        )
+        or "the repository"
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else "/" + value.decode("utf-8", "backslashreplace")

@@ -1,0 +1,122 @@
+"""Writes index objects anew: without packs that are to go, and fewer of them.
+
+Readers never see less than before: an object is deleted only after all that replaces it is durable,
+and the last of the new ones names every object that they replace together. Prunes that rewrite at
+the same time would bring back each other's packs, so the caller holds the sweep lease.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from strongroom.content.digests import is_object_name
+from strongroom.errors import DamageError
+from strongroom.repo.index.objects import read_index_object
+from strongroom.repo.packs import read_footer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from strongroom.repo.index.index import Index
+    from strongroom.repo.packs import PackFooter
+    from strongroom.repo.repository import Repository
+
+# Chunks of one index object: 28 bytes each while it is written.
+_OBJECT_CHUNKS: Final = 2_000_000
+_SMALL_OBJECT_BYTES: Final = 4 << 20
+_MOST_SMALL_OBJECTS: Final = 16
+
+
+def rewrite_index(repository: Repository, index: Index, without: Collection[bytes]) -> None:
+    """Drop the packs `without` from the index, and join small objects when there are many.
+
+    `index` must have been loaded while the sweep lease was held.
+    """
+    doubted = repository.store.doubted("index")
+    affected = set(_small_objects(repository, index)) - doubted
+    for name in index.object_names:
+        # What is doubted must not become our own word. It may go on naming packs that are gone.
+        if name not in affected and name not in doubted:
+            known = read_index_object(repository.store, repository.key, name, chunks=False)
+            if any(footer.pack_id in without for footer in known.footers):
+                affected.add(name)
+    # Leftovers too: deleted or not, what they held must never count again.
+    replaced = affected | _leftovers(repository, index)
+    if affected:
+        footers = (
+            footer
+            for name in sorted(affected)
+            for footer in read_index_object(
+                repository.store, repository.key, name, chunks=True
+            ).footers
+        )
+        _write(repository, footers, without, replaced)
+    for name in sorted(replaced):
+        repository.store.delete("index", name)
+
+
+def rebuild_index(
+    repository: Repository,
+    without: Collection[bytes],
+    damaged: Collection[str],
+    keep_alive: Callable[[], None],
+) -> None:
+    """Write the whole index anew from the footers of the packs in the store.
+
+    Packs whose footers can't be read are left out; so are those `without`. Replaces every index
+    object there is, `damaged` ones too. Calls `keep_alive` once a pack.
+    """
+    store = repository.store
+    replaced = {info.name for info in store.list("index")} | set(damaged)
+
+    def footers() -> Iterator[PackFooter]:
+        for info in store.list("packs"):
+            keep_alive()
+            if not is_object_name(info.name) or bytes.fromhex(info.name) in without:
+                continue
+            with suppress(DamageError):
+                yield read_footer(store, repository.key, bytes.fromhex(info.name))
+
+    _write(repository, footers(), without, replaced)
+    for name in sorted(replaced):
+        store.delete("index", name)
+
+
+def _write(
+    repository: Repository,
+    footers: Iterable[PackFooter],
+    without: Collection[bytes],
+    replaced: Collection[str],
+) -> None:
+    """Write index objects for packs; the last one names those that they replace together."""
+    kept: dict[bytes, PackFooter] = {}
+    written: set[bytes] = set()
+    chunks = 0
+    for footer in footers:
+        if footer.pack_id in without or footer.pack_id in written:
+            continue
+        written.add(footer.pack_id)
+        kept[footer.pack_id] = footer
+        chunks += footer.columns.chunk_count
+        if chunks >= _OBJECT_CHUNKS:
+            repository.write_index(list(kept.values()))
+            kept = {}
+            chunks = 0
+    repository.write_index(list(kept.values()), sorted(replaced))
+    repository.store.sync()
+
+
+def _small_objects(repository: Repository, index: Index) -> list[str]:
+    small = [
+        info.name
+        for info in repository.store.list("index")
+        if info.size_bytes < _SMALL_OBJECT_BYTES and info.name in index.object_names
+    ]
+    return small if len(small) > _MOST_SMALL_OBJECTS else []
+
+
+def _leftovers(repository: Repository, index: Index) -> set[str]:
+    """Objects that were replaced but not deleted, by a prune that was cut off."""
+    superseded = set(index.superseded_names)
+    return {info.name for info in repository.store.list("index") if info.name in superseded}

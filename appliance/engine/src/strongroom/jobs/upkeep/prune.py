@@ -1,0 +1,298 @@
+"""Give back the space that no snapshot needs.
+
+Two phases, both in one run. The first marks: it finds out which chunks snapshots use, repacks packs
+of which little is used, and marks those that nobody needs any more with a tombstone. The second
+(`sweep`) removes marked packs once every writer that might still refer to them has ended. Backups
+run beside it undisturbed; any number of prunes may run at once; a crash at any point costs nothing
+but space, which the next prune gives back.
+
+Order of the first phase: lease, list of packs, snapshots, tombstones and index; new packs and their
+index durable, then the tombstone. It removes nothing itself.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.content.digests import is_object_name
+from strongroom.errors import ObjectMissingError
+from strongroom.jobs.upkeep.marking import Marker
+from strongroom.jobs.upkeep.pack_usage import (
+    Keepers,
+    Usage,
+    choose_repacked,
+    measure_usage,
+    require_present,
+)
+from strongroom.jobs.upkeep.repack import Repacker
+from strongroom.jobs.upkeep.sweep import Swept, doubted_packs, live_leases, sweep
+from strongroom.repo.leases import list_leases
+from strongroom.repo.tombstones import read_tombstones, write_tombstone
+
+if TYPE_CHECKING:
+    from strongroom.progress import Progress
+    from strongroom.repo.index.index import Index
+    from strongroom.repo.leases import Lease
+    from strongroom.repo.packs import PackFooter
+    from strongroom.repo.repository import Repository
+    from strongroom.stores.store import ObjectInfo
+
+_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PruneOptions:
+    """How thoroughly to prune.
+
+    repack_below: packs used to less than this share may be repacked. max_unused: as many are as it
+    takes until no more than this share of what is used lies beside it unused. grace_seconds: how
+    long marked packs stay; None: not at all while nobody else holds a lease, else an hour.
+    spare_seconds: packs are left alone that are no more than this older than the oldest job under
+    way, which may have written them; it allows for clocks that differ. threads: 0 for one a core.
+    """
+
+    repack_below: float = 0.8
+    max_unused: float = 0.05
+    grace_seconds: float | None = None
+    spare_seconds: float = 3600.0
+    threads: int = 0
+    dry_run: bool = False
+
+    def thread_count(self) -> int:
+        """Threads that repack."""
+        return self.threads or min(8, len(os.sched_getaffinity(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """What a prune found and did; sizes in bytes.
+
+    packs, pack_bytes: in the store at the beginning. used_bytes, unused_bytes: of the blocks in
+    packs that are not marked. unused_packs: those without anything used. orphan_packs: of these,
+    the ones that no index knew. repacked_packs: partly used packs that were copied, with repacked
+    _bytes in their place. marked_packs: marked by this run. removed_packs, removed_bytes: really
+    deleted, also those marked by earlier runs. kept_packs: marked once but needed after all.
+    waiting_packs: marked and still there, because of waiting_for. freed_bytes: what the store lost
+    in all. In a dry run removed_packs and removed_bytes are what the run would remove.
+    """
+
+    snapshots: int
+    packs: int
+    pack_bytes: int
+    used_bytes: int
+    unused_bytes: int
+    unused_packs: int
+    orphan_packs: int
+    repacked_packs: int
+    repacked_bytes: int
+    marked_packs: int
+    removed_packs: int
+    removed_bytes: int
+    kept_packs: int
+    waiting_packs: int
+    waiting_for: tuple[str, ...]
+    temporary_files: int
+    elapsed_seconds: float
+    dry_run: bool
+
+    @property
+    def freed_bytes(self) -> int:
+        """What the store has less than before."""
+        return self.removed_bytes - self.repacked_bytes
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What the first phase found out."""
+
+    index: Index
+    keepers: Keepers
+    usages: list[Usage]
+    packs: dict[bytes, int]
+    unused: list[bytes]
+    orphans: list[bytes]
+    repacked: list[Usage]
+
+
+def prune(repository: Repository, options: PruneOptions, progress: Progress) -> PruneReport:
+    """Mark, repack and remove.
+
+    KeyRightError with a put key; DamageError when a snapshot can't be read or lacks something:
+    then nothing is removed. StoreError, LeaseError.
+    """
+    started = clock.elapsed_seconds()
+    _ = repository.restore_key
+    marker = Marker(repository, progress)
+    if options.dry_run:
+        plan = _plan(repository, marker, None, options, progress)
+        return _report(plan, marker, options, [], 0, _would_sweep(plan), started)
+    with repository.lease(socket.gethostname(), os.getpid(), "prune") as lease:
+        lease.start_renewing()
+        plan = _plan(repository, marker, lease, options, progress)
+        swept = Swept()
+        if plan.unused and plan.repacked:
+            # What needs no copying goes first: on a disk that is nearly full it makes room.
+            only = _mark(repository, lease, plan.unused)
+            swept.count(sweep(repository, lease, marker, options.grace_seconds, progress, only))
+        footers = _repack(repository, plan, marker, options, progress)
+        repacked = [usage.pack.pack_id for usage in plan.repacked]
+        _mark(repository, lease, repacked or plan.unused)
+        swept.count(sweep(repository, lease, marker, options.grace_seconds, progress))
+        marked_packs = len(plan.unused) + len(repacked)
+        return _report(plan, marker, options, footers, marked_packs, swept, started)
+
+
+def _mark(repository: Repository, lease: Lease, pack_ids: list[bytes]) -> str:
+    if not pack_ids:
+        return ""
+    lease.require()
+    return write_tombstone(repository.store, repository.key, pack_ids, repository.cipher)
+
+
+def _plan(
+    repository: Repository,
+    marker: Marker,
+    lease: Lease | None,
+    options: PruneOptions,
+    progress: Progress,
+) -> _Plan:
+    for _ in range(_ATTEMPTS):
+        try:
+            return _plan_once(repository, marker, lease, options, progress)
+        except ObjectMissingError:
+            # Another prune has replaced an index object since it was listed.
+            continue
+    return _plan_once(repository, marker, lease, options, progress)
+
+
+def _plan_once(
+    repository: Repository,
+    marker: Marker,
+    lease: Lease | None,
+    options: PruneOptions,
+    progress: Progress,
+) -> _Plan:
+    store = repository.store
+    packs = [info for info in store.list("packs") if is_object_name(info.name)]
+    names = [info.name for info in store.list("snapshots")]
+    index = repository.load_index()
+    progress.message(f"finding out what {len(names)} snapshots use")
+    marker.mark(names, index)
+    sizes = {bytes.fromhex(info.name): info.size_bytes for info in packs}
+    # A power failure may have cut a pack off; what is whole elsewhere must not go in its stead.
+    cut_off = {
+        pack.pack_id
+        for pack in index.packs()
+        if sizes.get(pack.pack_id, pack.size_bytes) != pack.size_bytes
+    }
+    # A copy that nobody has vouched for is not what another may be removed for.
+    doubted = doubted_packs(store)
+    keepers = Keepers(index, sizes.keys() - cut_off - doubted)
+    usages = measure_usage(repository, index, keepers, marker.live)
+    # Packs that came after the listing are in the index but not in `sizes`.
+    late = {usage.pack.pack_id for usage in usages} - sizes.keys()
+    sizes.update(
+        (bytes.fromhex(info.name), info.size_bytes)
+        for info in (store.list("packs") if late else ())
+        if is_object_name(info.name) and bytes.fromhex(info.name) in late
+    )
+    require_present(usages, sizes.keys() - cut_off)
+    unknown = _unknown(repository, index, packs)
+    spared = _spared(repository, packs, lease, options.spare_seconds) | late
+    orphans = [pack_id for pack_id in unknown if pack_id not in spared]
+    settled = [usage for usage in usages if usage.pack.pack_id not in spared]
+    unused = [usage.pack.pack_id for usage in settled if not usage.in_use]
+    repacked = choose_repacked(settled, options.repack_below, options.max_unused)
+    return _Plan(index, keepers, usages, sizes, unused + orphans, orphans, repacked)
+
+
+def _unknown(repository: Repository, index: Index, packs: list[ObjectInfo]) -> list[bytes]:
+    """Packs that are neither in the index nor marked."""
+    marked = {
+        pack_id
+        for tombstone in read_tombstones(repository.store, repository.key)
+        for pack_id in tombstone.pack_ids
+    }
+    ids = [bytes.fromhex(info.name) for info in packs]
+    return [pack_id for pack_id in ids if index.pack(pack_id) is None and pack_id not in marked]
+
+
+def _spared(
+    repository: Repository, packs: list[ObjectInfo], lease: Lease | None, spare_seconds: float
+) -> frozenset[bytes]:
+    """Packs that a writer under way may have written: it will use them, though nobody does yet.
+
+    Only to spare the effort: a mark that is wrong is taken back by the sweep.
+    """
+    if lease is not None:
+        others = live_leases(repository, lease)
+    else:
+        others = list_leases(repository.store, repository.key)
+    if not others:
+        return frozenset()
+    begun_ns = [item.holder.started_ns if item.holder else 0 for item in others]
+    earliest_ns = min(begun_ns) - int(spare_seconds * 1e9)
+    return frozenset(bytes.fromhex(info.name) for info in packs if info.modified_ns >= earliest_ns)
+
+
+def _repack(
+    repository: Repository,
+    plan: _Plan,
+    marker: Marker,
+    options: PruneOptions,
+    progress: Progress,
+) -> list[PackFooter]:
+    if not plan.repacked:
+        return []
+    progress.message(f"repacking {len(plan.repacked)} packs")
+    progress.total(bytes=sum(usage.used_bytes for usage in plan.repacked))
+    repacker = Repacker(repository, plan.keepers, marker.live, progress, options.thread_count())
+    footers = repacker.run([usage.pack for usage in plan.repacked])
+    repository.write_index(footers)
+    # Before the old packs are marked: what replaces them must survive anything that they do.
+    repository.store.sync()
+    return footers
+
+
+def _would_sweep(plan: _Plan) -> Swept:
+    removed = plan.unused + [usage.pack.pack_id for usage in plan.repacked]
+    return Swept(packs=len(removed), bytes=sum(plan.packs.get(pack_id, 0) for pack_id in removed))
+
+
+def _report(
+    plan: _Plan,
+    marker: Marker,
+    options: PruneOptions,
+    footers: list[PackFooter],
+    marked_packs: int,
+    swept: Swept,
+    started: float,
+) -> PruneReport:
+    repacked_bytes = sum(footer.size_bytes for footer in footers)
+    if options.dry_run:
+        repacked_bytes = sum(usage.used_bytes for usage in plan.repacked)
+    return PruneReport(
+        snapshots=len(marker),
+        packs=len(plan.packs),
+        pack_bytes=sum(plan.packs.values()),
+        used_bytes=sum(usage.used_bytes for usage in plan.usages),
+        unused_bytes=sum(usage.unused_bytes for usage in plan.usages)
+        + sum(plan.packs[pack_id] for pack_id in plan.orphans),
+        unused_packs=len(plan.unused),
+        orphan_packs=len(plan.orphans),
+        repacked_packs=len(plan.repacked),
+        repacked_bytes=repacked_bytes,
+        marked_packs=marked_packs,
+        removed_packs=swept.packs,
+        removed_bytes=swept.bytes,
+        kept_packs=swept.kept_after_all,
+        waiting_packs=swept.waiting_packs,
+        waiting_for=swept.waiting_for,
+        temporary_files=swept.temporary_files,
+        elapsed_seconds=clock.elapsed_seconds() - started,
+        dry_run=options.dry_run,
+    )

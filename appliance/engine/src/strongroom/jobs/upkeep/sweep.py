@@ -1,0 +1,251 @@
+"""The second phase of prune: removes packs that were marked, once nobody can need them.
+
+What makes this safe beside writers and other prunes:
+
+- A tombstone is swept only when every lease there is names it. Whoever holds such a lease began
+  after the marking and does not refer to the packs; whoever began before has committed or failed.
+- After that, and not before, snapshots are listed, then tombstones, index and packs read. A marked
+  pack goes only when each chunk of it that a snapshot uses is also in a pack that is present and
+  not marked by anybody. Two prunes that mark each other's copy both see both marks, and both keep.
+- What is needed after all loses its mark and stays.
+- The index forgets the packs before they are deleted, the tombstone goes last: after a crash the
+  next prune finds it and goes on.
+
+One prune sweeps at a time (it holds the lease SWEEP_LEASE); safety does not hang on that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from strongroom import clock
+from strongroom.errors import LeaseError
+from strongroom.jobs.upkeep.index_rewrite import rewrite_index
+from strongroom.repo.block_columns import chunk_starts, dead_flags
+from strongroom.repo.index.id_table import IdTable
+from strongroom.repo.leases import Holder, Lease, ListedLease, has_ended, list_leases
+from strongroom.repo.packs import read_footer
+from strongroom.repo.tombstones import read_tombstones
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
+
+    from strongroom.jobs.upkeep.marking import Marker
+    from strongroom.progress import Progress
+    from strongroom.repo.index.index import Index, IndexedPack
+    from strongroom.repo.index.live_blocks import LiveBlocks
+    from strongroom.repo.repository import Repository
+    from strongroom.stores.store import Store
+
+SWEEP_LEASE: Final = "5" * 32
+# What is marked stays so long for readers without a lease, while others hold leases.
+GRACE_BESIDE_OTHERS_SECONDS: Final = 3600.0
+
+
+@dataclass(slots=True)
+class Swept:
+    """What a sweep did."""
+
+    packs: int = 0
+    bytes: int = 0
+    kept_after_all: int = 0
+    waiting_packs: int = 0
+    waiting_for: tuple[str, ...] = ()
+    temporary_files: int = 0
+
+    def count(self, later: Swept) -> None:
+        """Add what a later sweep of the same prune did."""
+        self.packs += later.packs
+        self.bytes += later.bytes
+        self.kept_after_all += later.kept_after_all
+        self.temporary_files += later.temporary_files
+        self.waiting_packs = later.waiting_packs
+        self.waiting_for = later.waiting_for
+
+
+def live_leases(repository: Repository, lease: Lease) -> list[ListedLease]:
+    """The leases of others; those that ended without being given back are removed."""
+    lease.require()
+    others = []
+    for listed in list_leases(repository.store, repository.key):
+        if listed.name == lease.name:
+            continue
+        if has_ended(listed, lease.store_time_ns):
+            repository.store.delete("leases", listed.name)
+        else:
+            others.append(listed)
+    return others
+
+
+def sweep(
+    repository: Repository,
+    lease: Lease,
+    marker: Marker,
+    grace_seconds: float | None,
+    progress: Progress,
+    only: str = "",
+) -> Swept:
+    """Remove what may be removed now.
+
+    `grace_seconds` None: none when nobody else holds a lease. `only`: the one tombstone to sweep,
+    by a prune that still counts on packs which others may have marked since it began. Raises
+    LeaseError when our own lease has ended, DamageError when a snapshot can't be read: then
+    nothing is removed.
+    """
+    swept = Swept()
+    others = live_leases(repository, lease)
+    ready = _ripe_tombstones(repository, lease, others, grace_seconds, swept)
+    if only:
+        ready &= {only}
+    try:
+        exclusive = exclusive_lease(repository, lease)
+    except LeaseError:
+        swept.waiting_for = ("another prune, which is removing packs right now",)
+    else:
+        with exclusive:
+            exclusive.start_renewing()
+            _sweep(repository, marker, ready, swept, progress)
+    for tombstone in read_tombstones(repository.store, repository.key):
+        swept.waiting_packs += len(tombstone.pack_ids)
+    swept.temporary_files = repository.store.remove_abandoned()
+    return swept
+
+
+def _ripe_tombstones(
+    repository: Repository,
+    lease: Lease,
+    others: list[ListedLease],
+    grace_seconds: float | None,
+    swept: Swept,
+) -> set[str]:
+    if grace_seconds is None:
+        grace_seconds = GRACE_BESIDE_OTHERS_SECONDS if others else 0.0
+    ripe = set()
+    barring: dict[str, None] = {}
+    for info in repository.store.list("tombstones"):
+        bars = [
+            listed
+            for listed in others
+            if listed.holder is None or info.name not in listed.holder.tombstones
+        ]
+        if bars:
+            barring.update(dict.fromkeys(map(_shown_holder, bars)))
+        elif lease.store_time_ns - info.modified_ns < int(grace_seconds * 1e9):
+            barring[f"a grace of {grace_seconds:.0f} s to pass"] = None
+        else:
+            ripe.add(info.name)
+    swept.waiting_for = tuple(barring)
+    return ripe
+
+
+def _shown_holder(listed: ListedLease) -> str:
+    if listed.holder is None:
+        return f"the lease {listed.name}, which can't be read, to end"
+    holder = listed.holder
+    return f"{holder.purpose} on {holder.host} (process {holder.process_id}) to end"
+
+
+def exclusive_lease(repository: Repository, lease: Lease) -> Lease:
+    """The lease that only one job may hold that removes packs; LeaseError when another does."""
+    purpose = f"{lease.holder.purpose}, removing"
+    holder = Holder(lease.holder.host, lease.holder.process_id, purpose, clock.now_ns(), ())
+    return Lease(repository.store, repository.key, repository.cipher, holder, name=SWEEP_LEASE)
+
+
+def _sweep(
+    repository: Repository, marker: Marker, ready: set[str], swept: Swept, progress: Progress
+) -> None:
+    store = repository.store
+    # In this order: see the promises above.
+    names = [info.name for info in store.list("snapshots")]
+    index = repository.load_index()
+    present = {info.name: info.size_bytes for info in store.list("packs")}
+    marker.mark(names, index)
+    tombstones = [item for item in read_tombstones(store, repository.key) if item.name in ready]
+    condemned = {pack_id for tombstone in tombstones for pack_id in tombstone.pack_ids}
+    # One that is cut off is no more use than one that is not there.
+    missing = {
+        pack.pack_id for pack in index.packs() if present.get(pack.pack_id.hex()) != pack.size_bytes
+    }
+    cover = _Cover(repository, index, marker.live, missing | doubted_packs(store))
+    needed = {
+        pack_id
+        for pack_id in condemned | missing
+        if (pack := index.pack(pack_id)) is not None and cover.lacks(pack)
+    }
+    rewrite_index(repository, index, (condemned | missing) - needed)
+    progress.message("removing packs")
+    for tombstone in tombstones:
+        for pack_id in tombstone.pack_ids:
+            if pack_id in needed:
+                swept.kept_after_all += 1
+            elif (size_bytes := present.pop(pack_id.hex(), None)) is not None:
+                store.delete("packs", pack_id.hex())
+                swept.packs += 1
+                swept.bytes += size_bytes
+        store.delete("tombstones", tombstone.name)
+    store.sync()
+
+
+def doubted_packs(store: Store) -> frozenset[bytes]:
+    """Packs whose content may not be what they say."""
+    return frozenset(bytes.fromhex(name) for name in store.doubted("packs"))
+
+
+class _Cover:
+    """What is used and in packs that stay, and that are not doubted."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        index: Index,
+        live: LiveBlocks,
+        missing: Collection[bytes],
+    ) -> None:
+        self._repository = repository
+        self._index = index
+        self._live = live
+        self._packs = index.packs()
+        self._pack_numbers = index.pack_numbers
+        self._thinned = index.thinned
+        stays = np.array(
+            [not pack.marked and pack.pack_id not in missing for pack in self._packs], np.bool_
+        )
+        rows = np.flatnonzero(stays[self._pack_numbers])
+        # The wholest copy first, as readers find it.
+        rows = rows[np.argsort(-index.raw_lengths[rows].astype(np.int64), kind="stable")]
+        ids = np.frombuffer(index.block_ids(), np.uint64).reshape(-1, 2)[rows]
+        self._table = IdTable(16)
+        self._table.add_many(ids.tobytes(), rows)
+        self._dead: dict[bytes, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
+
+    def lacks(self, pack: IndexedPack) -> bool:
+        """Whether a chunk that is used might be nowhere but in `pack`."""
+        ids = self._index.block_ids(pack.first_row, pack.block_count)
+        used = np.flatnonzero(self._live.uses(ids))
+        if not len(used):
+            return False
+        copies = self._table.find(np.frombuffer(ids, np.uint64).reshape(-1, 2)[used].tobytes())
+        if np.any(copies < 0):
+            return True
+        return any(self._has_lost(int(row)) for row in copies[self._thinned[copies]])
+
+    def _has_lost(self, row: int) -> bool:
+        """Whether the thinned block of a row has dropped a chunk that is used."""
+        pack = self._packs[self._pack_numbers[row]]
+        known = self._dead.get(pack.pack_id)
+        if known is None:
+            footer = read_footer(self._repository.store, self._repository.key, pack.pack_id)
+            columns = footer.columns
+            known = chunk_starts(columns.chunk_counts), dead_flags(columns)
+            self._dead[pack.pack_id] = known
+        starts, dead = known
+        first, last = starts[row - pack.first_row : row - pack.first_row + 2]
+        counts = np.array([last - first], np.int64)
+        flags = self._live.flags(self._index.block_ids(row, 1), counts)
+        return bool(np.any(flags & dead[first:last]))

@@ -1,0 +1,65 @@
+"""What a comparison of a snapshot with live files is asked to do, and what it finds."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from strongroom.jobs.restore.options import MOST_DEFAULT_WORKERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strongroom.scan.patterns import Patterns
+
+
+class Difference(NamedTuple):
+    """Something that is not in the tree as it is in the snapshot.
+
+    kind: missing, extra, type, owner, mode, size, mtime, target, device, xattr, acl, flags, links,
+    content, damage (the repository cannot tell), unreadable. path: from the root compared.
+    """
+
+    kind: str
+    path: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """One comparison.
+
+    root: absolute path of the tree. base: the snapshot's path that stands at `root`. subpath:
+    what of the snapshot to compare, at or below base. reads_content: read every file and compare
+    it chunk by chunk. reads_signatures: read every file that has a signature and compare that.
+    from_disk: flush the file system first and read past its cache. finds_extra: also look for
+    entries that the snapshot does not hold, below the paths that were backed up.
+    """
+
+    root: bytes
+    base: bytes = b""
+    subpath: bytes = b""
+    includes: Patterns | None = None
+    excludes: Patterns | None = None
+    reads_content: bool = False
+    reads_signatures: bool = False
+    from_disk: bool = False
+    finds_extra: bool = True
+    workers: int = 0
+
+    def worker_count(self) -> int:
+        """The number of worker processes to start."""
+        if self.workers:
+            return self.workers
+        return max(1, min(MOST_DEFAULT_WORKERS, len(os.sched_getaffinity(0))))
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """Rows compared, bytes read of files, and differences by kind."""
+
+    rows: int
+    read_bytes: int
+    differences: Mapping[str, int]
+    elapsed_seconds: float

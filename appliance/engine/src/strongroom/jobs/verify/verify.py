@@ -1,0 +1,357 @@
+"""Compare a snapshot, or a part of it, with a live tree.
+
+Every row is compared with what stands in its place: type, owner, mode, size, mtime, link target,
+device number, extended attributes, ACLs, flags and which names are one inode; and, when asked,
+content: chunk by chunk against the chunks' ids, or whole against the rows' signatures. Neither
+needs the stored content itself, so no data is fetched. Entries that only the tree has are looked
+for below the paths that were backed up; sockets are never in a snapshot and do not count.
+
+Nothing is changed, and no link is followed. One process streams the listing and looks for extra
+entries; forked workers (`verify_worker`) compare.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import gc
+import os
+import stat
+from bisect import bisect_right
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from strongroom.clock import elapsed_seconds
+from strongroom.errors import OperatingSystemError, SnapshotNotFoundError
+from strongroom.jobs.restore.choice import LEFT_OUT, WANTED, BackedUp, Choice
+from strongroom.jobs.restore.metadata import reason_of
+from strongroom.jobs.restore.places import TargetDirectories, check_names, check_path, status_of
+from strongroom.jobs.restore.source import StoredContent
+from strongroom.jobs.verify.options import Difference, VerifyReport
+from strongroom.jobs.verify.worker import RowComparer, serve
+from strongroom.jobs.workers.pool import Marks, WorkerPool
+from strongroom.jobs.workers.windows import Windows
+from strongroom.progress import NullProgress
+from strongroom.repo.listing.reader import Listing
+from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows, slice_rows
+from strongroom.rows.views import join_path, split_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from strongroom.jobs.verify.options import VerifyOptions
+    from strongroom.jobs.workers.channel import ShardChannel
+    from strongroom.progress import Progress
+    from strongroom.repo.index.index import Index
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+
+_CACHE_BYTES = 8 << 20
+_LISTING_PAGES = 4
+_FORMAT = 0o170000
+_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+class Observer(Protocol):
+    """Is told of differences."""
+
+    def difference(self, difference: Difference) -> None:
+        """Something is not as in the snapshot."""
+
+
+def verify(
+    repository: Repository,
+    snapshot: Snapshot,
+    options: VerifyOptions,
+    show: Callable[[], AbstractContextManager[Progress]],
+    observer: Observer,
+) -> VerifyReport:
+    """Compare `snapshot` (read with its pages) with the tree at `options.root`.
+
+    `show` gives the progress; it is entered after the workers were forked. Raises
+    SnapshotNotFoundError when the snapshot has no such sub-path, OperatingSystemError when the
+    root cannot be opened, DamageError when the listing is not sound, StoreError.
+    """
+    return _Verification(repository, snapshot, options, observer).run(show)
+
+
+@dataclass(slots=True)
+class _Level:
+    """A directory on the way down to the present one."""
+
+    place: bytes
+    is_wanted: bool
+    lost: set[bytes] = field(default_factory=set)
+    passed: set[bytes] = field(default_factory=set)
+    below: set[bytes] = field(default_factory=set)
+    present: list[bytes] | None = None
+    position: int = 0
+
+
+class _Verification:
+    def __init__(
+        self,
+        repository: Repository,
+        snapshot: Snapshot,
+        options: VerifyOptions,
+        observer: Observer,
+    ) -> None:
+        self._repository = repository
+        self._snapshot = snapshot
+        self._options = options
+        self._observer = observer
+        self._progress: Progress = NullProgress()
+        self._choice = Choice(options.includes, options.excludes)
+        self._base = options.base
+        self._backed_up = BackedUp(snapshot.paths, options.base)
+        self._row_count = 0
+        self._read_bytes = 0
+        self._differences: Counter[str] = Counter()
+        self._live_of: dict[tuple[int, int], tuple[int, int]] = {}
+        self._stored_of: dict[tuple[int, int], tuple[int, int]] = {}
+        self._levels: list[_Level] = []
+
+    def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> VerifyReport:
+        started = elapsed_seconds()
+        index = self._repository.load_index()
+        here = os.open(b".", os.O_PATH | os.O_CLOEXEC)
+        try:
+            root_fd = os.open(self._options.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            os.close(here)
+            shown = self._options.root.decode("utf-8", "backslashreplace")
+            raise OperatingSystemError(
+                f"{shown}: {reason_of(error)}; name the directory to compare with"
+            ) from error
+        try:
+            if self._options.from_disk:
+                _flush(root_fd)
+            self._directories = TargetDirectories(root_fd)
+            pool = self._new_pool(index, root_fd)
+            try:
+                with show() as progress:
+                    self._progress = progress
+                    self._stream(index, pool)
+                    pool.close()
+            except BaseException:
+                pool.close(kill=True)
+                raise
+        finally:
+            os.close(root_fd)
+            os.fchdir(here)
+            os.close(here)
+        elapsed = elapsed_seconds() - started
+        return VerifyReport(self._row_count, self._read_bytes, dict(self._differences), elapsed)
+
+    def _new_pool(self, index: Index, root_fd: int) -> WorkerPool:
+        def work(channel: ShardChannel) -> None:
+            # Closed, so that a storage daemon hears of an end and not of a connection that breaks.
+            with closing(self._repository.reopen()) as repository:
+                source = StoredContent(repository.block_reader(index, _CACHE_BYTES))
+                serve(channel, RowComparer(root_fd, source, self._options, self._backed_up))
+
+        gc.freeze()  # so that workers go on sharing what is loaded
+        return WorkerPool(self._options.worker_count(), work)
+
+    def _stream(self, index: Index, pool: WorkerPool) -> None:
+        def submit(entries: list[Any], _: list[int], row_count: int, size: int) -> None:
+            pool.submit(["rows", entries], lambda reply: self._take_reply(reply, row_count, size))
+
+        reader = self._repository.block_reader(index, _CACHE_BYTES)
+        listing = Listing(self._snapshot.pages, reader, _LISTING_PAGES)
+        windows = Windows(submit, Marks())
+        path = self._options.subpath
+        if not path:
+            totals = self._snapshot.totals
+            files = totals.files + totals.directories + totals.others
+            self._progress.total(files=files, bytes=totals.content_bytes)
+        self._levels = [_Level(b"", self._choice.includes(path))]
+        for rows in self._rows(listing, windows):
+            self._take(rows, windows)
+        while self._levels:
+            self._leave(self._levels.pop())
+        windows.flush()
+        pool.drain()
+
+    def _rows(self, listing: Listing, windows: Windows) -> Iterable[Rows]:
+        """What to compare; the row of the sub-path itself is handed out at once."""
+        path = self._options.subpath
+        if not path:
+            return listing.rows()
+        row = listing.lookup(path)
+        if row is None:
+            shown = path.decode("utf-8", "backslashreplace")
+            raise SnapshotNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
+        directory, name = split_path(path)
+        own = slice_rows(next(iter(listing.directory_from(directory, name))), 0, 1)
+        if stat.S_ISDIR(row.mode):
+            is_root = path == self._base
+            place, name = (b"", b"") if is_root else split_path(self._place_of(path))
+            one = replace(own, directory=place, names=name)
+            windows.add(place, one, set(), 0, is_new=False)
+            self._lead_to(self._place_of(path))
+            return listing.rows(path)
+        if path == self._base:
+            self._base = directory
+            self._backed_up = BackedUp(self._snapshot.paths, directory)
+        self._lead_to(self._place_of(directory))
+        return [own]
+
+    def _lead_to(self, place: bytes) -> None:
+        """Levels for the directories on the way to a sub-path below the base."""
+        steps = place.split(b"/") if place else []
+        for number in range(1, len(steps)):
+            self._levels.append(_Level(b"/".join(steps[:number]), self._levels[0].is_wanted))
+
+    def _place_of(self, path: bytes) -> bytes:
+        return path[len(self._base) :].lstrip(b"/") if self._base else path
+
+    def _take(self, rows: Rows, windows: Windows) -> None:
+        names = rows.name_list()
+        if not rows.directory and names[:1] == [b""]:
+            if self._options.root == b"/":
+                windows.add(b"", slice_rows(rows, 0, 1), set(), 0, is_new=False)
+            rows, names = slice_rows(rows, 1, rows.row_count), names[1:]
+        if not names:
+            return
+        check_path(rows.directory)
+        check_names(names, rows.names)
+        level = self._descend(self._place_of(rows.directory))
+        if level is None:
+            return
+        stats = np.frombuffer(rows.stats, "<i8").reshape(-1, COLUMN_COUNT)
+        are_directories = (stats[:, MODE] & _FORMAT) == stat.S_IFDIR
+        skipped = self._skipped(level, rows, names, are_directories.tolist())
+        level.below.update(
+            names[n] for n in np.flatnonzero(are_directories).tolist() if n not in skipped
+        )
+        self._find_extra(level, names)
+        if len(skipped) < len(names):
+            sizes = np.maximum(stats[:, SIZE], 0)
+            windows.add(level.place, rows, skipped, int(sizes.sum()), is_new=False)
+
+    def _descend(self, place: bytes) -> _Level | None:
+        """The level of `place`; None when it is left out or not there."""
+        while self._levels[-1].place != place:
+            top = self._levels[-1]
+            parent, name = split_path(place) if place else (b"", b"")
+            if top.place == parent:
+                top.below.discard(name)
+                if name in top.lost:
+                    return None
+                return self._enter(top, place, name)
+            if not top.place or place.startswith(top.place + b"/"):
+                return None
+            self._leave(self._levels.pop())
+        level = self._levels[-1]
+        if level.present is None:
+            self._read(level)
+        return level
+
+    def _enter(self, above: _Level, place: bytes, name: bytes) -> _Level | None:
+        level = _Level(place, name not in above.passed)
+        if not self._read(level):
+            above.lost.add(name)
+            return None
+        self._levels.append(level)
+        return level
+
+    def _read(self, level: _Level) -> bool:
+        """Whether the level's directory is there; the names in it, if extra ones are looked for."""
+        level.present = []
+        try:
+            os.fchdir(self._directories.descriptor(level.place))
+            if self._options.finds_extra and self._backed_up(level.place):
+                level.present = sorted(os.listdir(b"."))
+        except OSError as error:
+            if error.errno not in _MISSING:
+                self._tell(Difference("unreadable", level.place, reason_of(error)))
+            return False
+        return True
+
+    def _skipped(
+        self, level: _Level, rows: Rows, names: list[bytes], are_directories: list[bool]
+    ) -> set[int]:
+        """Rows that are not wanted; directories among them are remembered."""
+        if self._choice.takes_all:
+            return set()
+        chosen = self._choice.choose(
+            rows.directory, names, are_directories, is_wanted=level.is_wanted
+        )
+        for number, value in enumerate(chosen):
+            if are_directories[number] and value != WANTED:
+                (level.lost if value == LEFT_OUT else level.passed).add(names[number])
+        return {number for number, value in enumerate(chosen) if value != WANTED}
+
+    def _find_extra(self, level: _Level, names: list[bytes]) -> None:
+        if not level.present:
+            return
+        stop = bisect_right(level.present, names[-1])
+        known = set(names)
+        self._tell_extra(level, [n for n in level.present[level.position : stop] if n not in known])
+        level.position = stop
+
+    def _leave(self, level: _Level) -> None:
+        if level.present:
+            self._tell_extra(level, level.present[level.position :])
+        if level.present is None or not self._options.finds_extra:
+            return
+        for name in sorted(level.below):
+            below = _Level(join_path(level.place, name), level.is_wanted)
+            if self._read(below) and below.present:
+                self._tell_extra(below, below.present)
+
+    def _tell_extra(self, level: _Level, names: list[bytes]) -> None:
+        if not names:
+            return
+        os.fchdir(self._directories.descriptor(level.place))
+        for name in names:
+            status = status_of(name)
+            if status is None or stat.S_ISSOCK(status.st_mode):
+                continue
+            if not self._choice.takes_all:
+                (chosen,) = self._choice.choose(
+                    self._backed_up.source_of(level.place),
+                    [name],
+                    [stat.S_ISDIR(status.st_mode)],
+                    is_wanted=level.is_wanted,
+                )
+                if chosen != WANTED:
+                    continue
+            reason = "the snapshot does not hold it"
+            self._tell(Difference("extra", join_path(level.place, name), reason))
+
+    def _take_reply(self, reply: Any, row_count: int, content_bytes: int) -> None:
+        compared, read_bytes, differences, inodes = reply
+        self._row_count += compared
+        self._read_bytes += read_bytes
+        for kind, path, reason in differences:
+            self._tell(Difference(kind, path, reason))
+        for device, inode, live_device, live_inode, path in inodes:
+            stored, live = (device, inode), (live_device, live_inode)
+            if self._live_of.setdefault(stored, live) != live:
+                self._tell(Difference("links", path, "it was one file with another name"))
+            elif self._stored_of.setdefault(live, stored) != stored:
+                self._tell(Difference("links", path, "it is one file with another name now"))
+        self._progress.add(files=row_count, bytes=content_bytes)
+
+    def _tell(self, difference: Difference) -> None:
+        self._differences[difference.kind] += 1
+        self._progress.add(errors=1)
+        self._observer.difference(difference)
+
+
+def _flush(root_fd: int) -> None:
+    """Write the tree's file system to disk; what cannot be written would not be read again."""
+    fd = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root_fd)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(fd):
+            reason = os.strerror(ctypes.get_errno() or errno.EIO)
+            raise OperatingSystemError(f"the tree could not be flushed to disk: {reason}")
+    finally:
+        os.close(fd)

@@ -1,0 +1,235 @@
+"""Compares rows with what stands in their place: the work of one verifying process.
+
+Task ["rows", [[place, False, rows to skip, encoded rows], ...]], reply [rows compared, bytes read,
+[[kind, path, reason], ...], [[device, inode, live device, live inode, path], ...]], the last of
+rows with several names. Nothing is followed and nothing but regular files is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.content.digests import new_signature
+from strongroom.errors import DamageError
+from strongroom.jobs.restore.content import ContentSource, layout_of
+from strongroom.jobs.restore.metadata import reason_of
+from strongroom.jobs.restore.places import TargetDirectories, status_of
+from strongroom.jobs.verify.options import Difference, VerifyOptions
+from strongroom.rows.rows import UNREADABLE, Rows, decode_rows
+from strongroom.rows.views import RowView, join_path, views
+from strongroom.scan.attributes import (
+    SETTABLE_FLAGS,
+    decode_xattrs,
+    read_flags_of,
+    read_xattrs,
+)
+
+if TYPE_CHECKING:
+    from strongroom.jobs.restore.choice import BackedUp
+    from strongroom.jobs.restore.content import Layout
+    from strongroom.jobs.workers.channel import ShardChannel
+
+_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_READ_BYTES: Final = 1 << 20
+_KINDS: Final = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "directory",
+    stat.S_IFLNK: "symbolic link",
+    stat.S_IFIFO: "FIFO",
+    stat.S_IFCHR: "character device",
+    stat.S_IFBLK: "block device",
+    stat.S_IFSOCK: "socket",
+}
+
+
+class RowComparer:
+    """Compares the rows of one directory after the other with the tree below `root_fd`."""
+
+    def __init__(
+        self,
+        root_fd: int,
+        source: ContentSource,
+        options: VerifyOptions,
+        backed_up: BackedUp,
+    ) -> None:
+        self._backed_up = backed_up
+        self._directories = TargetDirectories(root_fd)
+        self._source = source
+        self._options = options
+        self._place = b""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was found."""
+        self.row_count = 0
+        self.read_bytes = 0
+        self.differences: list[Difference] = []
+        self.inodes: list[tuple[int, int, int, int, bytes]] = []
+
+    def compare(self, place: bytes, rows: Rows, skipped: frozenset[int]) -> None:
+        """Compare every row but those `skipped` with what is in the directory `place`."""
+        self._place = place
+        try:
+            self._directories.enter(place)
+        except OSError as error:
+            self._differs("missing", b"", f"its directory: {reason_of(error)}")
+            return
+        for number, row in enumerate(views(rows)):
+            if number not in skipped:
+                self.row_count += 1
+                self._compare_row(row, rows.signature_name)
+
+    def _differs(self, kind: str, name: bytes, reason: str) -> None:
+        path = join_path(self._place, name) if name else self._place
+        self.differences.append(Difference(kind, path, reason))
+
+    def _compare_row(self, row: RowView, signature_name: str) -> None:
+        try:
+            status = status_of(row.name or b".")
+            if status is None:
+                if row.state != UNREADABLE:
+                    self._differs("missing", row.name, "it is not there")
+                return
+            live_type = stat.S_IFMT(status.st_mode)
+            if live_type != stat.S_IFMT(row.mode):
+                self._differs("type", row.name, f"it is a {_KINDS.get(live_type, 'something')} now")
+                return
+            self._compare_status(row, status)
+            self._compare_attributes(row)
+            if stat.S_ISREG(row.mode) and row.state != UNREADABLE and row.size == status.st_size:
+                self._compare_content(row, signature_name)
+        except DamageError as error:
+            self._differs("damage", row.name, str(error))
+        except OSError as error:
+            self._differs("unreadable", row.name, reason_of(error))
+
+    def _compare_status(self, row: RowView, status: os.stat_result) -> None:
+        name = row.name
+        if (row.uid, row.gid) != (status.st_uid, status.st_gid):
+            owner = f"{status.st_uid}:{status.st_gid}"
+            self._differs("owner", name, f"{row.uid}:{row.gid} then, {owner} now")
+        if row.mode != status.st_mode and not stat.S_ISLNK(row.mode):
+            then, now = stat.S_IMODE(row.mode), stat.S_IMODE(status.st_mode)
+            self._differs("mode", name, f"{then:04o} then, {now:04o} now")
+        if row.mtime_ns != status.st_mtime_ns and not self._leads_on(row):
+            self._differs("mtime", name, f"{row.mtime_ns} ns then, {status.st_mtime_ns} ns now")
+        if stat.S_ISREG(row.mode) and row.size != status.st_size:
+            self._differs("size", name, f"{row.size} bytes then, {status.st_size} now")
+        if stat.S_ISLNK(row.mode) and row.state != UNREADABLE and os.readlink(name) != row.target:
+            self._differs("target", name, "it points elsewhere now")
+        if (stat.S_ISCHR(row.mode) or stat.S_ISBLK(row.mode)) and row.rdev != status.st_rdev:
+            self._differs("device", name, "it is another device now")
+        if row.link_count > 1 and not stat.S_ISDIR(row.mode):
+            path = join_path(self._place, name)
+            self.inodes.append((row.device, row.inode, status.st_dev, status.st_ino, path))
+
+    def _leads_on(self, row: RowView) -> bool:
+        """Whether it is a directory that the snapshot has only because it leads to others."""
+        return stat.S_ISDIR(row.mode) and not self._backed_up(join_path(self._place, row.name))
+
+    def _compare_attributes(self, row: RowView) -> None:
+        name = row.name or b"."
+        found, failures = read_xattrs([name], [0])
+        for failure in failures:
+            raise failure.error
+        live = found.get(0, b"")
+        if live != row.xattrs:
+            then, now = dict(decode_xattrs(row.xattrs)), dict(decode_xattrs(live))
+            for attribute in sorted(then.keys() | now.keys()):
+                if then.get(attribute) != now.get(attribute):
+                    kind = "acl" if attribute.startswith(b"system.posix_acl_") else "xattr"
+                    shown = attribute.decode("utf-8", "backslashreplace")
+                    change = _change(shown, attribute in then, attribute in now)
+                    self._differs(kind, row.name, change)
+        flags = read_flags_of(name, row.mode)
+        if flags != row.flags & SETTABLE_FLAGS:
+            self._differs("flags", row.name, f"{row.flags:#x} then, {flags:#x} now")
+
+    def _compare_content(self, row: RowView, signature_name: str) -> None:
+        options = self._options
+        reads_signature = (
+            options.reads_signatures and signature_name != "none" and any(row.signature)
+        )
+        if not options.reads_content and not reads_signature:
+            return
+        layout = layout_of(row)
+        fd = os.open(row.name, _OPEN)
+        try:
+            if options.from_disk:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            if options.reads_content:
+                self._compare_parts(fd, row, layout)
+            if reads_signature and self._signature(fd, layout, signature_name) != row.signature:
+                self._differs("content", row.name, f"its {signature_name} signature differs")
+        finally:
+            os.close(fd)
+
+    def _compare_parts(self, fd: int, row: RowView, layout: Layout) -> None:
+        offset = 0
+        for block_id, slot in row.parts:
+            length = self._source.length(block_id, slot)
+            data = b"".join([os.pread(fd, n, at) for at, n in layout.pieces(offset, length)])
+            self.read_bytes += len(data)
+            if not self._source.is_chunk(block_id, slot, data):
+                self._differs("content", row.name, f"it differs at byte {offset} or after")
+                return
+            offset += length
+        if offset != layout.content_bytes:
+            raise DamageError(f"{offset} bytes are stored, {layout.content_bytes} belong to it")
+        for start, length in layout.holes():
+            if not _is_hole(fd, start, length):
+                self._differs("content", row.name, f"data at byte {start} or after, a hole then")
+                return
+
+    def _signature(self, fd: int, layout: Layout, name: str) -> bytes:
+        signature = new_signature(name)
+        for start, length in layout.pieces(0, layout.content_bytes):
+            position, end = start, start + length
+            while position < end:
+                data = os.pread(fd, min(_READ_BYTES, end - position), position)
+                if not data:
+                    break
+                signature.update(data)
+                self.read_bytes += len(data)
+                position += len(data)
+        return signature.digest()
+
+
+def serve(channel: ShardChannel, comparer: RowComparer) -> None:
+    """Do tasks until the coordinator closes the channel. Raises ChannelClosedError."""
+    while True:
+        message: Any = channel.receive()
+        assert message is not None
+        for place, _, skipped, encoded in message[1]:
+            comparer.compare(place, decode_rows(encoded), frozenset(skipped))
+        differences = [list(each) for each in comparer.differences]
+        inodes = [list(each) for each in comparer.inodes]
+        channel.send([comparer.row_count, comparer.read_bytes, differences, inodes])
+        comparer.clear()
+
+
+def _is_hole(fd: int, offset: int, length: int) -> bool:
+    """Whether a stretch reads as zeros."""
+    end = offset + length
+    while offset < end:
+        try:
+            offset = os.lseek(fd, offset, os.SEEK_DATA)
+        except OSError:
+            return True
+        if offset >= end:
+            return True
+        data = os.pread(fd, min(_READ_BYTES, end - offset), offset)
+        if not data:
+            return True
+        if data.count(0) != len(data):
+            return False
+        offset += len(data)
+    return True
+
+
+def _change(attribute: str, was_there: bool, is_there: bool) -> str:
+    if was_there and is_there:
+        return f"{attribute} has another value"
+    return f"{attribute} is missing" if was_there else f"{attribute} is new"

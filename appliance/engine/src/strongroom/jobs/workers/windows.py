@@ -1,0 +1,116 @@
+"""Gathers rows into tasks big enough to keep a worker busy and whole blocks together.
+
+Files that are neighbours in the listing are neighbours in blocks, so a worker that gets a long
+stretch of the listing decodes each block once. A task ends where the content of the next row
+lies in another block than that of the last, once it is big enough.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.rows.rows import (
+    BLOCK_ID_BYTES,
+    COLUMN_COUNT,
+    SIZE,
+    encode_rows,
+    slice_rows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from strongroom.jobs.workers.pool import Marks
+    from strongroom.rows.rows import Rows
+
+TASK_BYTES: Final = 24 << 20
+TASK_ROWS: Final = 8192
+# No more than this much beyond the above, wherever the blocks end.
+_SLACK: Final = 2
+
+
+class Windows:
+    """Collects (place, is new, rows to skip, rows) and gives them away as tasks.
+
+    `submit(entries, marks, row count, bytes)` takes a whole task.
+    """
+
+    def __init__(
+        self, submit: Callable[[list[Any], list[int], int, int], None], marks: Marks
+    ) -> None:
+        self._submit = submit
+        self._marks = marks
+        self._held: list[int] = []
+        self._entries: list[Any] = []
+        self._bytes = 0
+        self._rows = 0
+        self._last_block = b""
+
+    def add(
+        self,
+        place: bytes,
+        rows: Rows,
+        skipped: set[int],
+        content_bytes: int,
+        *,
+        is_new: bool,
+        mark: int = 0,
+    ) -> None:
+        """More rows, in listing order, that hold `content_bytes` apart from those skipped.
+
+        A `mark` that is not 0 ends only when all of them are done.
+        """
+        if content_bytes <= TASK_BYTES * _SLACK:
+            self._add(place, rows, skipped, content_bytes, is_new, mark)
+            return
+        for start, stop, size in _stretches(rows, skipped):
+            inside = {number - start for number in skipped if start <= number < stop}
+            self._add(place, slice_rows(rows, start, stop), inside, size, is_new, mark)
+
+    def flush(self) -> None:
+        """Give away what has been collected."""
+        if self._entries:
+            entries, self._entries = self._entries, []
+            row_count, self._rows = self._rows, 0
+            content_bytes, self._bytes = self._bytes, 0
+            marks, self._held = self._held, []
+            self._submit(entries, marks, row_count, content_bytes)
+
+    def _add(
+        self,
+        place: bytes,
+        rows: Rows,
+        skipped: set[int],
+        content_bytes: int,
+        is_new: bool,
+        mark: int,
+    ) -> None:
+        if self._is_full(1) and (
+            self._is_full(_SLACK) or rows.part_blocks[:BLOCK_ID_BYTES] != self._last_block
+        ):
+            self.flush()
+        self._entries.append([place, is_new, sorted(skipped), encode_rows(rows)])
+        if mark:
+            self._marks.hold(mark)
+            self._held.append(mark)
+        self._rows += rows.row_count
+        self._bytes += content_bytes
+        if rows.part_blocks:
+            self._last_block = rows.part_blocks[-BLOCK_ID_BYTES:]
+
+    def _is_full(self, factor: int) -> bool:
+        return self._bytes >= TASK_BYTES * factor or self._rows >= TASK_ROWS * factor
+
+
+def _stretches(rows: Rows, skipped: set[int]) -> Iterator[tuple[int, int, int]]:
+    """(start, stop, bytes) of consecutive rows of about TASK_BYTES."""
+    sizes = memoryview(rows.stats).cast("q")[SIZE::COLUMN_COUNT].tolist()
+    start = total = 0
+    for number, size in enumerate(sizes):
+        if number not in skipped:
+            total += max(0, size)
+        if total >= TASK_BYTES:
+            yield start, number + 1, total
+            start, total = number + 1, 0
+    if start < len(sizes):
+        yield start, len(sizes), total

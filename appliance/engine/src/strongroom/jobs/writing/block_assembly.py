@@ -1,0 +1,158 @@
+"""From raw chunks to blocks in packs, inside one shard process.
+
+Small files are gathered into a batch; a batch, or a chunk of a large file, becomes a block once
+the coordinator has said which of its chunks are new (a *claim*). While a claim is on its way the
+shard reads on: `CLAIMS_IN_FLIGHT` batches wait at most, which bounds memory. Blocks are then
+compressed, sealed and written, inline or by the workers of `BlockLane`. Files that are to be
+compressed in different ways (by number, see `LaneSettings`) never share a batch.
+
+Every chunk has an owner, a `ContentSink`, that is told its reference `(block id, slot)`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from blake3 import blake3
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.jobs.writing.pack_lanes import BlockLane
+
+Buffer = bytes | bytearray | memoryview
+Reference = tuple[bytes, int]
+
+WHOLE_FILE_BYTES: Final = 512 << 10
+BATCH_BYTES: Final = 1 << 20
+BATCH_CHUNKS: Final = 512
+CHUNK_ID_BYTES: Final = 24
+CLAIMS_IN_FLIGHT: Final = 1
+
+
+class ContentSink(Protocol):
+    """Who wants to know where a chunk went."""
+
+    def place(self, row: int, part: int, reference: Reference) -> None:
+        """The chunk that is part `part` of row `row` is stored at `reference`."""
+
+
+class _Group:
+    """Chunks that will share one block."""
+
+    __slots__ = ("compression", "data", "ids", "lengths", "owners", "raw_bytes", "seen")
+
+    def __init__(self, compression: int) -> None:
+        self.compression = compression
+        self.ids: list[bytes] = []
+        self.data: list[Buffer] = []
+        self.lengths = array("I")
+        self.owners: list[tuple[ContentSink, int, int, int]] = []
+        self.seen: dict[bytes, int] = {}
+        self.raw_bytes = 0
+
+
+class BlockAssembler:
+    """Gathers chunks, claims them and hands new ones on as blocks.
+
+    `ask(message)` sends a claim; `answer()` waits for the oldest claim's answer. An answer has,
+    for each group, `[block id, [position of each new chunk], [[position, block id, slot], ...]]`.
+    """
+
+    def __init__(
+        self,
+        chunk_key: bytes,
+        lane: BlockLane,
+        ask: Callable[[Any], None],
+        answer: Callable[[], list[Any]],
+    ) -> None:
+        self._chunk_key = chunk_key
+        self._lane = lane
+        self._ask = ask
+        self._answer = answer
+        self._batches: dict[int, _Group] = {}
+        self._claimed: deque[list[_Group]] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every chunk handed in has its reference."""
+        return not self._batches and not self._claimed
+
+    def add_small(
+        self, sink: ContentSink, row: int, part: int, data: Buffer, compression: int = 0
+    ) -> None:
+        """Take a chunk that may share its block with others."""
+        batch = self._batches.get(compression)
+        if batch is not None and (
+            batch.raw_bytes + len(data) > BATCH_BYTES or len(batch.ids) >= BATCH_CHUNKS
+        ):
+            self._claim([batch])
+            batch = None
+        if batch is None:
+            batch = self._batches[compression] = _Group(compression)
+        self._put(batch, sink, row, part, data)
+
+    def add_large(
+        self,
+        sink: ContentSink,
+        row: int,
+        first_part: int,
+        chunks: list[Buffer],
+        compression: int = 0,
+    ) -> None:
+        """Take consecutive chunks of a large file; each becomes a block of its own.
+
+        The memory behind `chunks` must stay as it is until they have their references, that is
+        until `CLAIMS_IN_FLIGHT` further calls or `flush`.
+        """
+        groups = []
+        for part, data in enumerate(chunks, first_part):
+            group = _Group(compression)
+            self._put(group, sink, row, part, data)
+            groups.append(group)
+        self._claim(groups)
+
+    def flush(self) -> None:
+        """Settle everything handed in so far."""
+        batches, self._batches = self._batches, {}
+        for batch in batches.values():
+            self._claim([batch])
+        while self._claimed:
+            self._settle()
+
+    def _put(self, group: _Group, sink: ContentSink, row: int, part: int, data: Buffer) -> None:
+        chunk_id = blake3(data, key=self._chunk_key).digest(CHUNK_ID_BYTES)
+        position = group.seen.setdefault(chunk_id, len(group.ids))
+        if position == len(group.ids):
+            group.ids.append(chunk_id)
+            group.data.append(data)
+            group.lengths.append(len(data))
+            group.raw_bytes += len(data)
+        group.owners.append((sink, row, part, position))
+
+    def _claim(self, groups: list[_Group]) -> None:
+        self._ask(["claim", [[b"".join(g.ids), g.lengths.tobytes()] for g in groups]])
+        self._claimed.append(groups)
+        while len(self._claimed) > CLAIMS_IN_FLIGHT:
+            self._settle()
+
+    def _settle(self) -> None:
+        answers = self._answer()
+        for group, (block_id, new, known) in zip(self._claimed.popleft(), answers, strict=True):
+            references: list[Reference] = [(block_id, 0)] * len(group.ids)
+            for position, known_block, slot in known:
+                references[position] = (known_block, slot)
+            if new:
+                for slot, position in enumerate(new):
+                    references[position] = (block_id, slot)
+                self._lane.store(
+                    block_id,
+                    b"".join([group.ids[position] for position in new]),
+                    [group.lengths[position] for position in new],
+                    [group.data[position] for position in new],
+                    group.compression,
+                )
+            for sink, row, part, position in group.owners:
+                sink.place(row, part, references[position])

@@ -1,0 +1,55 @@
+"""Decides which chunks of a backup are new.
+
+The table of everything stored is large, and an unchanged backup never asks: it is loaded at the
+first claim.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from strongroom.content.digests import CHUNK_ID_SIZE, block_id, ids_and_lengths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.repo.index.chunk_table import ChunkTable
+
+
+class Deduplication:
+    """For one thread. `new_chunks` and `new_bytes` count what was new, before compression."""
+
+    def __init__(self, load: Callable[[], ChunkTable], block_key: bytes) -> None:
+        self._load = load
+        self._block_key = block_key
+        self._table: ChunkTable | None = None
+        self.new_chunks = 0
+        self.new_bytes = 0
+
+    def claim(self, ids: bytes, lengths: bytes) -> list[Any]:
+        """Settle a group of chunks: n * 24 bytes of ids, n lengths as u32.
+
+        Returns [block id, positions of new chunks, [[position, block id, slot] of known ones]].
+        The new ones belong to the claimant, who stores them as that block. Raises DamageError,
+        StoreError when the table is loaded.
+        """
+        if self._table is None:
+            self._table = self._load()
+        known: list[list[Any]] = []
+        new: list[int] = []
+        for position, reference in enumerate(self._table.claim(ids)):
+            if reference is None:
+                new.append(position)
+            else:
+                known.append([position, *reference])
+        if not new:
+            return [b"", new, known]
+        if known:
+            size = CHUNK_ID_SIZE
+            ids = b"".join([ids[size * place : size * (place + 1)] for place in new])
+            lengths = b"".join([lengths[4 * place : 4 * place + 4] for place in new])
+        block = block_id(self._block_key, ids_and_lengths(ids, lengths))
+        self._table.add(block, ids)
+        self.new_chunks += len(new)
+        self.new_bytes += sum(memoryview(lengths).cast("I"))
+        return [block, new, known]

@@ -1,0 +1,123 @@
+"""Writes the listing of a snapshot: rows in, pages out, in order, deduplicated and stored.
+
+A page is one chunk in a block of its own in a listing pack. A page that the repository holds
+already (an unchanged region of the parent's listing) costs one look-up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from strongroom.content.codecs import Compressor, parse_compression
+from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
+from strongroom.repo.listing.page import encode_page
+from strongroom.repo.listing.page_builder import PageBuilder
+from strongroom.repo.snapshots import PageReference
+from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.jobs.writing.pack_lanes import OpenPack
+    from strongroom.progress import Progress
+    from strongroom.repo.index.index import Index
+    from strongroom.repo.keys import PutKey
+    from strongroom.repo.packs import PackFooter
+
+_FORMAT = 0o170000
+_REGULAR = 0o100000
+_DIRECTORY = 0o040000
+
+
+class ListingWriter:
+    """Takes rows in listing order; `finish` gives the snapshot's pages."""
+
+    def __init__(
+        self,
+        key: PutKey,
+        index: Index,
+        new_pack: Callable[[], OpenPack],
+        finished: Callable[[PackFooter], None],
+        pack_size_bytes: int,
+        progress: Progress,
+        keep: Callable[[bytes, bytes], None] | None = None,
+    ) -> None:
+        """`keep(block id, page)` is told every page, new or not."""
+        self._keep = keep
+        self._key = key
+        self._index = index
+        self._written: set[bytes] = set()
+        self._new_pack = new_pack
+        self._finished = finished
+        self._pack_size_bytes = pack_size_bytes
+        self._progress = progress
+        self._pack: OpenPack | None = None
+        self._builder = PageBuilder()
+        self._compressor = Compressor(parse_compression("zstd1"))
+        self.pages: list[PageReference] = []
+        self.files = 0
+        self.directories = 0
+        self.others = 0
+        self.size_bytes = 0
+
+    def add(self, rows: Rows) -> None:
+        """The next rows. Raises StoreError."""
+        for page in self._builder.add(rows):
+            self._store(page)
+
+    def finish(self) -> list[PageReference]:
+        """Store what is left and finish the pack. Raises StoreError."""
+        for page in self._builder.finish():
+            self._store(page)
+        if self._pack is not None:
+            pack, self._pack = self._pack, None
+            self._finished(pack.finish())
+        return self.pages
+
+    def abort(self) -> None:
+        """Drop the open pack."""
+        if self._pack is not None:
+            self._pack.abort()
+            self._pack = None
+
+    def _store(self, page: list[Rows]) -> None:
+        self._count(page)
+        raw = encode_page(page)
+        chunk = chunk_id(self._key.chunk_key, raw)
+        length = len(raw).to_bytes(4, "little")
+        block = block_id(self._key.block_key, ids_and_lengths(chunk, length))
+        if self._keep is not None:
+            self._keep(block, raw)
+        if block not in self._written and not self._index.has_blocks(block).all():
+            self._written.add(block)
+            codec, stored = self._compressor.compress(raw)
+            if self._pack is None:
+                self._pack = self._new_pack()
+            self._pack.add(block, chunk, [len(raw)], codec, stored, len(raw))
+            if self._pack.size_bytes >= self._pack_size_bytes:
+                pack, self._pack = self._pack, None
+                self._finished(pack.finish())
+        first = page[0]
+        self.pages.append(
+            PageReference(
+                first_directory=first.directory,
+                first_name=first.names.partition(b"\0")[0],
+                block_id=block,
+                row_count=sum(rows.row_count for rows in page),
+            )
+        )
+
+    def _count(self, page: list[Rows]) -> None:
+        stats = np.frombuffer(b"".join([rows.stats for rows in page]), "<i8")
+        stats = stats.reshape(-1, COLUMN_COUNT)
+        formats = stats[:, MODE] & _FORMAT
+        regular = formats == _REGULAR
+        files = int(np.count_nonzero(regular))
+        directories = int(np.count_nonzero(formats == _DIRECTORY))
+        self.files += files
+        self.directories += directories
+        self.others += len(stats) - files - directories
+        self.size_bytes += int(stats[regular, SIZE].sum())
+        self._progress.add(files=len(stats))

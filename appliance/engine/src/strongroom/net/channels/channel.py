@@ -1,0 +1,147 @@
+"""A connection between two daemons, whatever protects it: what all kinds of channel promise.
+
+A channel carries bytes in order. It is blocking, and used by at most one thread that sends and one
+that receives at a time; they may be two. A third may call `shutdown` at any moment, which ends
+both with ConnectionLostError; `close` gives the descriptor back, so only the owner calls it, when
+no thread is inside the channel any more.
+
+Every byte was written by the peer and arrives once and in order, with one exception: in mode "off"
+the bytes of `send_file` and the content of `send_content` are protected in number and place, not in
+content. Only what is verified by whoever gets it (stored objects) is sent that way.
+
+An end that comes in the middle, a stall beyond the timeout and a broken connection raise
+ConnectionLostError; bytes that were forged raise PeerRefusedError. After either the channel is
+good for nothing but `close`.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from strongroom.net.identities.peer import Peer
+
+ChannelMode = Literal["off", "tls", "ktls", "local"]
+
+# A machine that vanished without a word is noticed after two minutes also while nothing is sent;
+# while something is, net.liveness notices it.
+_KEEPALIVE_IDLE_SECONDS = 60
+_KEEPALIVE_INTERVAL_SECONDS = 15
+_KEEPALIVE_COUNT = 4
+_TIMEOUT = struct.Struct("ll")
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What protects a channel, as it turned out.
+
+    `mode`: "ktls" when the kernel does TLS in at least one direction. `cipher`: TLS suite, or what
+    authenticates records. `ktls_send`, `ktls_receive`: proven by the kernel for this very socket;
+    `ktls_counted`: its counters in /proc/net/tls_stat say so too. `peer_ktls_send`,
+    `peer_ktls_receive`: what the server said of its end (a client knows it). `warning`: what the
+    operator should know, such as kTLS that was wanted and not to be had; "" for nothing.
+    """
+
+    mode: ChannelMode
+    cipher: str = ""
+    ktls_send: bool = False
+    ktls_receive: bool = False
+    ktls_counted: bool = False
+    peer_ktls_send: bool = False
+    peer_ktls_receive: bool = False
+    warning: str = ""
+
+    def report(self) -> dict[str, Any]:
+        """The same as a dict, for a job's report."""
+        return asdict(self)
+
+
+class Channel(Protocol):
+    """See the module's docstring."""
+
+    @property
+    def peer(self) -> Peer:
+        """Who is at the other end; proven."""
+        ...
+
+    @property
+    def security(self) -> Security:
+        """What protects the channel."""
+        ...
+
+    def send(self, *parts: Buffer) -> None:
+        """Send the parts one after the other; they may be changed once this returns."""
+        ...
+
+    def send_content(self, start: Buffer, content: Buffer) -> None:
+        """Send `start`, then `content` of which the peer verifies by a digest what it is."""
+        ...
+
+    def send_file(self, descriptor: int, offset: int, length: int) -> None:
+        """Send `length` bytes of a file from `offset`; by the kernel alone where that is safe."""
+        ...
+
+    def receive_exactly(self, size: int) -> bytes:
+        """The next `size` bytes; the caller bounds `size`."""
+        ...
+
+    def receive_into(self, view: memoryview) -> None:
+        """Fill a writable view of bytes."""
+        ...
+
+    def wait_readable(self, timeout_seconds: float) -> bool:
+        """Wait for something to receive (bytes, or the end); False when nothing came in time."""
+        ...
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """How long sending and receiving wait without any progress; None for ever."""
+        ...
+
+    def shutdown(self) -> None:
+        """End the connection at once, from any thread; the threads inside are woken."""
+        ...
+
+    def close(self) -> None:
+        """Say goodbye where that takes no waiting, and give the descriptor back."""
+        ...
+
+
+def tune_socket(connection: socket.socket) -> None:
+    """Small messages leave at once, and a peer that vanished is noticed."""
+    if connection.family == socket.AF_UNIX:
+        return
+    tcp = socket.IPPROTO_TCP
+    connection.setsockopt(tcp, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(tcp, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_SECONDS)
+    connection.setsockopt(tcp, socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_SECONDS)
+    connection.setsockopt(tcp, socket.TCP_KEEPCNT, _KEEPALIVE_COUNT)
+
+
+def set_kernel_timeouts(
+    connection: socket.socket, receive_seconds: float, send_seconds: float
+) -> None:
+    """Bound every blocking call on a socket by the kernel; no extra system call is needed then."""
+    connection.settimeout(None)
+    for option, seconds in (
+        (socket.SO_RCVTIMEO, receive_seconds),
+        (socket.SO_SNDTIMEO, send_seconds),
+    ):
+        whole, rest = divmod(max(seconds, 0.001), 1)
+        packed = _TIMEOUT.pack(int(whole), int(rest * 1_000_000))
+        connection.setsockopt(socket.SOL_SOCKET, option, packed)
+
+
+def wake(connection: socket.socket) -> None:
+    """Shut both directions down; every thread that waits on the socket returns."""
+    try:
+        # The method of the plain socket: that of SSLSocket would let a reader go on without TLS.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+    except OSError:
+        # It is not connected any more, which is what was wanted.
+        return

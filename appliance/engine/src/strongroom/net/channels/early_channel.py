@@ -1,0 +1,106 @@
+"""A channel to a daemon that has not said yet whether it lets us in.
+
+What we ask travels while its greeting comes, so a connection costs a round trip less. The greeting
+is read before anything else is; a refusal is raised by whatever is called first when it is there.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from strongroom import clock
+from strongroom.errors import ConnectionLostError
+from strongroom.net.channels.greeting import receive_greeting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+    from strongroom.net.channels.channel import Channel, Security
+    from strongroom.net.identities.peer import Peer
+
+
+class EarlyChannel:
+    """A `strongroom.net.channels.channel.Channel` around one whose handshake is done.
+
+    `deadline_seconds`: when the greeting must be there, else ConnectionLostError. One thread may
+    send while another receives: `_greeting` is held while the greeting is read.
+    """
+
+    def __init__(self, inner: Channel, deadline_seconds: float) -> None:
+        self._inner = inner
+        self._deadline_seconds = deadline_seconds
+        self._greeting = threading.Lock()
+        self._is_let_in = False
+
+    @property
+    def peer(self) -> Peer:
+        """Who is at the other end; proven."""
+        return self._inner.peer
+
+    @property
+    def security(self) -> Security:
+        """What protects the channel."""
+        return self._inner.security
+
+    def send(self, *parts: Buffer) -> None:
+        """Send the parts."""
+        self._say(lambda: self._inner.send(*parts))
+
+    def send_content(self, start: Buffer, content: Buffer) -> None:
+        """Send both."""
+        self._say(lambda: self._inner.send_content(start, content))
+
+    def send_file(self, descriptor: int, offset: int, length: int) -> None:
+        """Send a part of a file."""
+        self._say(lambda: self._inner.send_file(descriptor, offset, length))
+
+    def receive_exactly(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        self._await_greeting()
+        return self._inner.receive_exactly(size)
+
+    def receive_into(self, view: memoryview) -> None:
+        """Fill `view`."""
+        self._await_greeting()
+        self._inner.receive_into(view)
+
+    def wait_readable(self, timeout_seconds: float) -> bool:
+        """Wait for bytes that follow the greeting, or the end."""
+        self._await_greeting()
+        return self._inner.wait_readable(timeout_seconds)
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """Bound every wait that follows the greeting."""
+        self._inner.set_timeout(seconds)
+
+    def shutdown(self) -> None:
+        """End the connection, from any thread."""
+        self._inner.shutdown()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._inner.close()
+
+    def _say(self, send: Callable[[], None]) -> None:
+        try:
+            send()
+        except ConnectionLostError:
+            # A daemon that refuses us says why before it leaves.
+            if not self._is_let_in and self._inner.wait_readable(0.0):
+                self._await_greeting()
+            raise
+
+    def _await_greeting(self) -> None:
+        with self._greeting:
+            if self._is_let_in:
+                return
+            left_seconds = max(0.001, self._deadline_seconds - clock.elapsed_seconds())
+            if not self._inner.wait_readable(left_seconds):
+                raise ConnectionLostError("the daemon did not say whether it lets us in")
+            # It is a few bytes, in one record. A timeout of its own would be that of the thread
+            # that sends meanwhile, and nothing is left of it when the first answer is read late.
+            receive_greeting(self._inner)
+            self._is_let_in = True

@@ -1,0 +1,130 @@
+"""Channels over a Unix socket: the kernel says who the peer is, and nobody can listen in.
+
+Who may connect is the business of the socket file's folder and of `admit_local`: root, and the
+user that the daemon runs as.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+from strongroom.errors import ConnectionLostError, PeerRefusedError
+from strongroom.net.channels.channel import Security, wake
+from strongroom.net.channels.plain_stream import PlainStream, byte_view
+from strongroom.net.identities.peer import LOCAL_ROLE, Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from typing_extensions import Buffer
+
+_CREDENTIALS = struct.Struct("3i")
+SECURITY = Security(mode="local")
+
+
+class LocalChannel:
+    """A `strongroom.net.channels.channel.Channel` over a connected Unix socket, which it owns."""
+
+    def __init__(self, connection: socket.socket, peer: Peer) -> None:
+        self._stream = PlainStream(connection)
+        self.peer = peer
+        self.security = SECURITY
+
+    def send(self, *parts: Buffer) -> None:
+        """Send the parts."""
+        self._stream.send([byte_view(part) for part in parts])
+
+    def send_content(self, start: Buffer, content: Buffer) -> None:
+        """Send both."""
+        self.send(start, content)
+
+    def send_file(self, descriptor: int, offset: int, length: int) -> None:
+        """Send a part of a file by the kernel alone."""
+        self._stream.send_file(descriptor, offset, length)
+
+    def receive_exactly(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        buffer = bytearray(size)
+        self._stream.fill(memoryview(buffer))
+        return bytes(buffer)
+
+    def receive_into(self, view: memoryview) -> None:
+        """Fill `view`."""
+        self._stream.fill(byte_view(view))
+
+    def wait_readable(self, timeout_seconds: float) -> bool:
+        """Wait for bytes or the end."""
+        return self._stream.wait_readable(timeout_seconds)
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """Bound every wait."""
+        self._stream.set_timeout(seconds)
+
+    def shutdown(self) -> None:
+        """End the connection, from any thread."""
+        wake(self._stream.socket)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._stream.socket.close()
+
+
+def local_channel(connection: socket.socket) -> LocalChannel:
+    """A channel over a connected Unix socket, with whoever the kernel says is at its other end."""
+    return LocalChannel(connection, local_peer(user_of(connection)))
+
+
+def admit_local(connection: socket.socket, further_users: Collection[int] = ()) -> LocalChannel:
+    """The same for a daemon: root, its own user and `further_users` (uids) only.
+
+    Raises PeerRefusedError.
+    """
+    user = user_of(connection)
+    if user not in {0, os.geteuid(), *further_users}:
+        raise PeerRefusedError(f"user {user} may not use this socket; run the command as root")
+    return LocalChannel(connection, local_peer(user))
+
+
+def connect_local(path: bytes | str, timeout_seconds: float = 30.0) -> LocalChannel:
+    """Connect to a daemon of this machine. Raises ConnectionLostError or PeerRefusedError."""
+    from strongroom.net.channels.greeting import receive_greeting
+
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        connection.settimeout(timeout_seconds)
+        try:
+            connection.connect(os.fsencode(path))
+        except OSError as error:
+            raise ConnectionLostError(
+                f"cannot reach the storage daemon at {os.fsdecode(path)} "
+                f"({error.strerror or error}); does it run?"
+            ) from error
+        channel = local_channel(connection)
+        channel.set_timeout(timeout_seconds)
+        receive_greeting(channel)
+        channel.set_timeout(None)
+    except BaseException:
+        connection.close()
+        raise
+    return channel
+
+
+def user_of(connection: socket.socket) -> int:
+    """The user id of the process at the other end of a Unix socket."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    user: int = _CREDENTIALS.unpack(credentials)[1]
+    return user
+
+
+def local_peer(user: int) -> Peer:
+    """A process of this machine, named by its user."""
+    import pwd
+
+    try:
+        name = pwd.getpwuid(user).pw_name
+    except KeyError:
+        name = str(user)
+    return Peer(name, LOCAL_ROLE, "")

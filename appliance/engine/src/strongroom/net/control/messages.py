@@ -1,0 +1,359 @@
+"""What the director and an agent say to each other over their WebSocket, as JSON texts.
+
+The agent dials, says Hello, and is told Welcome; or the connection is closed with a reason. After
+that either side speaks when it has something to say. A run is known by its id (a UUID as hex)
+for all its life. What the agent reports of a run it numbers and keeps until the director has
+acknowledged it, so a lost connection or a restart of either loses nothing: at Hello the agent
+names the runs it knows of, and the director answers for each with Acknowledge or Cancel.
+
+A message to an agent that is longer than one message of the WebSocket may be (a restore ticket has
+40 bytes for each pack) comes as Pieces, one after the other, with nothing in between.
+
+Both sides ignore message fields they do not know; an unknown message type ends the connection.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import msgspec
+
+from strongroom.errors import QuotaError
+from strongroom.filesets.spec import FileSetSpec  # noqa: TC001 - msgspec looks at it
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROTOCOL_VERSION = 1
+# A longer message is refused; listings and logs are cut into pieces below it.
+LARGEST_MESSAGE_BYTES = 8 << 20
+# What an agent puts together of pieces at most: a ticket for five million packs.
+LARGEST_WHOLE_BYTES = 320 << 20
+_PIECE_CHARACTERS = 1 << 20
+
+TlsMode = Literal["off", "tls", "ktls", "ktls-required"]
+RunStatus = Literal["done", "incomplete", "failed", "cancelled"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class StorageTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run's data goes or comes from. `server_name`: as its certificate names it."""
+
+    address: str
+    port: int
+    server_name: str
+    tls_mode: TlsMode = "tls"
+    cipher_suites: str = ""
+    repository_id: str = ""
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True):
+    """A command to run on the client around a job; see RunScript."""
+
+    command: str
+    when: Literal["before", "after"]
+    on_success: bool = True
+    on_failure: bool = False
+    fail_job_on_error: bool = True
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Base of all messages."""
+
+
+# From the director to an agent.
+
+
+class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
+    """The agent is known. `global_workers`: what all its runs together may use; 0: its choice."""
+
+    director: str
+    protocol: int
+    server_time_ns: int
+    global_workers: int = 0
+    maximum_concurrent_runs: int = 0
+
+
+class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
+    """Make a snapshot.
+
+    `tuning`: fields of jobs.backup_options.Tuning by name, texts as the command line takes them.
+    `parent`: id of the snapshot to compare with, "" for none.
+    `maximum_bytes_per_second`: 0 is no limit. `maximum_run_seconds`: 0 is no limit.
+    `expected_...`: what it may come to, for who watches it; 0 where nobody knows.
+    """
+
+    run_id: str
+    job: str
+    level: Literal["full", "differential", "incremental"]
+    fileset: FileSetSpec
+    storage: StorageTarget
+    tuning: dict[str, Any] = {}
+    tags: tuple[str, ...] = ()
+    parent: str = ""
+    scripts: tuple[Script, ...] = ()
+    maximum_bytes_per_second: int = 0
+    maximum_run_seconds: int = 0
+    expected_files: int = 0
+    expected_bytes: int = 0
+
+
+class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
+    """Write files of a snapshot.
+
+    `ticket`: base64 of repo.restore_ticket; what it may read is what the ticket has keys for.
+    `grant`: statement signed by the director that the storage
+    daemon wants to see (net.statements; purpose "restore", payload agent, owner, snapshot).
+    `options`: fields of RestoreOptions by name; `target` is a Name as well. includes and excludes
+    are lists of patterns, as --include takes them. A Name or a pattern is a text, or where its
+    bytes are not UTF-8, {"base64": TEXT}, as in all JSON output. A run that restores below a target
+    keeps whole paths there (target/etc/passwd): `subpath` is not sent. `where`: the Where ACLs of
+    whoever asked (layers of net.where_rules.WhereRules); the agent refuses a target that really is
+    where they deny it. Empty for in place, and where nothing is denied.
+    """
+
+    run_id: str
+    job: str
+    storage: StorageTarget
+    ticket: str
+    grant: str
+    target: str | dict[str, str]
+    options: dict[str, Any] = {}
+    where: tuple[tuple[str, ...], ...] = ()
+    scripts: tuple[Script, ...] = ()
+    maximum_bytes_per_second: int = 0
+
+
+class StartVerify(Message, frozen=True, kw_only=True, tag="start-verify"):
+    """Compare a snapshot with the live tree; fields as of StartRestore."""
+
+    run_id: str
+    job: str
+    storage: StorageTarget
+    ticket: str
+    grant: str
+    options: dict[str, Any] = {}
+
+
+class StartEstimate(Message, frozen=True, kw_only=True, tag="start-estimate"):
+    """Walk a FileSet and count; with `listing` the paths come back in the log."""
+
+    run_id: str
+    job: str
+    fileset: FileSetSpec
+    listing: bool = False
+
+
+class Cancel(Message, frozen=True, kw_only=True, tag="cancel"):
+    """End a run within a second; one that is not known is answered by RunEnded(cancelled)."""
+
+    run_id: str
+
+
+class SetBandwidth(Message, frozen=True, kw_only=True, tag="set-bandwidth"):
+    """Change the limit of a run under way; 0 is no limit."""
+
+    run_id: str
+    maximum_bytes_per_second: int
+
+
+class Acknowledge(Message, frozen=True, kw_only=True, tag="acknowledge"):
+    """The director has kept everything of a run up to this number; after RunEnded: all."""
+
+    run_id: str
+    sequence: int
+
+
+class Piece(Message, frozen=True, kw_only=True, tag="piece"):
+    """A part of the text of a message that is too long for one."""
+
+    text: str
+    is_last: bool
+
+
+# From an agent to the director.
+
+
+class Hello(Message, frozen=True, kw_only=True, tag="hello"):
+    """The first message. `runs`: those it runs or has not had acknowledged as ended.
+
+    `features`: such as "ktls", "xattr", "acl", "unshare". `clock_ns`: the agent's time.
+    `workers`: processes that all its runs together may start, 0 from an agent that does not say.
+    """
+
+    name: str
+    protocol: int
+    version: str
+    platform: str
+    clock_ns: int
+    boot_id: str = ""
+    features: tuple[str, ...] = ()
+    workers: int = 0
+    runs: tuple[str, ...] = ()
+
+
+class RunStarted(Message, frozen=True, kw_only=True, tag="run-started"):
+    """The run is accepted and under way."""
+
+    run_id: str
+    sequence: int
+    time_ns: int
+
+
+class RunProgress(Message, frozen=True, kw_only=True, tag="run-progress"):
+    """Counts so far; not kept and not acknowledged: the next one replaces it.
+
+    The totals of a backup are estimates: what its order expected.
+    """
+
+    run_id: str
+    files: int = 0
+    bytes: int = 0
+    stored_bytes: int = 0
+    errors: int = 0
+    total_files: int | None = None
+    total_bytes: int | None = None
+    message: str = ""
+
+
+class RunLog(Message, frozen=True, kw_only=True, tag="run-log"):
+    """A line of the job's log."""
+
+    run_id: str
+    sequence: int
+    time_ns: int
+    level: LogLevel
+    text: str
+
+
+class RunEnded(Message, frozen=True, kw_only=True, tag="run-ended"):
+    """The last of a run. `summary`: what `strongroom backup --json` prints as summary, and so on.
+
+    `security`: mode, cipher, ktls_send, ktls_receive of the storage connections. `error_id`: of
+    strongroom.errors, "" when none.
+    """
+
+    run_id: str
+    sequence: int
+    time_ns: int
+    status: RunStatus
+    exit_code: int
+    error_id: str = ""
+    error: str = ""
+    snapshot: str = ""
+    summary: dict[str, Any] = {}
+    security: dict[str, Any] = {}
+
+
+ToAgent = (
+    Welcome
+    | StartBackup
+    | StartRestore
+    | StartVerify
+    | StartEstimate
+    | Cancel
+    | SetBandwidth
+    | Acknowledge
+    | Piece
+)
+ToDirector = Hello | RunStarted | RunProgress | RunLog | RunEnded
+
+_Decoded = TypeVar("_Decoded")
+
+_encoder = msgspec.json.Encoder()
+_to_agent: msgspec.json.Decoder[ToAgent] = msgspec.json.Decoder(ToAgent)
+_to_director: msgspec.json.Decoder[ToDirector] = msgspec.json.Decoder(ToDirector)
+
+
+def encode(message: Message) -> bytes:
+    """A message as JSON."""
+    return _encoder.encode(message)
+
+
+def encode_for_agent(message: Message) -> Iterator[bytes]:
+    """A message as one text, or as the pieces of it.
+
+    Raises QuotaError for one that no agent would take.
+    """
+    whole = encode(message)
+    if len(whole) <= LARGEST_MESSAGE_BYTES:
+        yield whole
+        return
+    if len(whole) > LARGEST_WHOLE_BYTES:
+        raise QuotaError(
+            f"this order has {len(whole)} bytes, and an agent takes {LARGEST_WHOLE_BYTES}: restore "
+            "fewer paths at once, or on a machine with the restore key"
+        )
+    # No character of a JSON text takes more than four bytes when it is said in JSON again.
+    text = whole.decode("utf-8")
+    del whole
+    for start in range(0, len(text), _PIECE_CHARACTERS):
+        part = text[start : start + _PIECE_CHARACTERS]
+        yield encode(Piece(text=part, is_last=start + len(part) == len(text)))
+
+
+class Gathering:
+    """Puts messages together that come in pieces; for one connection."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._size = 0
+
+    def take(self, data: bytes | str) -> ToAgent | None:
+        """What the director sent; None for a piece that is not the last.
+
+        Raises msgspec.MsgspecError, or ValidationError of it for pieces that make no sense.
+        """
+        message = decode_for_agent(data)
+        if not isinstance(message, Piece):
+            if self._parts:
+                raise msgspec.ValidationError("a message among the pieces of another")
+            return message
+        self._size += len(message.text)
+        if not message.text or self._size > LARGEST_WHOLE_BYTES:
+            raise msgspec.ValidationError("a piece is empty, or there are too many")
+        self._parts.append(message.text)
+        if not message.is_last:
+            return None
+        whole = "".join(self._parts)
+        self._parts, self._size = [], 0
+        message = decode_for_agent(whole)
+        if isinstance(message, Piece):
+            raise msgspec.ValidationError("a piece of pieces")
+        return message
+
+
+def decode_for_agent(data: bytes | str) -> ToAgent:
+    """What the director sent. Raises msgspec.MsgspecError."""
+    return decoded(_to_agent, data)
+
+
+def decode_for_director(data: bytes | str) -> ToDirector:
+    """What an agent sent. Raises msgspec.MsgspecError."""
+    return decoded(_to_director, data)
+
+
+def decoded(decoder: msgspec.json.Decoder[_Decoded], data: bytes | str) -> _Decoded:
+    """What the other side sent. Raises msgspec.MsgspecError, whatever is wrong with it."""
+    try:
+        return decoder.decode(data)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(f"this is no JSON of ours: {error}") from error
+
+
+def encode_name(name: bytes) -> str | dict[str, str]:
+    """A name or a pattern as JSON says it: a text, or its base64 where it is not UTF-8."""
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": b64encode(name).decode("ascii")}
+
+
+def decode_name(value: object) -> bytes:
+    """The other way round. Raises ValueError for anything else."""
+    if isinstance(value, str):
+        return value.encode("utf-8")
+    if isinstance(value, dict) and isinstance(value.get("base64"), str):
+        return b64decode(value["base64"], validate=True)
+    raise ValueError(f"this is no name: {value!r}")

@@ -1,0 +1,202 @@
+"""How certificates, requests and lists of ours look: what net.authority signs, and nothing else.
+
+Every certificate has a P-256 key, says that it is no authority, what it is for, and whom it names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from strongroom import clock
+from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.net.identities.identity import BACKDATED
+from strongroom.net.identities.peer import (
+    SERVER_ROLES,
+    Role,
+    check_name,
+    common_name,
+    holder_uri,
+    malformed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ROOT_LIFETIME = timedelta(days=20 * 365)
+_LIST_LIFETIME = timedelta(days=10 * 365)
+_GREATEST_REQUEST_BYTES = 16 << 10
+_SECOND_NS = 1_000_000_000
+_HOST_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+
+
+def current_time() -> datetime:
+    """Now, UTC, to the second, as certificates have it."""
+    return datetime.fromtimestamp(clock.now_ns() // _SECOND_NS, UTC)
+
+
+def new_serial() -> int:
+    """A serial number that was never used and cannot be foreseen."""
+    return int.from_bytes(b"\x40" + clock.random_bytes(18))
+
+
+def build_certificate(
+    root: x509.Certificate,
+    public_key: ec.EllipticCurvePublicKey,
+    role: Role,
+    name: str,
+    hosts: Sequence[str],
+    lifetime: timedelta,
+) -> x509.CertificateBuilder:
+    """A certificate, all but the signature, from now on; it never outlives the root's.
+
+    Raises UsageError for an impossible name or host.
+    """
+    now = current_time()
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(_common_name(check_name(name)))
+        .issuer_name(root.subject)
+        .public_key(public_key)
+        .serial_number(new_serial())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(min(now + lifetime, root.not_valid_after_utc))
+    )
+    return _with_extensions(builder, root, public_key, role, name, hosts)
+
+
+def _common_name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name(name))])
+
+
+def requested_key(request_pem: bytes) -> ec.EllipticCurvePublicKey:
+    """The key of a request whose sender has proven that the private key is theirs.
+
+    Raises PeerRefusedError.
+    """
+    if len(request_pem) > _GREATEST_REQUEST_BYTES:
+        raise PeerRefusedError("the certificate request is too large")
+    try:
+        request = x509.load_pem_x509_csr(request_pem)
+        key = request.public_key()
+        is_signed = request.is_signature_valid
+    except malformed() as error:
+        raise PeerRefusedError(f"the certificate request is damaged ({error})") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise PeerRefusedError("the certificate request is for a key of a kind that we do not use")
+    if not is_signed:
+        raise PeerRefusedError("the certificate request is not signed with its own key")
+    return key
+
+
+def _with_extensions(
+    builder: x509.CertificateBuilder,
+    root: x509.Certificate,
+    public_key: ec.EllipticCurvePublicKey,
+    role: Role,
+    name: str,
+    hosts: Sequence[str],
+) -> x509.CertificateBuilder:
+    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(holder_uri(role, name))]
+    known = list(dict.fromkeys(hosts))
+    if role in SERVER_ROLES and name not in known and _HOST_NAME.fullmatch(name):
+        known.append(name)
+    names += [_general_name(host) for host in known]
+    usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if role != "operator":
+        # An agent may have to listen. It has no DNS name unless the operator gave it one, so it
+        # cannot pass for a host that is looked for by name.
+        usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
+    issuer = root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    return (
+        builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), critical=False
+        )
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    if not _HOST_NAME.fullmatch(host):
+        raise UsageError(f"{host!r} is neither a DNS name nor an address")
+    return x509.DNSName(host)
+
+
+def root_certificate(key: ec.EllipticCurvePrivateKey, name: str) -> x509.Certificate:
+    """The certificate of a new authority, signed by itself."""
+    now = current_time()
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Strongroom"),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name(name)),
+        ]
+    )
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(new_serial())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + _ROOT_LIFETIME)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(identifier, critical=False)
+        .sign(key, SHA256())
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def signed_list(
+    key: ec.EllipticCurvePrivateKey,
+    root: x509.Certificate,
+    entries: Sequence[x509.RevokedCertificate],
+    number: int,
+) -> bytes:
+    """A list of revoked certificates (PEM); `number` is higher than that of the list before."""
+    now = current_time()
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(root.subject)
+        .last_update(now)
+        .next_update(now + _LIST_LIFETIME)
+        .add_extension(x509.CRLNumber(number), critical=False)
+    )
+    for entry in entries:
+        builder = builder.add_revoked_certificate(entry)
+    return builder.sign(key, SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def pem_of(certificate: x509.Certificate) -> bytes:
+    """A certificate as text."""
+    return certificate.public_bytes(serialization.Encoding.PEM)

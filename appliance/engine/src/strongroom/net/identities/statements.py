@@ -1,0 +1,173 @@
+"""Statements: something a daemon says, signed, to be shown to another by whoever carries it.
+
+    base64url(body) "." base64url(certificate, DER) "." base64url(signature)
+    body: msgpack {version, purpose, payload, nonce, issued_ns, expires_ns}
+
+The signature covers a label, the hash of the certificate and the body. A statement is good for one
+purpose, until it expires by the verifier's clock (with five minutes of grace for clocks that
+differ), and may be shown again until then: to whom it is of use, the payload must say. Where it is
+to count once, a ReplayGuard refuses the second time.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from strongroom import clock
+from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.net.identities.identity import verify_signature
+from strongroom.net.identities.peer import parse_certificate
+from strongroom.net.identities.trust import Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from strongroom.net.identities.identity import Identity
+    from strongroom.net.identities.peer import Peer
+
+GREATEST_TEXT_LENGTH = 64 << 10
+GREATEST_LIFETIME_SECONDS = 31 * 86400
+CLOCK_GRACE_SECONDS = 300
+
+_VERSION = 1
+_LABEL = b"strongroom statement 1\0"
+_NONCE_SIZE = 16
+_SECOND_NS = 1_000_000_000
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is signed. Times in nanoseconds since 1970."""
+
+    version: int
+    purpose: str
+    payload: dict[str, Any]
+    nonce: bytes
+    issued_ns: int
+    expires_ns: int
+
+
+class ReplayGuard:
+    """Remembers statements until they expire, and refuses each the second time.
+
+    Bounded: with `capacity` statements in mind it refuses new ones rather than forget. Threads may
+    share it.
+    """
+
+    def __init__(self, capacity: int = 100_000) -> None:
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._expiry_ns: dict[bytes, int] = {}
+
+    def admit(self, body: Body) -> None:
+        """Remember a statement; PeerRefusedError if it was shown before."""
+        now_ns = clock.now_ns()
+        with self._lock:
+            if body.nonce in self._expiry_ns:
+                raise PeerRefusedError("this statement was used already")
+            if len(self._expiry_ns) >= self._capacity:
+                grace_ns = CLOCK_GRACE_SECONDS * _SECOND_NS
+                self._expiry_ns = {
+                    nonce: expiry_ns
+                    for nonce, expiry_ns in self._expiry_ns.items()
+                    if expiry_ns + grace_ns > now_ns
+                }
+            if len(self._expiry_ns) >= self._capacity:
+                raise PeerRefusedError("too many statements at once; try again later")
+            self._expiry_ns[body.nonce] = body.expires_ns
+
+
+def sign_statement(
+    identity: Identity, purpose: str, payload: Mapping[str, Any], lifetime_seconds: float
+) -> str:
+    """Say `payload` (what msgpack can hold) for `purpose`, good from now on for a time.
+
+    Raises UsageError for a lifetime of none or more than a month, or too large a payload.
+    """
+    if not 0 < lifetime_seconds <= GREATEST_LIFETIME_SECONDS:
+        raise UsageError(f"a statement lives up to {GREATEST_LIFETIME_SECONDS} seconds")
+    now_ns = clock.now_ns()
+    body = Body(
+        version=_VERSION,
+        purpose=purpose,
+        payload=dict(payload),
+        nonce=clock.random_bytes(_NONCE_SIZE),
+        issued_ns=now_ns,
+        expires_ns=now_ns + int(lifetime_seconds * _SECOND_NS),
+    )
+    encoded = msgspec.msgpack.encode(body)
+    certificate = identity.certificate_der
+    signature = identity.sign(_signed_bytes(certificate, encoded))
+    text = ".".join(map(_text_of, (encoded, certificate, signature)))
+    if len(text) > GREATEST_TEXT_LENGTH:
+        raise UsageError("the statement is too large")
+    return text
+
+
+def verify_statement(
+    text: str,
+    authority: Trust | bytes,
+    purpose: str,
+    roles: Collection[str],
+    guard: ReplayGuard | None = None,
+) -> tuple[Peer, dict[str, Any]]:
+    """Who says what: the signer, of one of `roles`, and the payload.
+
+    `authority`: a Trust (knows revocations: `identity.trust`), or the authority's certificate
+    (PEM). Raises PeerRefusedError for anything but a good statement for this very purpose.
+    """
+    trust = authority if isinstance(authority, Trust) else Trust(authority)
+    if len(text) > GREATEST_TEXT_LENGTH:
+        raise PeerRefusedError("the statement shown is too large")
+    parts = text.split(".")
+    if len(parts) != 3:
+        raise PeerRefusedError("what was shown is no statement")
+    encoded, certificate, signature = map(_bytes_of, parts)
+    peer = trust.judge(certificate, roles)
+    signed = _signed_bytes(certificate, encoded)
+    if not verify_signature(parse_certificate(certificate), signature, signed):
+        raise PeerRefusedError(f"the statement shown was not signed by {peer}")
+    try:
+        body = msgspec.msgpack.decode(encoded, type=Body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise PeerRefusedError(f"a statement of {peer} makes no sense: {error}") from error
+    if body.version != _VERSION or body.purpose != purpose:
+        raise PeerRefusedError(f"a statement of {peer} is for {body.purpose!r}, not {purpose!r}")
+    _check_moment(body, peer)
+    if guard is not None:
+        guard.admit(body)
+    return peer, body.payload
+
+
+def _check_moment(body: Body, peer: Peer) -> None:
+    now_ns = clock.now_ns()
+    grace_ns = CLOCK_GRACE_SECONDS * _SECOND_NS
+    if body.expires_ns - body.issued_ns > GREATEST_LIFETIME_SECONDS * _SECOND_NS:
+        raise PeerRefusedError(f"a statement of {peer} claims too long a life")
+    if now_ns > body.expires_ns + grace_ns:
+        raise PeerRefusedError(f"a statement of {peer} has expired (or look at the clocks)")
+    if now_ns < body.issued_ns - grace_ns:
+        raise PeerRefusedError(f"a statement of {peer} is from the future: look at the clocks")
+
+
+def _signed_bytes(certificate: bytes, encoded: bytes) -> bytes:
+    return _LABEL + hashlib.sha256(certificate).digest() + encoded
+
+
+def _text_of(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def _bytes_of(text: str) -> bytes:
+    """The bytes that `_text_of` writes as just this text; PeerRefusedError for any other."""
+    try:
+        data = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    except ValueError as error:
+        raise PeerRefusedError("what was shown is no statement") from error
+    if _text_of(data) != text:
+        raise PeerRefusedError("what was shown is no statement")
+    return data

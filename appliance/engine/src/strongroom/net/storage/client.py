@@ -1,0 +1,357 @@
+"""One connection to a storage daemon: requests go out ahead, answers come back in their order.
+
+Any thread may ask. No thread of our own receives, so a process may fork whatever it has asked:
+of those that wait for an answer one receives, hands out what is for others, and when it has its
+own, another takes over.
+
+Locks: `_sending` is held while a frame is written, so that frames never mix and are expected in the
+order in which they are sent; `_condition` guards everything else and is held for moments only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strongroom.errors import (
+    CancelledError,
+    ConnectionLostError,
+    ProtocolError,
+    StoreError,
+    StrongroomError,
+)
+from strongroom.net.storage.frames import FLAG_MORE, START_SIZE, decode_start, encode_start
+from strongroom.net.storage.protocol import (
+    PROTOCOL_VERSION,
+    Failure,
+    FrameType,
+    Hello,
+    Welcome,
+    decode,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from typing_extensions import Buffer
+
+    from strongroom.net.channels.channel import Channel, Security
+
+MOST_IN_FLIGHT: Final = 64
+# No answer is longer: what a hostile daemon could make us hold.
+LARGEST_ANSWER_BYTES: Final = 1 << 30
+# An answer may take as long as a busy disk takes to sync.
+SILENCE_SECONDS: Final = 900.0
+# What is smaller fits into the buffers of a connection, as long as there are few of them.
+_LARGE_BYTES: Final = 16 << 10
+# Requests answered by more than a word or the reason of a failure; so many of the others fit there.
+_ASKING_FOR_DATA: Final = frozenset(
+    (FrameType.LIST, FrameType.GET, FrameType.DOUBTED, FrameType.OWNERS, FrameType.METRICS)
+)
+_FEW_ANSWERS: Final = 8
+# A daemon that takes nothing for so long has stalled, or the network has.
+STALL_SECONDS: Final = 300.0
+# Numbers of requests begin with it, and leave it out when they begin again.
+_HELLO_ID: Final = 0
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came, or will come, for one request; settled once `is_done`.
+
+    is_data: it may be long.
+    """
+
+    request_id: int
+    limit_bytes: int
+    is_data: bool = False
+    header: bytes = b""
+    parts: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+    error: StrongroomError | None = None
+    is_awaited: bool = False
+    is_done: bool = False
+
+    def payload(self) -> bytes:
+        """All parts, joined."""
+        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
+
+class Request(NamedTuple):
+    """What is asked of a daemon."""
+
+    type: FrameType
+    header: object
+    payload: Buffer = b""
+
+
+class StorageClient:
+    """See the module's docstring. Any failure of the connection is final."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        hello: Hello,
+        location: str,
+        most_in_flight: int = MOST_IN_FLIGHT,
+    ) -> None:
+        """Greets the daemon and does not wait: the first request finds out how that was taken."""
+        self._channel = channel
+        self._location = location
+        self._most_in_flight = most_in_flight
+        self._sending = threading.Lock()
+        self._condition = threading.Condition()
+        self._expected: deque[Answer] = deque()
+        self._receiving = False
+        self._next_id = _HELLO_ID
+        self._next_upload = 1
+        self._broken: StrongroomError | None = None
+        channel.set_timeout(STALL_SECONDS)
+        self._hello = self.request(FrameType.HELLO, hello)
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the daemon said to our greeting. Raises why it does not serve us."""
+        return decode(self.wait(self._hello).header, Welcome)
+
+    @property
+    def security(self) -> Security:
+        """What protects the connection."""
+        return self._channel.security
+
+    def new_upload(self) -> int:
+        """A number that no upload of this connection has had."""
+        with self._condition:
+            self._next_upload += 1
+            return self._next_upload
+
+    def ask(self, frame_type: FrameType, header: object, payload: Buffer = b"") -> Answer:
+        """Send a request and wait for its answer. Raises what the daemon says failed."""
+        return self.wait(self.request(frame_type, header, payload))
+
+    def request(
+        self,
+        frame_type: FrameType,
+        header: object,
+        payload: Buffer = b"",
+        limit_bytes: int = LARGEST_ANSWER_BYTES,
+    ) -> Answer:
+        """Send a request whose answer is to be waited for later.
+
+        `limit_bytes`: a longer answer is a ProtocolError. Raises ConnectionLostError.
+        """
+        # Who would be one too many receives for the others first.
+        self._receive_until(lambda: len(self._expected) < self._most_in_flight)
+        answer = Answer(0, limit_bytes, frame_type in _ASKING_FOR_DATA)
+        self._send(frame_type, header, payload, answer)
+        return answer
+
+    def request_series(self, requests: Sequence[Request]) -> list[Answer]:
+        """Send requests of which each is done only if those before it were; wait for them later.
+
+        Nothing comes between them. Raises ConnectionLostError, ValueError for too many.
+        """
+        if len(requests) > self._most_in_flight:
+            raise ValueError(f"a series has at most {self._most_in_flight} requests")
+        self._receive_until(
+            lambda: len(self._expected) + len(requests) <= self._most_in_flight and self._is_read()
+        )
+        answers = []
+        with self._sending:
+            for number, request in enumerate(requests, 1):
+                answer = Answer(0, LARGEST_ANSWER_BYTES)
+                flags = FLAG_MORE if number < len(requests) else 0
+                self._send_frame(request, answer, flags)
+                answers.append(answer)
+        return answers
+
+    def post(
+        self,
+        frame_type: FrameType,
+        header: object,
+        payload: Buffer = b"",
+        *,
+        is_verified: bool = False,
+    ) -> None:
+        """Send a request that is not answered; `is_verified`: the daemon digests the payload.
+
+        Raises ConnectionLostError.
+        """
+        self._send(frame_type, header, payload, None, is_verified=is_verified)
+
+    def wait(self, answer: Answer) -> Answer:
+        """Return once the answer is there; raises the error it is."""
+        answer.is_awaited = True
+        self._receive_until(lambda: answer.is_done)
+        if answer.error is not None:
+            raise answer.error
+        return answer
+
+    def close(self) -> None:
+        """End the connection; no thread may be waiting."""
+        with self._condition:
+            if self._broken is None:
+                self._broken = ConnectionLostError("this connection was closed")
+        self._channel.close()
+
+    def _send(
+        self,
+        frame_type: FrameType,
+        header: object,
+        payload: Buffer,
+        answer: Answer | None,
+        *,
+        is_verified: bool = False,
+    ) -> None:
+        if memoryview(payload).nbytes >= _LARGE_BYTES:
+            # The daemon reads nothing while it cannot send: answers that were asked for ahead, and
+            # that nobody waits for, would have both sides wait for each other.
+            self._receive_until(self._is_read)
+        with self._sending:
+            request = Request(frame_type, header, payload)
+            self._send_frame(request, answer, 0, is_verified=is_verified)
+
+    def _send_frame(
+        self, request: Request, answer: Answer | None, flags: int, *, is_verified: bool = False
+    ) -> None:
+        """Send a frame, with `_sending` held."""
+        encoded = encode(request.header)
+        with self._condition:
+            self._require_whole()
+            request_id = self._next_id
+            self._next_id = self._next_id % 0xFFFFFFFF + 1
+            if answer is not None:
+                answer.request_id = request_id
+                self._expected.append(answer)
+        size = memoryview(request.payload).nbytes
+        start = encode_start(request.type, flags, request_id, encoded, size)
+        try:
+            if size and is_verified:
+                self._channel.send_content(start, request.payload)
+            elif size:
+                self._channel.send(start, request.payload)
+            else:
+                self._channel.send(start)
+        except BaseException as error:
+            # Also when a signal stopped us: half a frame is out, nothing can follow it.
+            broken = self._broken_by(error)
+            if broken is error:
+                raise
+            raise broken from error
+
+    def _is_read(self) -> bool:
+        """Whether somebody receives, or will, or what is to come fits into buffers."""
+        if self._receiving:
+            return True
+        with self._condition:
+            expected = list(self._expected)
+        if len(expected) <= _FEW_ANSWERS and not any(answer.is_data for answer in expected):
+            return True
+        return any(answer.is_awaited for answer in expected)
+
+    def _receive_until(self, satisfied: Callable[[], bool]) -> None:
+        with self._condition:
+            while not satisfied():
+                self._require_whole()
+                if self._receiving:
+                    self._condition.wait()
+                    continue
+                self._receiving = True
+                self._condition.release()
+                try:
+                    self._receive_one()
+                finally:
+                    self._condition.acquire()
+                    self._receiving = False
+                    self._condition.notify_all()
+
+    def _receive_one(self) -> None:
+        # A signal that ends the waiting leaves the connection whole; only later it does not.
+        if not self._channel.wait_readable(SILENCE_SECONDS):
+            raise self._broken_by(ConnectionLostError(f"no answer for {SILENCE_SECONDS:.0f} s"))
+        try:
+            start = decode_start(self._channel.receive_exactly(START_SIZE))
+            header = self._channel.receive_exactly(start.header_size) if start.header_size else b""
+            answer = self._oldest(start.request_id)
+            answer.size_bytes += start.payload_size
+            if answer.size_bytes > answer.limit_bytes:
+                raise ProtocolError("the storage daemon sent more than it was asked for")
+            if start.payload_size:
+                answer.parts.append(self._channel.receive_exactly(start.payload_size))
+            self._take(answer, start.type, header)
+        except BaseException as error:
+            broken = self._broken_by(error)
+            if broken is error:
+                raise
+            raise broken from error
+
+    def _oldest(self, request_id: int) -> Answer:
+        with self._condition:
+            if not self._expected or self._expected[0].request_id != request_id:
+                raise ProtocolError("the storage daemon answers what it was not asked")
+            return self._expected[0]
+
+    def _take(self, answer: Answer, frame_type: int, header: bytes) -> None:
+        if frame_type == FrameType.PART:
+            return
+        if frame_type == FrameType.FAILED:
+            failure = decode(header, Failure)
+            answer.error = error_of(failure.error_id, failure.message)
+            if answer.request_id == _HELLO_ID:
+                # Nothing that was asked since will be answered.
+                raise answer.error
+        elif frame_type != FrameType.OK:
+            raise ProtocolError(f"the storage daemon sent a frame of type {frame_type}")
+        elif answer.request_id == _HELLO_ID:
+            _require_version(decode(header, Welcome))
+        with self._condition:
+            answer.header = header
+            self._expected.popleft()
+            answer.is_done = True
+
+    def _require_whole(self) -> None:
+        if self._broken is not None:
+            # A new object each: several threads raise it.
+            raise type(self._broken)(str(self._broken)) from self._broken
+
+    def _broken_by(self, error: BaseException) -> BaseException:
+        """Give the connection up; the error to raise for the one that came."""
+        if isinstance(error, ConnectionLostError):
+            error = ConnectionLostError(
+                f"{self._location}: {error}. What was stored is kept and not sent again: run the "
+                "same command again"
+            )
+        with self._condition:
+            if self._broken is None:
+                if isinstance(error, StrongroomError) and not isinstance(error, CancelledError):
+                    self._broken = error
+                else:
+                    reason = str(error) or type(error).__name__
+                    self._broken = ConnectionLostError(f"the connection was given up ({reason})")
+            self._condition.notify_all()
+        self._channel.shutdown()
+        return error
+
+
+def _require_version(welcome: Welcome) -> None:
+    if welcome.protocol != PROTOCOL_VERSION:
+        raise ProtocolError(
+            f"the storage daemon speaks version {welcome.protocol} of the protocol, this is "
+            f"{PROTOCOL_VERSION}; upgrade the older side"
+        )
+
+
+def error_of(error_id: str, message: str) -> StrongroomError:
+    """The error that a daemon named; StoreError for one that this version does not know."""
+    found = _classes(StrongroomError).get(error_id, StoreError)
+    return found(message)
+
+
+def _classes(base: type[StrongroomError]) -> dict[str, type[StrongroomError]]:
+    known = {base.error_id: base}
+    for inner in base.__subclasses__():
+        known.update(_classes(inner))
+    return known

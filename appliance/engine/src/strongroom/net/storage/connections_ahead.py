@@ -1,0 +1,58 @@
+"""Connections that are made before somebody wants them, because making one takes its time.
+
+Each is made by a thread of its own. `take` waits until all threads have ended, so whoever forks
+afterwards forks no thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from strongroom.errors import StrongroomError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.net.storage.client import StorageClient
+
+
+class ConnectionsAhead:
+    """`count` connections, each for one taker; for one thread."""
+
+    def __init__(self, connect: Callable[[], StorageClient], count: int) -> None:
+        self._connect = connect
+        self._made: list[StorageClient] = []
+        self._failures: list[Exception] = []
+        self._threads = [
+            threading.Thread(target=self._make, name="connecting", daemon=True)
+            for _ in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def take(self) -> StorageClient | None:
+        """One of them, None when none is left; those that could not be made do not count."""
+        for thread in self._threads:
+            thread.join()
+        return self._made.pop() if self._made else None
+
+    def take_only(self) -> StorageClient | None:
+        """The one that was to be made; None when none was, or it is taken. Raises why it failed."""
+        client = self.take()
+        if client is None and self._failures:
+            raise self._failures.pop()
+        return client
+
+    def close(self) -> None:
+        """End those that nobody took."""
+        while self._threads:
+            self._threads.pop().join()
+        while self._made:
+            self._made.pop().close()
+
+    def _make(self) -> None:
+        try:
+            self._made.append(self._connect())
+        except (StrongroomError, OSError) as error:
+            self._failures.append(error)

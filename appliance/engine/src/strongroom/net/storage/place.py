@@ -1,0 +1,122 @@
+"""How a repository at a storage daemon is named, and how one gets there.
+
+    unix:/run/strongroom-storage/storage.sock[#REPOSITORY]    on the daemon's own machine
+    strongroom://HOST[:PORT][/REPOSITORY]                     by TCP, with a certificate
+
+REPOSITORY is the name of the daemon's device or the id of the repository; without, its first one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from blake3 import blake3
+
+from strongroom.errors import UsageError
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.store import RemoteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.net.channels.channel import Channel
+    from strongroom.net.control.messages import TlsMode
+    from strongroom.net.identities.identity import Identity
+
+USUAL_PORT: Final = 9103
+_UNIX: Final = "unix:"
+_NETWORK: Final = "strongroom://"
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePlace:
+    """Where a storage daemon is: a socket's path, or address and port."""
+
+    text: str
+    socket_path: str
+    address: str
+    port: int
+    repository: str
+
+
+def is_remote(place: str) -> bool:
+    """Whether a repository is named in one of these ways."""
+    return place.startswith((_UNIX, _NETWORK))
+
+
+def parse_place(place: str) -> RemotePlace:
+    """What a name in one of these ways says. Raises UsageError."""
+    if place.startswith(_UNIX):
+        path, _, repository = place[len(_UNIX) :].partition("#")
+        if not path.startswith("/"):
+            raise UsageError(f"{place}: the socket's path is absolute, as in unix:/run/x.sock")
+        return RemotePlace(place, path, "", 0, repository)
+    try:
+        parts = urlsplit(place)
+        port = parts.port or USUAL_PORT
+    except ValueError as error:
+        raise UsageError(f"{place}: {error}") from error
+    if not place.startswith(_NETWORK) or not parts.hostname or parts.username or parts.query:
+        raise UsageError(f"{place}: a storage daemon is named as strongroom://HOST:PORT")
+    return RemotePlace(place, "", parts.hostname, port, unquote(parts.path.strip("/")))
+
+
+def open_socket(
+    place: RemotePlace, *, cache_folder: bytes | None = None, view_as: str = ""
+) -> RemoteStore:
+    """The store behind a daemon's local socket; connected at first use."""
+
+    def connect() -> Channel:
+        from strongroom.net.channels.local_channel import connect_local
+
+        return connect_local(place.socket_path)
+
+    hello = Hello(PROTOCOL_VERSION, place.repository, view_as=view_as)
+    return RemoteStore(place.text, connect, hello, _own_cache(cache_folder, place))
+
+
+def open_network(
+    place: RemotePlace,
+    load_identity: Callable[[], Identity],
+    *,
+    server_name: str = "",
+    tls_mode: TlsMode = "tls",
+    cipher_suites: str = "",
+    cache_folder: bytes | None = None,
+    job: str = "",
+    grant: str = "",
+    view_as: str = "",
+) -> RemoteStore:
+    """The store behind a daemon's port; connected at first use, and anew after a fork.
+
+    `load_identity` is asked at each connection, so a renewed certificate is used. `server_name`:
+    what the daemon's certificate must bear, "" for the address. `job`: connections of the same one
+    share a bandwidth. `grant`: a statement that lets us read another's snapshot.
+    """
+
+    def connect() -> Channel:
+        from strongroom.net.channels.connecting import connect as dial
+
+        return dial(
+            place.address,
+            place.port,
+            server_name or place.address,
+            load_identity(),
+            tls_mode,
+            cipher_suites,
+            is_early=True,
+        )
+
+    hello = Hello(PROTOCOL_VERSION, place.repository, job, grant, view_as)
+    cache = _own_cache(cache_folder, place)
+    return RemoteStore(place.text, connect, hello, cache, is_far=True)
+
+
+def _own_cache(folder: bytes | None, place: RemotePlace) -> bytes | None:
+    if folder is None:
+        return None
+    # What is not in a listing leaves the cache, so each repository has one of its own.
+    name = blake3(place.text.encode()).hexdigest(8)
+    return folder + b"/storage/" + name.encode()

@@ -1,0 +1,64 @@
+"""Changes that are sent to a storage daemon in one go.
+
+A job ends with changes of which each must be done after the one before, and waiting for every
+answer would cost the way to the daemon and back each time. The daemon keeps the order for us: it
+does none of a series after one that failed (strongroom.net.storage.protocol).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from strongroom.errors import StrongroomError
+from strongroom.net.storage.client import Answer, Request
+from strongroom.net.storage.protocol import FrameType, ObjectName, encode
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from strongroom.net.storage.client import StorageClient
+    from strongroom.stores.store import Kind
+
+# What a change seems to be answered before it is sent: that its name was free.
+SEEMING: Final = Answer(0, 0, header=encode(True), is_done=True)
+
+
+class RequestSeries:
+    """A `strongroom.stores.store.Series`, for the thread that makes it."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.done = 0
+        self._thread = threading.get_ident()
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it belongs to the calling thread."""
+        return threading.get_ident() == self._thread
+
+    def add(self, frame_type: FrameType, header: object, payload: Buffer = b"") -> Answer:
+        """One more; what it seems to be answered."""
+        # The caller may use its buffer again.
+        self.requests.append(Request(frame_type, header, bytes(payload)))
+        return SEEMING
+
+    def require(self, kind: Kind, name: str) -> None:
+        """Count as a change that an object is there."""
+        self.add(FrameType.SIZE, ObjectName(kind, name))
+
+    def settle(self, client: StorageClient, answers: list[Answer]) -> None:
+        """Wait for the answers. Raises the first failure."""
+        failure: StrongroomError | None = None
+        for answer in answers:
+            try:
+                client.wait(answer)
+            except StrongroomError as error:
+                failure = failure or error
+            else:
+                self.done += 1
+        if failure is not None:
+            raise failure

@@ -1,0 +1,374 @@
+"""A repository at a storage daemon, as a store like any other.
+
+Objects that are streamed are sent without waiting; only `commit` waits, until the object has its
+name, so a distant daemon costs nothing while packs are filled. A lost connection is the end of a
+store object: ConnectionLostError, again and again. The job fails, and its next run finds by
+the index and the packs what was stored, and does not send it again.
+
+Any thread may use the store; each writer belongs to one thread at a time. `reopen` after a fork
+makes a connection of its own and leaves alone the one that was inherited. Connections are made at
+first use.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from strongroom.net.storage.client import StorageClient
+from strongroom.net.storage.connections_ahead import ConnectionsAhead
+from strongroom.net.storage.object_cache import ObjectCache
+from strongroom.net.storage.protocol import (
+    LARGEST_PART_BYTES,
+    UPLOAD_PART_BYTES,
+    FrameType,
+    Hello,
+    ObjectName,
+    ObjectPart,
+    PutMode,
+    PutObject,
+    Vouching,
+    decode,
+    decode_infos,
+)
+from strongroom.net.storage.read_ahead import ReadAhead
+from strongroom.net.storage.series import RequestSeries
+from strongroom.net.storage.speculative_requests import (
+    AFTER_LEASE,
+    AFTER_RENEWAL,
+    AT_FIRST,
+    Foreseen,
+    Question,
+)
+from strongroom.net.storage.writer import RemoteWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from typing_extensions import Buffer
+
+    from strongroom.net.channels.channel import Channel, Security
+    from strongroom.net.storage.client import Answer
+    from strongroom.stores.store import Kind, ObjectInfo
+
+# Kinds that are listed and then read one by one; those that are also kept on this machine.
+_READ_AHEAD: Final = frozenset(("index", "snapshots", "tombstones"))
+_CACHED: Final = frozenset(("index", "snapshots"))
+
+
+class RemoteStore:
+    """A `strongroom.stores.store.Store` behind a connection."""
+
+    def __init__(
+        self,
+        location: str,
+        connect: Callable[[], Channel],
+        hello: Hello,
+        cache_folder: bytes | None = None,
+        *,
+        is_far: bool = False,
+        client: StorageClient | None = None,
+    ) -> None:
+        """`connect` makes a new connection; `cache_folder` keeps index objects and snapshots.
+
+        `is_far`: it takes time to reach the daemon, so what a job usually asks is asked ahead.
+        `client`: a connection that is there already.
+        """
+        self._location = location
+        self._connect = connect
+        self._hello = hello
+        self._cache_folder = cache_folder
+        self._cache = None if cache_folder is None else ObjectCache(cache_folder)
+        self._is_far = is_far
+        self._foreseen = Foreseen()
+        self._lease = ""
+        self._series: RequestSeries | None = None
+        self._connecting = threading.Lock()
+        self._client = client
+        self._own_ahead = ConnectionsAhead(self._dial, 0)
+        self._copies_ahead = ConnectionsAhead(self._dial, 0)
+        self._reading = threading.Lock()
+        self._ahead: dict[Kind, ReadAhead] = {}
+        self._latest: tuple[str, bytes] | None = None
+
+    @property
+    def location(self) -> str:
+        """As the user names it."""
+        return self._location
+
+    @property
+    def security(self) -> Security:
+        """What protects the connection."""
+        return self.client().security
+
+    @property
+    def role(self) -> str:
+        """What the daemon takes us for."""
+        return self.client().welcome.role
+
+    def client(self) -> StorageClient:
+        """The connection, made now if there is none. Raises ConnectionLostError and the like."""
+        with self._connecting:
+            if self._client is None:
+                self._client = self._own_ahead.take_only() or self._dial()
+            return self._client
+
+    def prepare(self) -> None:
+        """Make folders at the daemon; only on its own machine."""
+        self.client().ask(FrameType.PREPARE, None)
+
+    def writer(self, kind: Kind) -> RemoteWriter:
+        """Begin an object that is sent while it is written."""
+        return RemoteWriter(self, kind)
+
+    def put(self, kind: Kind, name: str, data: Buffer) -> None:
+        """Store a small object."""
+        self._put(kind, name, data, "put")
+
+    def put_new(self, kind: Kind, name: str, data: Buffer) -> bool:
+        """Store a small object unless the name is taken."""
+        return self._put(kind, name, data, "new")
+
+    def put_durable(self, kind: Kind, name: str, data: Buffer) -> None:
+        """Store a small object; it is on stable storage when this returns."""
+        self._put(kind, name, data, "durable")
+
+    def replace(self, kind: Kind, name: str, data: Buffer) -> None:
+        """Store a small object in the place of what has the name."""
+        self._put(kind, name, data, "replace")
+
+    def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Read an object or a part of it."""
+        if kind in _READ_AHEAD:
+            return self._get_small(kind, name, offset, length)
+        if kind == "config":
+            part = ObjectPart(kind, name, offset, length)
+            return self._foreseen.ask(self.client(), FrameType.GET, part).payload()
+        return self._get(kind, name, offset, length)
+
+    def size(self, kind: Kind, name: str) -> int:
+        """Size of an object in bytes."""
+        answer = self._foreseen.ask(self.client(), FrameType.SIZE, ObjectName(kind, name))
+        return decode(answer.header, int)
+
+    def list(self, kind: Kind) -> Iterator[ObjectInfo]:
+        """Every object of a kind that we may see, complete before the first is given."""
+        answer = self._foreseen.ask(self.client(), FrameType.LIST, kind)
+        infos = [info for part in answer.parts for info in decode_infos(part)]
+        if kind in _READ_AHEAD:
+            names = {info.name for info in infos}
+            if self._cache is not None and kind in _CACHED:
+                self._cache.keep_only(kind, names)
+            with self._reading:
+                self._ahead[kind] = ReadAhead(kind, infos, lambda name: self._has(kind, name))
+        return iter(infos)
+
+    def delete(self, kind: Kind, name: str) -> None:
+        """Remove an object; RightError for whoever may not."""
+        if name == self._lease:
+            self._lease = ""
+        self.change(FrameType.DELETE, ObjectName(kind, name))
+
+    def remove_abandoned(self) -> int:
+        """Remove what dead writers left; the daemon sees to those of its clients."""
+        if self.role == "agent":
+            return 0
+        return decode(self.change(FrameType.REMOVE_ABANDONED, None).header, int)
+
+    def sync(self) -> None:
+        """Everything put so far is on the daemon's stable storage when this returns."""
+        self.change(FrameType.SYNC, None, following=self._lease_questions())
+
+    def doubted(self, kind: Kind) -> frozenset[str]:
+        """Objects of a kind that the appliance has not vouched for, where that is our business."""
+        if self.role == "agent":
+            # It is shown only what it stored itself and what was vouched for.
+            return frozenset()
+        answer = self.client().ask(FrameType.DOUBTED, kind)
+        return frozenset(name for part in answer.parts for name in decode(part, list[str]))
+
+    def owners(self, kind: Kind) -> dict[str, set[str]]:
+        """Who has stored each object of a kind, "" for the appliance; an appliance's right."""
+        found: dict[str, set[str]] = {}
+        for part in self.client().ask(FrameType.OWNERS, kind).parts:
+            for name, owner in decode(part, list[tuple[str, str]]):
+                found.setdefault(name, set()).add(owner)
+        return found
+
+    def vouch(self, kind: Kind, names: Sequence[str], *, sound: bool) -> None:
+        """Say of objects that they are sound, or false and to be hidden; an appliance's right."""
+        for start in range(0, len(names), 512):
+            chosen = tuple(names[start : start + 512])
+            self.change(FrameType.VOUCH, Vouching(kind, chosen, sound))
+
+    def limit_bandwidth(self, bytes_per_second: int) -> None:
+        """Limit all connections of this job together; 0: to what the daemon allows."""
+        self.client().ask(FrameType.LIMIT, bytes_per_second)
+
+    def metrics(self) -> str:
+        """The daemon's figures in Prometheus' format; only on its own machine."""
+        return self.client().ask(FrameType.METRICS, None).payload().decode()
+
+    @contextmanager
+    def together(self) -> Iterator[RequestSeries | None]:
+        """Changes by this thread are sent at the end, each done only if those before it were."""
+        if not self._is_far:
+            yield None
+            return
+        series = self._series = RequestSeries()
+        try:
+            yield series
+        finally:
+            self._series = None
+        client = self.client()
+        if series.requests:
+            series.settle(client, self._foreseen.request_series(client, series.requests))
+
+    def change(
+        self,
+        frame_type: FrameType,
+        header: object,
+        data: Buffer = b"",
+        following: Sequence[Question] = (),
+    ) -> Answer:
+        """Do a request that changes something, and what will be asked after it."""
+        if self._series is not None and self._series.is_ours:
+            return self._series.add(frame_type, header, data)
+        client = self.client()
+        return client.wait(self._foreseen.request(client, frame_type, header, data, following))
+
+    def reopen(self) -> RemoteStore:
+        """The same store with a connection of its own, on its way at once if that takes time."""
+        again = self._copy()
+        again.connect_ahead(0, ())
+        return again
+
+    def connect_ahead(self, copies: int, questions: Sequence[Question] = AT_FIRST) -> None:
+        """Connect in the background, and for so many `copy_ahead` as well, if that takes time.
+
+        `questions`: what will be asked first.
+        """
+
+        def connect() -> StorageClient:
+            client = self._dial()
+            self._foreseen.foresee(client, questions)
+            # Not before: a daemon bounds the handshakes under way, and a copy can do without.
+            self._copies_ahead = ConnectionsAhead(self._dial, copies)
+            return client
+
+        if self._is_far:
+            self._own_ahead = ConnectionsAhead(connect, 1)
+
+    def copy_ahead(self) -> RemoteStore | None:
+        """The same store with a connection made ahead, None if there is none; no thread runs."""
+        client = self._copies_ahead.take()
+        if client is None:
+            return None
+        return self._copy(client)
+
+    def close(self) -> None:
+        """End the connection."""
+        with self._connecting:
+            # In this order: the one begins the others.
+            self._own_ahead.close()
+            self._copies_ahead.close()
+            if self._client is not None:
+                self._client.close()
+
+    def _copy(self, client: StorageClient | None = None) -> RemoteStore:
+        return RemoteStore(
+            self._location,
+            self._connect,
+            self._hello,
+            self._cache_folder,
+            is_far=self._is_far,
+            client=client,
+        )
+
+    def _dial(self) -> StorageClient:
+        channel = self._connect()
+        try:
+            return StorageClient(channel, self._hello, self._location)
+        except BaseException:
+            channel.close()
+            raise
+
+    def _put(self, kind: Kind, name: str, data: Buffer, mode: PutMode) -> bool:
+        if self._cache is not None and kind in _CACHED:
+            # The next job reads it; should it not get there, that job forgets it.
+            self._cache.put(kind, name, bytes(data))
+        if memoryview(data).nbytes <= UPLOAD_PART_BYTES:
+            following = self._questions_after(kind, name, mode)
+            answer = self.change(FrameType.PUT, PutObject(kind, name, mode), data, following)
+            return decode(answer.header, bool)
+        writer = self.writer(kind)
+        try:
+            writer.write(data)
+            return writer.finish(name, mode)
+        finally:
+            writer.abort()
+
+    def _questions_after(self, kind: Kind, name: str, mode: PutMode) -> Sequence[Question]:
+        """What a job asks once it has put this object."""
+        if not self._is_far:
+            return ()
+        if kind == "leases" and mode == "new":
+            self._lease = name
+            return AFTER_LEASE
+        if kind == "leases":
+            return AFTER_RENEWAL
+        return self._lease_questions() if kind == "snapshots" else ()
+
+    def _lease_questions(self) -> Sequence[Question]:
+        """Before and after a commit a job looks whether its lease is there."""
+        if not self._lease:
+            return ()
+        return (Question(FrameType.SIZE, ObjectName("leases", self._lease)),)
+
+    def _get(self, kind: Kind, name: str, offset: int, length: int | None) -> bytes:
+        client = self.client()
+        if length is None or length < LARGEST_PART_BYTES:
+            return client.ask(FrameType.GET, ObjectPart(kind, name, offset, length)).payload()
+        answer = client.request(
+            FrameType.GET, ObjectPart(kind, name, offset, length), limit_bytes=length
+        )
+        return client.wait(answer).payload()
+
+    def _get_small(self, kind: Kind, name: str, offset: int, length: int | None) -> bytes:
+        with self._reading:
+            cached = self._cached(kind, name, length)
+            if cached is None:
+                cached = self._read_whole(kind, name, length)
+        if cached is None or offset > len(cached) or offset + (length or 0) > len(cached):
+            # What is not there is for the daemon to say.
+            return self._get(kind, name, offset, length)
+        return cached[offset : None if length is None else offset + length]
+
+    def _cached(self, kind: Kind, name: str, length: int | None) -> bytes | None:
+        if self._cache is None or kind not in _CACHED:
+            return None
+        if self._latest is None or self._latest[0] != name:
+            data = self._cache.get(kind, name)
+            self._latest = None if data is None else (name, data)
+        latest = self._latest
+        if length is None:
+            # Whoever reads to the end does not come back.
+            self._latest = None
+        return None if latest is None else latest[1]
+
+    def _read_whole(self, kind: Kind, name: str, length: int | None) -> bytes | None:
+        """The object, or as much of its beginning as is wanted; None when it was not listed."""
+        ahead = self._ahead.get(kind)
+        size = None if ahead is None else ahead.size_of(name)
+        head = None if ahead is None or size is None else ahead.head(self.client(), name)
+        if head is None or size is None:
+            return None
+        if length is None and len(head) < size:
+            head += self._get(kind, name, len(head), None)
+        if len(head) == size and self._cache is not None and kind in _CACHED:
+            self._cache.put(kind, name, head)
+        return head
+
+    def _has(self, kind: Kind, name: str) -> bool:
+        return self._cache is not None and self._cache.has(kind, name)

@@ -1,0 +1,80 @@
+"""Objects that are streamed to a storage daemon: sent as they are made, named at the end."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from strongroom.errors import ConnectionLostError
+from strongroom.net.storage.protocol import (
+    DIGESTED_KINDS,
+    UPLOAD_PART_BYTES,
+    CommitUpload,
+    FrameType,
+    PutMode,
+    UploadData,
+    decode,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from strongroom.net.storage.store import RemoteStore
+    from strongroom.stores.store import Kind
+
+# Pieces that are smaller are gathered: a frame costs two system calls at either end.
+_GATHERED_BYTES: Final = 256 << 10
+
+
+class RemoteWriter:
+    """A `strongroom.stores.store.Writer` whose bytes are at the daemon before it has a name."""
+
+    def __init__(self, store: RemoteStore, kind: Kind) -> None:
+        self._store = store
+        self._client = store.client()
+        self._header = UploadData(self._client.new_upload(), kind)
+        # The daemon takes it under no name but the digest of its bytes.
+        self._is_verified = kind in DIGESTED_KINDS
+        self._gathered = bytearray()
+        self._begun = False
+        self._ended = False
+
+    def write(self, data: Buffer) -> None:
+        """Append `data`; waits only while the connection is full."""
+        view = memoryview(data).cast("B")
+        if len(self._gathered) + len(view) < _GATHERED_BYTES:
+            self._gathered += view
+            return
+        if self._gathered:
+            self._flush()
+        for start in range(0, len(view), UPLOAD_PART_BYTES):
+            self._send(view[start : start + UPLOAD_PART_BYTES])
+
+    def commit(self, name: str) -> None:
+        """Publish under `name`."""
+        self.finish(name, "publish")
+
+    def finish(self, name: str, mode: PutMode) -> bool:
+        """Publish in one of the ways of PutMode; whether the name was free."""
+        if self._gathered or not self._begun:
+            self._flush()
+        self._ended = True
+        header = CommitUpload(self._header.number, name, mode)
+        return decode(self._store.change(FrameType.COMMIT, header).header, bool)
+
+    def abort(self) -> None:
+        """Forget what was sent; harmless after `commit` or `abort`."""
+        if self._begun and not self._ended:
+            # A daemon forgets the uploads of a connection that is lost.
+            with suppress(ConnectionLostError):
+                self._client.post(FrameType.ABORT, self._header.number)
+        self._ended = True
+        self._gathered = bytearray()
+
+    def _flush(self) -> None:
+        self._send(self._gathered)
+        self._gathered = bytearray()
+
+    def _send(self, data: Buffer) -> None:
+        self._begun = True
+        self._client.post(FrameType.DATA, self._header, data, is_verified=self._is_verified)

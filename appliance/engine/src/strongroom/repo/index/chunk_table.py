@@ -1,0 +1,121 @@
+"""Which chunks the repository has, and where: the table that deduplicates a backup.
+
+At most 48 bytes a chunk: the id, a number that names block and slot, and the block ids beside.
+Packs that are marked for removal are not in it. Safe from any thread: one lock guards everything.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
+from strongroom.repo.block_columns import BlockColumns, chunk_starts, dead_flags
+from strongroom.repo.index.id_table import IdTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from strongroom.repo.index.index import Index
+
+Reference = tuple[bytes, int]
+
+_SLOT_BITS = 16
+_BLOCK_ID = np.dtype((np.void, BLOCK_ID_SIZE))
+_CHUNK_ID = np.dtype((np.void, CHUNK_ID_SIZE))
+
+
+class ChunkTable:
+    """References (block id, slot) by chunk id."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._table = IdTable(CHUNK_ID_SIZE)
+        self._block_ids = bytearray()
+
+    @classmethod
+    def load(cls, index: Index) -> ChunkTable:
+        """All chunks of data packs of an index loaded with chunks, but for marked packs."""
+        table = cls()
+        parts = list(index.deduplicated_columns())
+        index.release_chunks()
+        table.add_columns(parts)
+        return table
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._table)
+
+    def claim(self, ids: bytes) -> list[Reference | None]:
+        """For each of n * 24 bytes of ids the place of that chunk, or None where it is new."""
+        with self._lock:
+            found = self._table.find(ids)
+            known = np.flatnonzero(found >= 0)
+            references: list[Reference | None] = [None] * len(found)
+            if len(known):
+                places = self._places(found[known])
+                for row, place in zip(known.tolist(), places, strict=True):
+                    references[row] = place
+            return references
+
+    def add(self, block_id: bytes, ids: bytes) -> None:
+        """The chunks of a new block, in the order of their slots; n * 24 bytes of ids."""
+        with self._lock:
+            base = (len(self._block_ids) // BLOCK_ID_SIZE) << _SLOT_BITS
+            self._block_ids += block_id
+            self._table.add(ids, range(base, base + len(ids) // CHUNK_ID_SIZE))
+
+    def add_columns(self, parts: list[BlockColumns]) -> None:
+        """All live chunks of many packs at once; `parts` is emptied."""
+        if not parts:
+            return
+        with self._lock:
+            self._table.add_columns(*self._gather(parts))
+
+    def _gather(
+        self, parts: list[BlockColumns]
+    ) -> tuple[list[NDArray[np.uint64]], NDArray[np.int64]]:
+        """The words of all live ids as columns, and what the ids stand for; `parts` is emptied."""
+        room = sum(columns.chunk_count for columns in parts)
+        words = np.empty((CHUNK_ID_SIZE // 8, room), np.uint64)
+        values = np.empty(room, np.int64)
+        count = 0
+        parts.reverse()
+        while parts:
+            # Each part goes when it is taken in: there may be millions of chunks.
+            columns = parts.pop()
+            taken = self._take_blocks(columns)
+            end = count + len(taken)
+            values[count:end] = taken
+            ids = np.frombuffer(_live_ids(columns), np.uint64)
+            words[:, count:end] = ids.reshape(len(taken), -1).T
+            count = end
+        return [words[number, :count].copy() for number in range(len(words))], values[:count]
+
+    def _take_blocks(self, columns: BlockColumns) -> NDArray[np.int64]:
+        first = len(self._block_ids) // BLOCK_ID_SIZE
+        self._block_ids += columns.block_ids
+        starts = chunk_starts(columns.chunk_counts)
+        counts = np.diff(starts)
+        blocks = np.repeat(np.arange(first, first + len(counts), dtype=np.int64), counts)
+        slots = np.arange(columns.chunk_count, dtype=np.int64) - np.repeat(starts[:-1], counts)
+        values: NDArray[np.int64] = blocks << _SLOT_BITS | slots
+        live = _live_flags(columns)
+        return values if live is None else values[live]
+
+    def _places(self, values: NDArray[np.int64]) -> list[Reference]:
+        block_ids = np.frombuffer(self._block_ids, _BLOCK_ID)[values >> _SLOT_BITS].tolist()
+        return list(zip(block_ids, (values & 0xFFFF).tolist(), strict=True))
+
+
+def _live_flags(columns: BlockColumns) -> NDArray[np.bool_] | None:
+    return ~dead_flags(columns) if columns.dead else None
+
+
+def _live_ids(columns: BlockColumns) -> bytes:
+    live = _live_flags(columns)
+    if live is None:
+        return columns.chunk_ids
+    return np.frombuffer(columns.chunk_ids, _CHUNK_ID)[live].tobytes()

@@ -1,0 +1,108 @@
+"""Which chunks snapshots use: one bit for each chunk of each block that is used at all.
+
+Prune fills it from the listing pages of every snapshot, check and repair ask it who needs what.
+It knows blocks by id only, so it outlives a change of the index. A reference costs about 20
+nanoseconds to mark; a used block 40 bytes and a bit for each of its chunks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from strongroom.content.digests import BLOCK_ID_SIZE
+from strongroom.errors import DamageError
+from strongroom.repo.index.id_table import IdTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from strongroom.repo.index.index import Index
+    from strongroom.repo.listing.parts import PageParts
+
+
+class LiveBlocks:
+    """Bits by block id and slot; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._table = IdTable(BLOCK_ID_SIZE)
+        self._starts: NDArray[np.int64] = np.zeros(1, np.int64)
+        self._bits: NDArray[np.uint8] = np.zeros(0, np.uint8)
+        self._block_count = 0
+
+    def __len__(self) -> int:
+        """Blocks that are used."""
+        return self._block_count
+
+    def mark(self, parts: PageParts, index: Index) -> None:
+        """Mark the references of a page.
+
+        DamageError for a block that the index does not know or a slot beyond its chunks; then
+        nothing of the page is marked.
+        """
+        if not len(parts.places):
+            return
+        rows = self._table.find(parts.block_ids)
+        index_rows = index.rows_of(parts.block_ids)
+        used = np.zeros(len(rows), np.bool_)
+        used[parts.places] = True
+        missing = np.flatnonzero(used & (index_rows < 0))
+        if len(missing):
+            first = int(missing[0]) * BLOCK_ID_SIZE
+            shown = parts.block_ids[first : first + BLOCK_ID_SIZE].hex()
+            raise DamageError(
+                f"block {shown} (and {len(missing) - 1} more) is used by a snapshot but is in no "
+                "pack that the index knows; run strongroom check, then strongroom repair"
+            )
+        counts = np.zeros(len(rows), np.int64)
+        counts[used] = index.chunk_counts_of(index_rows[used])
+        if np.any(parts.slots >= counts[parts.places]):
+            raise DamageError(
+                "a snapshot refers to a chunk beyond the end of its block; run strongroom check, "
+                "then strongroom repair"
+            )
+        fresh = np.flatnonzero(used & (rows < 0))
+        if len(fresh):
+            rows[fresh] = self._add(parts.block_ids, fresh, counts[fresh])
+        bits = self._starts[rows[parts.places]] + parts.slots
+        np.bitwise_or.at(self._bits, bits >> 3, (1 << (bits & 7)).astype(np.uint8))
+
+    def flags(self, block_ids: bytes, chunk_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """For blocks with so many chunks each, one flag a chunk, block after block."""
+        rows = self._table.find(block_ids)
+        flags = np.zeros(int(chunk_counts.sum()), np.bool_)
+        known = np.repeat(rows >= 0, chunk_counts)
+        if not known.any():
+            return flags
+        ends = np.cumsum(chunk_counts)
+        within = np.arange(len(flags)) - np.repeat(ends - chunk_counts, chunk_counts)
+        bits = self._starts[np.repeat(rows, chunk_counts)[known]] + within[known]
+        flags[known] = self._bits[bits >> 3] >> (bits & 7).astype(np.uint8) & 1
+        return flags
+
+    def uses(self, block_ids: bytes) -> NDArray[np.bool_]:
+        """Which of n * 16 bytes of ids are used at all."""
+        return self._table.find(block_ids) >= 0
+
+    def _add(
+        self, block_ids: bytes, fresh: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        words = np.frombuffer(block_ids, np.uint64).reshape(-1, 2)[fresh]
+        first = self._block_count
+        rows = np.arange(first, first + len(fresh), dtype=np.int64)
+        self._table.add_many(words.tobytes(), rows)
+        self._block_count += len(fresh)
+        # Room grows by half, so that adding page after page stays linear.
+        if len(self._starts) <= self._block_count:
+            starts = np.zeros(self._block_count * 3 // 2 + 1, np.int64)
+            starts[: len(self._starts)] = self._starts
+            self._starts = starts
+        ends = self._starts[first] + np.cumsum(counts)
+        self._starts[first + 1 : self._block_count + 1] = ends
+        size = (int(ends[-1]) + 7) // 8
+        if len(self._bits) < size:
+            bits = np.zeros(size * 3 // 2, np.uint8)
+            bits[: len(self._bits)] = self._bits
+            self._bits = bits
+        return rows

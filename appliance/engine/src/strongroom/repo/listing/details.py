@@ -1,0 +1,198 @@
+"""What is not a stat column: content references, and what only some rows have.
+
+Block ids go into a table in order of first use; rows whose files were batched together refer
+to the same one. Equal sets of extended attributes are stored once. Rows that have a link target,
+attributes, flags, a state or extents are named by number, ascending.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from strongroom.errors import DamageError
+from strongroom.rows.rows import BLOCK_ID_BYTES, CHANGED, UNREADABLE, Rows
+from strongroom.scan.attributes import decode_xattrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strongroom.repo.listing.columns import Integers, SectionReader, SectionWriter
+
+_MAX_FLAGS: Final = (1 << 32) - 1
+_MAX_PARTS: Final = (1 << 32) - 1
+_MAX_SLOT: Final = (1 << 16) - 1
+
+
+def add_details(writer: SectionWriter, groups: list[Rows], starts: list[int]) -> None:
+    """Append the sections of all but names and stat columns; `starts`: first row a group."""
+    counts: array[int] = array("I")
+    slots: array[int] = array("H")
+    for rows in groups:
+        counts.extend(rows.part_counts)
+        slots.extend(rows.part_slots)
+    writer.add_integers(np.frombuffer(counts, np.uint32).astype(np.int64))
+    _add_blocks(writer, b"".join([rows.part_blocks for rows in groups]))
+    writer.add_integers(np.frombuffer(slots, np.uint16).astype(np.int64))
+
+    numbers, targets = _gather([rows.targets for rows in groups], starts)
+    _add_row_numbers(writer, numbers)
+    _add_texts_by_length(writer, targets)
+
+    numbers, attributes = _gather([rows.xattrs for rows in groups], starts)
+    _add_row_numbers(writer, numbers)
+    sets: dict[bytes, int] = {}
+    places = [sets.setdefault(encoded, len(sets)) for encoded in attributes]
+    writer.add_integers(places)
+    writer.add_integers([len(sets)])
+    _add_texts_by_length(writer, list(sets))
+
+    for by_group in ([rows.flags for rows in groups], [rows.states for rows in groups]):
+        numbers, values = _gather(by_group, starts)
+        _add_row_numbers(writer, numbers)
+        writer.add_integers(values, table=True)
+
+    numbers, extents = _gather([rows.extents for rows in groups], starts)
+    _add_row_numbers(writer, numbers)
+    writer.add_integers([len(some) for some in extents])
+    writer.add_integers([offset for some in extents for offset, _ in some])
+    writer.add_integers([length for some in extents for _, length in some])
+
+
+def take_details(reader: SectionReader, groups: list[Rows], starts: Integers) -> None:
+    """Read what `add_details` appended into `groups`. Raises DamageError."""
+    row_count = sum(rows.row_count for rows in groups)
+    _take_parts(reader, groups, row_count)
+
+    numbers = _take_row_numbers(reader, row_count)
+    _spread(numbers, _take_texts_by_length(reader, len(numbers)), starts, groups, "targets")
+
+    numbers = _take_row_numbers(reader, row_count)
+    places = reader.take_counts(len(numbers), max(len(numbers) - 1, 0))
+    set_count = int(reader.take_counts(1, len(numbers))[0])
+    if len(numbers) and int(places.max()) >= set_count:
+        raise DamageError("listing page refers to attributes beyond the end of their table")
+    sets = _take_texts_by_length(reader, set_count)
+    for encoded in sets:
+        decode_xattrs(encoded)
+    _spread(numbers, [sets[place] for place in places.tolist()], starts, groups, "xattrs")
+
+    numbers = _take_row_numbers(reader, row_count)
+    flags = reader.take_counts(len(numbers), _MAX_FLAGS)
+    _spread(numbers, flags.tolist(), starts, groups, "flags")
+    numbers = _take_row_numbers(reader, row_count)
+    states = reader.take_counts(len(numbers), CHANGED)
+    if np.any(states < UNREADABLE):
+        raise DamageError("listing page names a whole row among the others")
+    _spread(numbers, states.tolist(), starts, groups, "states")
+
+    numbers = _take_row_numbers(reader, row_count)
+    _spread(numbers, _take_extents(reader, len(numbers)), starts, groups, "extents")
+
+
+def _add_blocks(writer: SectionWriter, ids: bytes) -> None:
+    """The table of block ids and the table's number for each reference."""
+    halves = np.frombuffer(ids, "<u8").reshape(-1, 2)
+    count = len(halves)
+    is_new = np.ones(count, bool)
+    if count:
+        np.any(halves[1:] != halves[:-1], axis=1, out=is_new[1:])
+    run_starts = np.flatnonzero(is_new)
+    table: dict[bytes, int] = {}
+    places = [
+        table.setdefault(ids[start : start + BLOCK_ID_BYTES], len(table))
+        for start in (run_starts * BLOCK_ID_BYTES).tolist()
+    ]
+    run_lengths = np.diff(np.append(run_starts, count))
+    writer.add(b"".join(table))
+    writer.add_integers(np.repeat(np.asarray(places, np.int64), run_lengths))
+
+
+def _take_parts(reader: SectionReader, groups: list[Rows], row_count: int) -> None:
+    counts = reader.take_counts(row_count, _MAX_PARTS)
+    total = int(counts.sum())
+    table = reader.take()
+    if len(table) % BLOCK_ID_BYTES:
+        raise DamageError("listing page holds a part of a block id")
+    places = reader.take_integers(total)
+    ids = np.frombuffer(table, np.dtype((np.void, BLOCK_ID_BYTES)))
+    if total and (int(places.min()) < 0 or int(places.max()) >= len(ids)):
+        raise DamageError("listing page refers to a block beyond the end of its table")
+    slots = reader.take_counts(total, _MAX_SLOT)
+    count_bytes = counts.astype(np.uint32).tobytes()
+    slot_bytes = slots.astype(np.uint16).tobytes()
+    blocks = ids[places].tobytes()
+    row = part = 0
+    part_ends = np.cumsum(counts).tolist()
+    for rows in groups:
+        row_end = row + rows.row_count
+        part_end = part_ends[row_end - 1]
+        rows.part_counts = array("I", count_bytes[4 * row : 4 * row_end])
+        rows.part_slots = array("H", slot_bytes[2 * part : 2 * part_end])
+        rows.part_blocks = blocks[BLOCK_ID_BYTES * part : BLOCK_ID_BYTES * part_end]
+        row, part = row_end, part_end
+
+
+def _take_extents(reader: SectionReader, count: int) -> list[list[tuple[int, int]]]:
+    counts = reader.take_counts(count, _MAX_PARTS)
+    total = int(counts.sum())
+    offsets = reader.take_integers(total)
+    lengths = reader.take_integers(total)
+    if total and (int(offsets.min()) < 0 or int(lengths.min()) < 0):
+        raise DamageError("listing page has a negative extent")
+    pairs = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
+    ends = list(accumulate(counts.tolist()))
+    return [pairs[end - size : end] for end, size in zip(ends, counts.tolist(), strict=True)]
+
+
+def _gather(by_group: list[dict[int, Any]], starts: list[int]) -> tuple[list[int], list[Any]]:
+    """Row numbers in the page and values, ascending."""
+    numbers: list[int] = []
+    values: list[Any] = []
+    for mine, start in zip(by_group, starts, strict=True):
+        for row in sorted(mine):
+            numbers.append(start + row)
+            values.append(mine[row])
+    return numbers, values
+
+
+def _add_row_numbers(writer: SectionWriter, numbers: list[int]) -> None:
+    writer.add_integers([len(numbers)])
+    writer.add_integers(numbers)
+
+
+def _take_row_numbers(reader: SectionReader, row_count: int) -> Integers:
+    count = int(reader.take_counts(1, row_count)[0])
+    numbers = reader.take_counts(count, row_count - 1)
+    if np.any(numbers[1:] <= numbers[:-1]):
+        raise DamageError("row numbers in a listing page are out of order")
+    return numbers
+
+
+def _add_texts_by_length(writer: SectionWriter, texts: list[bytes]) -> None:
+    writer.add_integers([len(text) for text in texts])
+    writer.add(b"".join(texts))
+
+
+def _take_texts_by_length(reader: SectionReader, count: int) -> list[bytes]:
+    lengths = reader.take_integers(count)
+    text = reader.take()
+    if count and (int(lengths.min()) < 0 or int(lengths.max()) > len(text)):
+        raise DamageError("lengths of texts in a listing page do not fit")
+    if int(lengths.sum()) != len(text):
+        raise DamageError("lengths of texts in a listing page do not add up")
+    ends = list(accumulate(lengths.tolist()))
+    return [text[end - size : end] for end, size in zip(ends, lengths.tolist(), strict=True)]
+
+
+def _spread(
+    numbers: Integers, values: Iterable[Any], starts: Integers, groups: list[Rows], field: str
+) -> None:
+    """Put values by row number of the page into the dictionaries of their groups."""
+    places = np.searchsorted(starts, numbers, side="right") - 1
+    within = numbers - starts[places]
+    for place, row, value in zip(places.tolist(), within.tolist(), values, strict=True):
+        getattr(groups[place], field)[row] = value

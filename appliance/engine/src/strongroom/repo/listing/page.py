@@ -1,0 +1,198 @@
+"""Listing pages: rows of a snapshot, packed into columns.
+
+A page holds 1 to MAX_PAGE_ROWS rows of one or more directories in listing order. Equal rows
+give equal bytes, whatever slices they came in, so an unchanged page is a chunk that the
+repository has already. A page is not compressed here; the block it is stored in is.
+
+Layout: magic, row count u32, directory count u32, signature size u8, length u8 and text of the
+signature's name, then sections in a fixed order (docs/repository-format.md). Decoding trusts
+nothing: counts are bounded before anything is allocated, names hold no slash and no NUL and are
+in order, row and table numbers are in range. Decoded Rows hold the very bytes the scanner made.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from strongroom.errors import DamageError
+from strongroom.repo.listing.columns import (
+    Integers,
+    SectionReader,
+    SectionWriter,
+    add_texts,
+    take_texts,
+)
+from strongroom.repo.listing.details import add_details, take_details
+from strongroom.repo.listing.stats import add_stats, take_stats
+from strongroom.rows.rows import ROW_BYTES, Rows, join_rows
+from strongroom.rows.views import path_key
+
+MAX_PAGE_ROWS: Final = 16384
+_MAGIC: Final = b"SRL1"
+_HEAD: Final = struct.Struct("<4sIIBB")
+_MAX_SIGNATURE_BYTES: Final = 64
+_MAX_SIGNATURE_NAME: Final = 16
+
+
+def page_key(directory: bytes, name: bytes) -> tuple[bytes, bytes]:
+    """Sorts rows in listing order."""
+    return path_key(directory), name
+
+
+def encode_page(groups: list[Rows]) -> bytes:
+    """The page of `groups`, which are in listing order; neighbours of one directory are joined.
+
+    Rows without signatures get zeros when others of the page have them. Raises ValueError for
+    no rows, more than MAX_PAGE_ROWS, or signatures of several names.
+    """
+    groups = _joined(groups)
+    row_count = sum(rows.row_count for rows in groups)
+    if not 0 < row_count <= MAX_PAGE_ROWS:
+        raise ValueError(f"a listing page can not hold {row_count} rows")
+    names = {rows.signature_name for rows in groups}
+    if len(names) > 1:
+        raise ValueError(f"signatures of one page have several names: {sorted(names)}")
+    signature_name = names.pop().encode("ascii")
+    signature_bytes = max(rows.signature_bytes for rows in groups)
+    counts = np.fromiter((rows.row_count for rows in groups), np.int64, len(groups))
+    starts = np.cumsum(counts) - counts
+    writer = SectionWriter()
+    directories = b"\0".join([rows.directory for rows in groups])
+    add_texts(writer, directories, len(groups), np.zeros(1, np.int64))
+    writer.add_integers(counts)
+    add_texts(writer, b"\0".join([rows.names for rows in groups]), row_count, starts)
+    add_stats(writer, b"".join([rows.stats for rows in groups]))
+    add_details(writer, groups, starts.tolist())
+    zeros = bytes(signature_bytes)
+    writer.add(b"".join([rows.signatures or zeros * rows.row_count for rows in groups]))
+    head = _HEAD.pack(_MAGIC, row_count, len(groups), signature_bytes, len(signature_name))
+    return head + signature_name + writer.joined()
+
+
+class PageHead(NamedTuple):
+    """What a page announces; counts are within bounds."""
+
+    row_count: int
+    group_count: int
+    signature_bytes: int
+    signature_name: str
+
+
+def open_page(data: bytes) -> tuple[PageHead, SectionReader]:
+    """The head of a page, and a reader at its first section. Raises DamageError."""
+    if len(data) < _HEAD.size:
+        raise DamageError("listing page is shorter than its head")
+    magic, row_count, group_count, signature_bytes, name_length = _HEAD.unpack_from(data)
+    if magic != _MAGIC:
+        raise DamageError("not a listing page of a version this program reads")
+    if (
+        not 0 < group_count <= row_count <= MAX_PAGE_ROWS
+        or signature_bytes > _MAX_SIGNATURE_BYTES
+        or name_length > _MAX_SIGNATURE_NAME
+    ):
+        raise DamageError(f"listing page announces {row_count} rows in {group_count} directories")
+    offset = _HEAD.size + name_length
+    signature_name = data[_HEAD.size : offset]
+    if not signature_name.isascii():
+        raise DamageError("listing page has a signature name that is not one")
+    head = PageHead(row_count, group_count, signature_bytes, signature_name.decode("ascii"))
+    return head, SectionReader(data, offset)
+
+
+def decode_page(data: bytes) -> list[Rows]:
+    """The rows of a page, one Rows a directory. Raises DamageError."""
+    head, reader = open_page(data)
+    row_count, group_count, signature_bytes, signature_name = head
+    directories = take_texts(reader, group_count, np.zeros(1, np.int64))
+    counts = reader.take_counts(group_count, row_count)
+    if int(counts.min()) < 1 or int(counts.sum()) != row_count:
+        raise DamageError("rows of the directories of a listing page do not add up")
+    starts = np.cumsum(counts) - counts
+    names = take_texts(reader, row_count, starts)
+    stats = take_stats(reader, row_count)
+    groups = _assemble(directories, counts, names, stats, signature_name)
+    take_details(reader, groups, starts)
+    _take_signatures(reader.take(), groups, signature_bytes)
+    reader.end()
+    return groups
+
+
+def _joined(groups: list[Rows]) -> list[Rows]:
+    runs: list[list[Rows]] = []
+    for rows in groups:
+        if not rows.row_count:
+            continue
+        if runs and runs[-1][0].directory == rows.directory:
+            runs[-1].append(rows)
+        else:
+            runs.append([rows])
+    return [join_rows(run) for run in runs]
+
+
+def _assemble(
+    directories: list[bytes],
+    counts: Integers,
+    names: list[bytes],
+    stats: bytes,
+    signature_name: str,
+) -> list[Rows]:
+    groups: list[Rows] = []
+    start = 0
+    key_before = None
+    for directory, count in zip(directories, counts.tolist(), strict=True):
+        end = start + count
+        mine = names[start:end]
+        key = path_key(directory)
+        if key_before is not None and key <= key_before:
+            raise DamageError("directories of a listing page are out of order")
+        if b"\0" in directory or not _is_path(directory):
+            raise DamageError("listing page has a directory whose path is not well formed")
+        joined = b"\0".join(mine)
+        if not _are_names(joined, mine, is_root=not directory):
+            raise DamageError("listing page has names that are not well formed or out of order")
+        groups.append(
+            Rows(
+                directory=directory,
+                names=joined,
+                row_count=count,
+                stats=stats[start * ROW_BYTES : end * ROW_BYTES],
+                part_counts=array("I"),
+                signature_name=signature_name,
+            )
+        )
+        start = end
+        key_before = key
+    return groups
+
+
+def _is_path(path: bytes) -> bool:
+    enclosed = b"/" + path + b"/"
+    return not path or not (b"//" in enclosed or b"/./" in enclosed or b"/../" in enclosed)
+
+
+def _are_names(joined: bytes, names: list[bytes], *, is_root: bool) -> bool:
+    """Whether `names` may stand in a directory, in this order; the root has a row named b""."""
+    if joined.count(b"\0") != len(names) - 1 or b"/" in joined:
+        return False
+    if not names[0] and not is_root:
+        return False
+    enclosed = b"\0" + joined + b"\0"
+    if b"\0.\0" in enclosed or b"\0..\0" in enclosed:
+        return False
+    return all(map(bytes.__lt__, names, names[1:]))
+
+
+def _take_signatures(data: bytes, groups: list[Rows], signature_bytes: int) -> None:
+    if len(data) != signature_bytes * sum(rows.row_count for rows in groups):
+        raise DamageError("signatures of a listing page do not fit its rows")
+    if not signature_bytes:
+        return
+    start = 0
+    for rows in groups:
+        end = start + signature_bytes * rows.row_count
+        rows.signatures = data[start:end]
+        start = end

@@ -1,0 +1,113 @@
+"""Cut a stream of rows into listing pages at places that the rows themselves decide.
+
+A page ends, once it has MIN_PAGE_ROWS rows, before a name or a directory whose checksum says
+so, and at MAX_PAGE_ROWS in any case. So an inserted or removed row changes its own page and at
+most the next; how the rows were sliced on their way here changes nothing. Rows with very much
+to them (long attributes, deep paths, files of many chunks) end a page early, so that a page is
+at most about MAX_PAGE_WEIGHT_BYTES unless a single row is more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from strongroom.repo.listing.page import MAX_PAGE_ROWS
+from strongroom.rows.rows import Rows, split_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MIN_PAGE_ROWS: Final = 4096
+MAX_PAGE_WEIGHT_BYTES: Final = 8 << 20
+_NAME_MASK: Final = 4095
+_DIRECTORY_MASK: Final = 63
+_PART_BYTES: Final = 18
+_EXTENT_BYTES: Final = 16
+_HEAVY_BYTES: Final = 256
+
+
+class PageBuilder:
+    """Takes Rows in listing order, gives back the rows of each page as it becomes full."""
+
+    def __init__(self) -> None:
+        self._page: list[Rows] = []
+        self._row_count = 0
+        self._weight = 0
+        self._directory: bytes | None = None
+
+    def add(self, rows: Rows) -> list[list[Rows]]:
+        """Append a directory or the next slice of it; the pages finished by that, maybe none."""
+        if not rows.row_count:
+            return []
+        pages: list[list[Rows]] = []
+        if rows.directory != self._directory:
+            self._directory = rows.directory
+            ends = self._row_count >= MIN_PAGE_ROWS and not crc32(rows.directory) & _DIRECTORY_MASK
+            if ends or (self._page and self._weight + len(rows.directory) > MAX_PAGE_WEIGHT_BYTES):
+                pages.append(self._taken())
+            self._weight += len(rows.directory)
+        heavy = _heavy_rows(rows)
+        if not heavy and self._row_count + rows.row_count <= MIN_PAGE_ROWS:
+            self._append(rows)
+            return pages
+        cuts, weight = self._cuts(rows, heavy)
+        *finished, last = split_rows(rows, cuts)
+        for piece in finished:
+            self._append(piece)
+            pages.append(self._taken())
+        self._append(last)
+        self._weight = weight
+        return pages
+
+    def finish(self) -> list[list[Rows]]:
+        """The last page, if there is one."""
+        return [self._taken()] if self._page else []
+
+    def _append(self, rows: Rows) -> None:
+        if rows.row_count:
+            self._page.append(rows)
+            self._row_count += rows.row_count
+
+    def _taken(self) -> list[Rows]:
+        page, self._page = self._page, []
+        self._row_count = self._weight = 0
+        return page
+
+    def _cuts(self, rows: Rows, heavy: Mapping[int, int]) -> tuple[list[int], int]:
+        """Row numbers before which a page ends, and the weight of the page after the last.
+
+        A 0 among them ends the pending page before all of these rows.
+        """
+        cuts: list[int] = []
+        weight = self._weight
+        # Without heavy rows nothing can happen before the page has its least number of rows.
+        first = 0 if heavy else max(0, MIN_PAGE_ROWS - self._row_count)
+        count = self._row_count + first
+        names = rows.name_list()
+        for row in range(first, rows.row_count):
+            mine = heavy.get(row, 0)
+            if (
+                (count >= MIN_PAGE_ROWS and not crc32(names[row]) & _NAME_MASK)
+                or count >= MAX_PAGE_ROWS
+                or (mine and count and weight + mine > MAX_PAGE_WEIGHT_BYTES)
+            ):
+                cuts.append(row)
+                count, weight = 0, len(rows.directory)
+            count += 1
+            weight += mine
+        return cuts, weight
+
+
+def _heavy_rows(rows: Rows) -> dict[int, int]:
+    """Bytes of the rows that have many; looking at single rows keeps slices without influence."""
+    weights: dict[int, int] = {}
+    if max(rows.part_counts) * _PART_BYTES >= _HEAVY_BYTES:
+        for row, count in enumerate(rows.part_counts):
+            weights[row] = count * _PART_BYTES
+    for texts in (rows.targets, rows.xattrs):
+        for row, text in texts.items():
+            weights[row] = weights.get(row, 0) + len(text)
+    for row, extents in rows.extents.items():
+        weights[row] = weights.get(row, 0) + len(extents) * _EXTENT_BYTES
+    return {row: weight for row, weight in weights.items() if weight >= _HEAVY_BYTES}

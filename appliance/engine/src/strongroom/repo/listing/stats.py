@@ -1,0 +1,81 @@
+"""The stat columns of a listing page.
+
+Times are split into seconds and nanoseconds, since whole seconds are common; ctime is stored
+as its distance from mtime where that is more often nothing than its distance from the row
+before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from strongroom.errors import DamageError
+from strongroom.rows.rows import (
+    COLUMN_COUNT,
+    CTIME_NS,
+    DEVICE,
+    GID,
+    MODE,
+    MTIME_NS,
+    RDEV,
+    ROW_BYTES,
+    UID,
+)
+
+if TYPE_CHECKING:
+    from strongroom.repo.listing.columns import Integers, SectionReader, SectionWriter
+
+_SECOND_NS: Final = 1_000_000_000
+_FEW_VALUES: Final = (MODE, UID, GID, DEVICE, RDEV)
+_OWN, _DISTANCE = b"\0", b"\1"
+
+
+def add_stats(writer: SectionWriter, stats: bytes) -> None:
+    """Append the columns of `stats` (int64, row major)."""
+    row_count = len(stats) // ROW_BYTES
+    rows = np.frombuffer(stats, "<i8").reshape(row_count, COLUMN_COUNT)
+    columns = np.ascontiguousarray(rows.T)
+    for number, column in enumerate(columns):
+        if number == MTIME_NS:
+            _add_times(writer, column)
+        elif number == CTIME_NS:
+            distance = column - columns[MTIME_NS]
+            steps = int(np.count_nonzero(column[1:] != column[:-1]))
+            if int(np.count_nonzero(distance)) <= steps:
+                writer.add(_DISTANCE)
+                _add_times(writer, distance)
+            else:
+                writer.add(_OWN)
+                _add_times(writer, column)
+        else:
+            writer.add_integers(column, table=number in _FEW_VALUES)
+
+
+def take_stats(reader: SectionReader, row_count: int) -> bytes:
+    """The stat columns of `row_count` rows, as the scanner packs them. Raises DamageError."""
+    rows = np.empty((row_count, COLUMN_COUNT), "<i8")
+    for number in range(COLUMN_COUNT):
+        if number == MTIME_NS:
+            rows[:, number] = _take_times(reader, row_count)
+        elif number == CTIME_NS:
+            origin = reader.take()
+            if origin not in (_OWN, _DISTANCE):
+                raise DamageError("listing page counts ctime from something unknown")
+            times = _take_times(reader, row_count)
+            rows[:, number] = times + rows[:, MTIME_NS] if origin == _DISTANCE else times
+        else:
+            rows[:, number] = reader.take_integers(row_count)
+    return rows.tobytes()
+
+
+def _add_times(writer: SectionWriter, times_ns: Integers) -> None:
+    seconds = times_ns // _SECOND_NS
+    writer.add_integers(seconds, table=True)
+    writer.add_integers(times_ns - seconds * _SECOND_NS, table=True)
+
+
+def _take_times(reader: SectionReader, row_count: int) -> Integers:
+    seconds = reader.take_integers(row_count)
+    return seconds * _SECOND_NS + reader.take_integers(row_count)

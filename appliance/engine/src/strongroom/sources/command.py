@@ -1,0 +1,102 @@
+"""The output of a command as a source."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from strongroom.errors import SourceError, UsageError
+from strongroom.sources.source import STREAM_MODE, checked_name
+from strongroom.sources.stream import DescriptorStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from strongroom.sources.source import SourceRequest, Stream
+
+_END_SECONDS: Final = 1.0
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class CommandSource:
+    """The output of a command. Its exit status decides whether a snapshot is made."""
+
+    def __init__(self, request: SourceRequest) -> None:
+        if not request.arguments:
+            raise UsageError("name the command whose output is to be backed up")
+        self._arguments = request.arguments
+        self._name = checked_name(request.stream_name)
+
+    def paths(self) -> tuple[bytes, ...]:
+        """None."""
+        return ()
+
+    def streams(self) -> Iterator[Stream]:
+        """The command's output; the command starts when this is asked for."""
+        yield CommandStream(self._arguments, self._name)
+
+
+class CommandStream:
+    """The standard output of a command, which has no standard input; its errors go to ours."""
+
+    def __init__(self, arguments: Sequence[bytes], name: bytes) -> None:
+        self.name = name
+        self.mode = STREAM_MODE
+        self._shown = arguments[0].decode("utf-8", "backslashreplace")
+        try:
+            self._process = subprocess.Popen(
+                list(arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                # No other thread runs yet.
+                preexec_fn=partial(_end_with_parent, os.getpid()),  # noqa: PLW1509
+            )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise SourceError(
+                f"cannot start {self._shown}: {reason}; no snapshot was made"
+            ) from error
+        assert self._process.stdout is not None
+        self._output = DescriptorStream(
+            self._process.stdout.fileno(), name, f"the output of {self._shown}"
+        )
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill `buffer`; less than its length only at the end."""
+        return self._output.readinto(buffer)
+
+    def finish(self) -> None:
+        """Wait for the command to end. Raises SourceError unless its exit status is 0."""
+        status = self._process.wait()
+        self.close()
+        if status:
+            how = f"was ended by signal {-status}" if status < 0 else f"failed with status {status}"
+            raise SourceError(f"the command {self._shown} {how}; no snapshot was made")
+
+    def close(self) -> None:
+        """End the command if it still runs."""
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+def _end_with_parent(parent: int) -> None:
+    """Have the kernel end this process when the one that started it dies, however it dies."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # It may have died before it was said what happens then.
+    if os.getppid() != parent:
+        os._exit(1)
+    # What a shard ignores, so that its coordinator decides, is for the command to heed again.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,0 +1,20 @@
+"""What a source could not give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from errno import ENOENT
+
+
+@dataclass(slots=True)
+class Problem:
+    """Something that could not be read, or changed while it was."""
+
+    path: bytes
+    errno: int
+    text: str
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the snapshot misses nothing: what vanished before it was read is not in it."""
+        return self.errno == ENOENT

@@ -1,0 +1,76 @@
+"""The output of a shell command, within bounds of time and size."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from typing import IO, Final
+
+COMMAND_SECONDS: Final = 30
+_KEPT_ERROR_BYTES: Final = 4096
+
+
+def run_command(command: str, limit_bytes: int) -> bytes:
+    """The output of `command`, as a shell would run it; only where the caller allowed commands.
+
+    Raises OSError when it fails, takes longer than COMMAND_SECONDS or writes over `limit_bytes`;
+    it is then killed with all it started.
+    """
+    with subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, complaint = _bounded_output(process, command, limit_bytes)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode != 0:
+        reason = complaint.decode("utf-8", "replace").strip().splitlines()
+        message = f"exit status {process.returncode} {reason[-1] if reason else ''}"
+        raise OSError(5, message, command)
+    return output
+
+
+def _bounded_output(
+    process: subprocess.Popen[bytes], command: str, limit_bytes: int
+) -> tuple[bytes, bytes]:
+    """All that the process writes to its output, and the end of what it complains about."""
+    deadline = time.monotonic() + COMMAND_SECONDS
+    output = bytearray()
+    complaint = b""
+    with selectors.DefaultSelector() as selector:
+        for stream in (process.stdout, process.stderr):
+            selector.register(_opened(stream), selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise OSError(110, f"took longer than {COMMAND_SECONDS} s", command)
+            for key, _ in ready:
+                piece = os.read(key.fd, 65536)
+                if not piece:
+                    selector.unregister(key.fileobj)
+                elif key.fileobj is process.stderr:
+                    complaint = (complaint + piece)[-_KEPT_ERROR_BYTES:]
+                else:
+                    output += piece
+                if len(output) > limit_bytes:
+                    raise OSError(27, f"wrote more than {limit_bytes} bytes", command)
+    try:
+        # It may have closed its output and gone on.
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired as error:
+        raise OSError(110, f"took longer than {COMMAND_SECONDS} s", command) from error
+    return bytes(output), complaint
+
+
+def _opened(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise OSError(9, "the command has no output")
+    return stream

@@ -1,0 +1,75 @@
+"""What a source is: the protocols that backups read, and that plugins implement.
+
+A source gives paths of the local file system, which the engine scans by itself, or streams,
+each of which becomes one regular file in the root of the snapshot, or both. The engine reads a
+stream to its end, then calls `finish`; only when that returns does the stream count as good.
+A snapshot with a stream that is not good is never made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+from strongroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+DEFAULT_STREAM_NAME: Final = b"stdin"
+STREAM_MODE: Final = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRequest:
+    """What the user asked of a source.
+
+    arguments: paths for `files`, the command's words for `command`. stream_name: name of the
+    file that a single stream becomes. options: for plugins, as given by the user.
+    """
+
+    arguments: tuple[bytes, ...] = ()
+    stream_name: bytes = DEFAULT_STREAM_NAME
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+class Stream(Protocol):
+    """One file of the snapshot, read once from its beginning to its end."""
+
+    @property
+    def name(self) -> bytes:
+        """Name of the file in the root of the snapshot."""
+
+    @property
+    def mode(self) -> int:
+        """Permission bits of the file."""
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill `buffer` as far as there is data; 0 only at the end. Raises SourceError."""
+
+    def finish(self) -> None:
+        """After the end: settle that the content is whole. Raises SourceError when it is not."""
+
+    def close(self) -> None:
+        """Let go of everything, at any time; a stream that is not finished is broken off."""
+
+
+class Source(Protocol):
+    """What a snapshot is made from."""
+
+    def paths(self) -> tuple[bytes, ...]:
+        """Paths to scan, relative to "/", without links on the way, none below another.
+
+        Raises SourceError.
+        """
+
+    def streams(self) -> Iterator[Stream]:
+        """Streams, each started when it is asked for. Raises SourceError."""
+
+
+def checked_name(name: bytes) -> bytes:
+    """`name`, if a file in the root of a snapshot may have it; else raises UsageError."""
+    if not name or b"/" in name or b"\0" in name or name in (b".", b".."):
+        shown = name.decode("utf-8", "backslashreplace")
+        raise UsageError(f"{shown!r} cannot be the name of a file in a snapshot")
+    return name
