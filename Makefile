@@ -87,6 +87,8 @@ man: setup  ## write the manual pages into build/man1
 lock: setup  ## choose library versions anew, with hashes, for every Python we support
 	$(BIN)/pip install --quiet uv
 	cd $(ENGINE) && $(LOCK) --extra dev --output-file requirements.lock pyproject.toml
+	cd $(ENGINE) && $(LOCK) --extra docs --constraint requirements.lock \
+	    --output-file requirements-docs.lock pyproject.toml
 	cd $(ENGINE) && $(LOCK) --extra fuzz --constraint requirements.lock \
 	    --output-file requirements-fuzz.lock pyproject.toml
 

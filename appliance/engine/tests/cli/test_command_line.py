@@ -54,9 +54,9 @@ def run(arguments, terminal):
                        "inherited": os.environ.get("STRONGROOM_PASSWORD")})
     return 0
 
-module = types.ModuleType("strongroom.cli.probe")
+module = types.ModuleType("strongroom.cli.commands.probe")
 module.EPILOG, module.add_arguments, module.run = "examples:\\n  none", add_arguments, run
-sys.modules["strongroom.cli.probe"] = module
+sys.modules["strongroom.cli.commands.probe"] = module
 frame.COMMANDS["probe"] = ("probe", "do what the test wants")
 sys.exit(frame.main())
 """

@@ -74,7 +74,7 @@ class Site:
             action=None,
             config=str(self.folder / f"{daemon}.conf"),
         )
-        module = importlib.import_module(f"strongroom.cli.{daemon}")
+        module = importlib.import_module(f"strongroom.cli.commands.{daemon}")
         code = module.run(arguments, Terminal())
         assert self.listing() == before, "a check makes and changes nothing"
         return code, self.capsys.readouterr().err.splitlines()
