@@ -268,3 +268,10 @@ class CancelledError(StrongroomError):
     def __init__(self, message: str, exit_code: int = 130) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class OutputClosedError(StrongroomError):
+    """Whoever read our standard output went away (`strongroom ls | head`)."""
+
+    exit_code = EXIT_OUTPUT_CLOSED
+    error_id = "output-closed"

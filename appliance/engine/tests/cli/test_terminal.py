@@ -6,15 +6,11 @@ import threading
 
 import pytest
 
-from strongroom.cli.live_progress import CountedProgress, progress_text, shown_progress
-from strongroom.cli.terminal import (
-    OutputClosedError,
-    Terminal,
-    duration_text,
-    shown,
-    size_text,
-)
-from strongroom.errors import EXIT_OUTPUT_CLOSED
+from strongroom.cli.live_progress import CountedProgress, progress_text, show_progress
+from strongroom.cli.quantities import duration_text, size_text
+from strongroom.cli.terminal import Terminal
+from strongroom.errors import EXIT_OUTPUT_CLOSED, OutputClosedError
+from strongroom.printable import printable
 from strongroom.progress import NullProgress
 
 
@@ -101,7 +97,7 @@ def test_what_json_cannot_hold_is_refused(output, messages):
     ],
 )
 def test_a_name_cannot_drive_the_terminal(name, expected):
-    assert shown(name) == expected
+    assert printable(name) == expected
 
 
 @pytest.mark.parametrize(
@@ -218,7 +214,7 @@ def test_the_live_line_is_gone_when_the_work_ends(monkeypatch):
     screen = Screen()
     terminal = Terminal(messages=screen)
     drawn = threading.Event()
-    with shown_progress(terminal, "backing up") as progress:
+    with show_progress(terminal, "backing up") as progress:
         progress.message("writing the index")
         for _ in range(500):
             if "writing the index" in screen.getvalue():
@@ -231,7 +227,7 @@ def test_the_live_line_is_gone_when_the_work_ends(monkeypatch):
 def test_a_log_gets_plain_lines_of_progress(monkeypatch, output, messages):
     monkeypatch.setattr("strongroom.cli.live_progress.PLAIN_INTERVAL_SECONDS", 0.01)
     terminal = Terminal(output=output, messages=messages)
-    with shown_progress(terminal, "backing up") as progress:
+    with show_progress(terminal, "backing up") as progress:
         progress.add(files=3)
         for _ in range(500):
             if "3 files" in messages.getvalue():
@@ -244,7 +240,7 @@ def test_a_log_gets_plain_lines_of_progress(monkeypatch, output, messages):
 def test_programs_get_objects_of_progress(monkeypatch, output, messages):
     monkeypatch.setattr("strongroom.cli.live_progress.PLAIN_INTERVAL_SECONDS", 0.01)
     terminal = Terminal(as_json=True, output=output, messages=messages)
-    with terminal.progress("backing up") as progress:
+    with show_progress(terminal, "backing up") as progress:
         progress.add(files=3)
         for _ in range(500):
             if '"files":3' in output.getvalue():
@@ -257,5 +253,5 @@ def test_programs_get_objects_of_progress(monkeypatch, output, messages):
 
 def test_quiet_shows_no_progress(output, messages):
     terminal = Terminal(quiet=True, output=output, messages=messages)
-    with terminal.progress("backing up") as progress:
+    with show_progress(terminal, "backing up") as progress:
         assert isinstance(progress, NullProgress)

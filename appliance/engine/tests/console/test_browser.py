@@ -7,11 +7,12 @@ import pytest
 from textual.widgets import Checkbox, DataTable, Input, Static
 
 from kit.simulated_agent import SimulatedAgent
-from strongroom.cli.console.browser.application import Browser, SnapshotsScreen
 from strongroom.cli.console.browser.files import FilesScreen
 from strongroom.cli.console.browser.marks import Marks
 from strongroom.cli.console.browser.place import SnapshotPlace
+from strongroom.cli.console.browser.program import Browser
 from strongroom.cli.console.browser.restoring import RestoreDialog, RunScreen
+from strongroom.cli.console.browser.snapshots import SnapshotsScreen, new_screens
 from strongroom.cli.console.client import DirectorClient
 from strongroom.cli.console.place import DirectorPlace
 from strongroom.errors import NotPermittedError
@@ -23,7 +24,7 @@ async def browsing(director, who="admin", client="", begin=None):
     identity = director.identity(who).folder.decode()
     with DirectorClient(DirectorPlace(url=director.url, identity=identity)) as api:
         place = SnapshotPlace(api, client)
-        app = Browser(place, place.snapshot(begin) if begin else None)
+        app = Browser(place, new_screens(place.snapshot(begin) if begin else None))
         async with app.run_test(size=(120, 40)) as pilot:
             await settle(pilot)
             yield pilot

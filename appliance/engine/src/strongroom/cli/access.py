@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from strongroom.cli.passphrase import ask_passphrase, given_passphrase
-from strongroom.cli.terminal import shown
 from strongroom.errors import UsageError, WrongKeyError
+from strongroom.printable import printable
 from strongroom.repo.keys import import_key
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
@@ -46,7 +46,7 @@ def open_store(place: str, settings: Settings | None = None) -> Store:
         store = _remote_store(place, settings)
     elif "://" in place:
         raise UsageError(
-            f"{shown(place)} is no repository; one is a folder, unix:SOCKET or "
+            f"{printable(place)} is no repository; one is a folder, unix:SOCKET or "
             "strongroom://HOST:PORT"
         )
     else:
@@ -104,7 +104,7 @@ def read_key_file(path: str) -> Key:
         with open(path, encoding="ascii", errors="replace") as file:
             return import_key(file.read(GREATEST_KEY_FILE_BYTES))
     except OSError as error:
-        raise UsageError(f"cannot read the key file {shown(path)}: {error.strerror}") from error
+        raise UsageError(f"cannot read the key file {printable(path)}: {error.strerror}") from error
 
 
 def _remote_store(place: str, settings: Settings | None) -> Store:
@@ -115,7 +115,7 @@ def _remote_store(place: str, settings: Settings | None) -> Store:
         return open_socket(parsed, cache_folder=settings.cache_folder if settings else None)
     folder = settings.identity_folder if settings else None
     if settings is None or not folder:
-        raise UsageError(f"{shown(place)} wants to know who we are; give --identity FOLDER")
+        raise UsageError(f"{printable(place)} wants to know who we are; give --identity FOLDER")
     from strongroom.net.identities.identity import Identity
 
     return open_network(
@@ -139,7 +139,7 @@ def _open(store: Store, settings: Settings, terminal: Terminal) -> Repository:
 
 
 def _open_asking(store: Store, terminal: Terminal) -> Repository:
-    question = f"passphrase of {shown(store.location)}"
+    question = f"passphrase of {printable(store.location)}"
     for _ in range(TRIES_AT_A_TERMINAL - 1):
         try:
             return Repository.open(store, ask_passphrase(question))

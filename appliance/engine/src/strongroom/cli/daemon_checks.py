@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strongroom.cli.terminal import shown
 from strongroom.errors import EXIT_DONE
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def tell_faults(terminal: Terminal, look: Preflight) -> int:
     """Say what is wrong; the exit code."""
     for text in look.warnings:
-        terminal.warn(shown(text))
+        terminal.warn(printable(text))
     for fault in look.faults:
-        terminal.report_error(fault.error_id, shown(fault.text), fault.exit_code)
+        terminal.report_error(fault.error_id, printable(fault.text), fault.exit_code)
     return look.faults[0].exit_code if look.faults else EXIT_DONE

@@ -6,10 +6,11 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import shown_path
-from strongroom.cli.terminal import shown, size_text
 from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
+from strongroom.printable import printable
 from strongroom.rows.rows import CHANGED, UNREADABLE
 from strongroom.scan.attributes import decode_xattrs
 
@@ -77,10 +78,10 @@ def entry_line(row: RowView, name: bytes, *, human: bool = False) -> str:
         size = size_text(row.size) if human else str(row.size)
     line = (
         f"{stat.filemode(row.mode)}{_attribute_mark(row)} {row.link_count:>3} {row.uid:>5} "
-        f"{row.gid:>5} {size:>12} {time_text(row.mtime_ns)} {shown(name)}"
+        f"{row.gid:>5} {size:>12} {time_text(row.mtime_ns)} {printable(name)}"
     )
     if stat.S_ISLNK(row.mode):
-        line += f" -> {shown(row.target)}"
+        line += f" -> {printable(row.target)}"
     if row.state in STATE_NAMES:
         line += f" ({STATE_NAMES[row.state]} when it was backed up)"
     return line

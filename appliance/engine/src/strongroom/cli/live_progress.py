@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import shutil
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from strongroom.cli.terminal import OutputClosedError, duration_text, size_text
+from strongroom.cli.quantities import duration_text, size_text
 from strongroom.clock import elapsed_seconds
+from strongroom.errors import OutputClosedError
+from strongroom.progress import NullProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from strongroom.cli.terminal import Terminal
+    from strongroom.progress import Progress
 
 LIVE_INTERVAL_SECONDS = 0.25
 PLAIN_INTERVAL_SECONDS = 10.0
@@ -137,8 +141,19 @@ def progress_text(counts: dict[str, object]) -> str:
     return ", ".join(parts)
 
 
+def show_progress(terminal: Terminal, title: str) -> AbstractContextManager[Progress]:
+    """Show the work done inside a `with` block; gives the Progress that the job counts in.
+
+    A live line on a terminal; else a plain line (with --json an object of type `progress`)
+    every ten seconds; nothing with --quiet.
+    """
+    if terminal.quiet and not terminal.as_json:
+        return nullcontext(NullProgress())
+    return _drawn(terminal, title)
+
+
 @contextmanager
-def shown_progress(terminal: Terminal, title: str) -> Iterator[CountedProgress]:
+def _drawn(terminal: Terminal, title: str) -> Iterator[Progress]:
     """Draw the counts until the block ends; the live line is gone when it does."""
     progress = CountedProgress(title)
     ended = threading.Event()

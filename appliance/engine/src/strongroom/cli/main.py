@@ -21,16 +21,18 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from strongroom.cli.settings import add_global_options, read_settings
-from strongroom.cli.terminal import OutputClosedError, Terminal, abandon, shown
+from strongroom.cli.terminal import Terminal, abandon
 from strongroom.errors import (
     EXIT_BUG,
     EXIT_DONE,
     EXIT_TERMINATED,
     CancelledError,
     OperatingSystemError,
+    OutputClosedError,
     StrongroomError,
     UsageError,
 )
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,7 +164,7 @@ def command_parser(name: str) -> CommandParser:
 
         near = get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean `{near[0]}`?" if near else "see `strongroom --help`"
-        text = f"there is no command `{shown(name)}`; {hint}"
+        text = f"there is no command `{printable(name)}`; {hint}"
         raise UsageError(text)
     summary = COMMANDS[name][1]
     parser = CommandParser(
@@ -269,7 +271,9 @@ def _add_global_options_throughout(parser: argparse.ArgumentParser, default: obj
 def _system_error_text(error: OSError) -> str:
     reason = error.strerror or str(error) or type(error).__name__
     names = [
-        shown(name) for name in (error.filename, error.filename2) if isinstance(name, (bytes, str))
+        printable(name)
+        for name in (error.filename, error.filename2)
+        if isinstance(name, (bytes, str))
     ]
     return f"{' -> '.join(names)}: {reason}" if names else reason
 

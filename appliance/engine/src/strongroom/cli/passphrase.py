@@ -11,8 +11,8 @@ import stat
 import subprocess
 from typing import TYPE_CHECKING
 
-from strongroom.cli.terminal import shown
 from strongroom.errors import UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from strongroom.cli.settings import Settings
@@ -26,11 +26,15 @@ def passphrase_from_file(path: str, terminal: Terminal) -> bytes:
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                terminal.warn(f"others may read {shown(path)}; run `chmod 600 {shown(path)}`")
+                terminal.warn(
+                    f"others may read {printable(path)}; run `chmod 600 {printable(path)}`"
+                )
             text = file.read(GREATEST_SIZE_BYTES)
     except OSError as error:
-        raise UsageError(f"cannot read the passphrase: {shown(path)}: {error.strerror}") from error
-    return _first_line(text, f"file {shown(path)}")
+        raise UsageError(
+            f"cannot read the passphrase: {printable(path)}: {error.strerror}"
+        ) from error
+    return _first_line(text, f"file {printable(path)}")
 
 
 def passphrase_from_command(command: str) -> bytes:

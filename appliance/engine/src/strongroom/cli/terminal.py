@@ -16,52 +16,9 @@ import json
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-from strongroom.errors import EXIT_OUTPUT_CLOSED, StrongroomError
-from strongroom.progress import NullProgress
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from strongroom.progress import Progress
-
-
-class OutputClosedError(StrongroomError):
-    """Whoever read our standard output went away (`strongroom ls | head`)."""
-
-    exit_code = EXIT_OUTPUT_CLOSED
-    error_id = "output-closed"
-
-
-def shown(name: bytes | str) -> str:
-    """`name` for people: UTF-8 where it is, other bytes and control characters as escapes."""
-    text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )
-
-
-def size_text(size_bytes: float) -> str:
-    """`size_bytes` in the unit that leaves one to four digits: `0 B`, `1.5 KiB`, `12.0 GiB`."""
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if abs(size) < 1024 or unit == "PiB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError  # the loop always ends in PiB
-
-
-def duration_text(seconds: float) -> str:
-    """`seconds` as a clock shows them: `3.2 s`, `4:05`, `1:02:03`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+from strongroom.errors import OutputClosedError
 
 
 def abandon(stream: TextIO) -> None:
@@ -163,20 +120,6 @@ class Terminal:
             with self._lock:
                 self.clear_live_line()
                 self._write_message(text + "\n")
-
-    def progress(self, title: str) -> AbstractContextManager[Progress]:
-        """Show the work done inside a `with` block; gives the Progress that the job counts in.
-
-        A live line on a terminal; else a plain line (with --json an object of type `progress`)
-        every ten seconds; nothing with --quiet.
-        """
-        from contextlib import nullcontext
-
-        if self.quiet and not self.as_json:
-            return nullcontext(NullProgress())
-        from strongroom.cli.live_progress import shown_progress
-
-        return shown_progress(self, title)
 
     def show_live_line(self, text: str) -> None:
         """Draw `text` over the last live line; the next line written by anyone removes it."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import UsageError
-
-_SECOND_NS = 1_000_000_000
 
 
 def time_text(time_ns: int) -> str:
     """`2026-11-21 13:10:38`, local time; `@seconds` where the calendar ends."""
-    seconds = time_ns // _SECOND_NS
+    seconds = time_ns // SECOND_NS
     try:
         local = time.localtime(seconds)
     except (OverflowError, ValueError, OSError):
@@ -34,11 +33,11 @@ def parse_moment(text: str) -> int:
 
     stripped = text.strip()
     if stripped.startswith("@") and stripped[1:].removeprefix("-").isdecimal():
-        return int(stripped[1:]) * _SECOND_NS
+        return int(stripped[1:]) * SECOND_NS
     try:
         moment = datetime.fromisoformat(stripped)
         seconds = int(moment.replace(microsecond=0).timestamp())
-        return seconds * _SECOND_NS + moment.microsecond * 1000
+        return seconds * SECOND_NS + moment.microsecond * 1000
     except (ValueError, OverflowError):
         pass
     try:

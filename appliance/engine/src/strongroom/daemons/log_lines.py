@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from strongroom.printable import printable
+
 LONGEST_MESSAGE: Final = 8 << 10
 CONTINUATION: Final = "  | "
 # Of a longer traceback these many first and last lines stay.
@@ -26,7 +28,7 @@ _LEVELS: Final = {
 
 def one_line(text: str) -> str:
     """A text of others as it can stand in a log: one line, printable, and not too long."""
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:LONGEST_MESSAGE])
+    shown = printable(text[:LONGEST_MESSAGE])
     if len(text) <= LONGEST_MESSAGE and len(shown) <= LONGEST_MESSAGE:
         return shown
     return f"{shown[:LONGEST_MESSAGE]}... ({len(text)} characters)"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.errors import UsageError
+from strongroom.printable import printable
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE
 from strongroom.scan.patterns import Patterns, read_pattern_file
 
@@ -145,7 +146,7 @@ def compile_selection(options: SelectionOptions) -> Selection | None:
 def _parse_marker(text: bytes) -> tuple[bytes, bytes]:
     name, _, header = text.partition(b":")
     if not name or b"/" in name or b"\0" in name or name in (b".", b".."):
-        shown = text.decode("utf-8", "backslashreplace")
+        shown = printable(text)
         raise UsageError(f"marker {shown!r} must be a file's name, or NAME:HEADER")
     return name, header
 

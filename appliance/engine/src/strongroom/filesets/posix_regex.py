@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from strongroom.errors import UsageError
+from strongroom.printable import printable
 
 _EXTENDED: Final = 1
 _IGNORE_CASE: Final = 2
@@ -32,7 +33,7 @@ class PosixRegex:
         if problem:
             text = ctypes.create_string_buffer(_MESSAGE_BYTES)
             self._library.regerror(problem, compiled, text, _MESSAGE_BYTES)
-            shown = pattern.decode("utf-8", "backslashreplace")
+            shown = printable(pattern)
             raise UsageError(f"regular expression {shown!r}: {text.value.decode(errors='replace')}")
         self._compiled = compiled
 

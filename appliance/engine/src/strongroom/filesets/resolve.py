@@ -17,6 +17,7 @@ from strongroom.errors import SourceError
 from strongroom.filesets.lists import listed_lines
 from strongroom.filesets.plugins import plugin_source
 from strongroom.filesets.rules import FileSetRoot, FileSetRules, outermost, refusal
+from strongroom.printable import printable
 from strongroom.sources.files import settled_path
 from strongroom.sources.problem import Problem
 
@@ -56,7 +57,7 @@ def resolve_fileset(spec: FileSetSpec, *, allow_commands: bool = False) -> Resol
     notes: list[str] = []
     for number, include in enumerate(spec.includes):
         for name in _names(include.files, allow_commands=allow_commands):
-            shown = name.decode("utf-8", "backslashreplace")
+            shown = printable(name)
             try:
                 root = _root(name, number)
                 left_out = refusal(root, include)

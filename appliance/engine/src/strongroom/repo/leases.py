@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import msgspec
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.content.ciphers import open_object, seal_object
 from strongroom.errors import (
     DamageError,
@@ -87,7 +88,7 @@ class Lease:
         self._key = key
         self._cipher = cipher
         self._renewal_seconds = renewal_seconds
-        self._expiry_ns = int(expiry_seconds * 1e9)
+        self._expiry_ns = int(expiry_seconds * SECOND_NS)
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._lost = ""
@@ -259,7 +260,7 @@ def has_ended(
 
     `store_time_ns` is from a lease of one's own.
     """
-    if store_time_ns - lease.renewed_ns > int(expiry_seconds * 1e9):
+    if store_time_ns - lease.renewed_ns > int(expiry_seconds * SECOND_NS):
         return True
     holder = lease.holder
     return (
@@ -273,9 +274,7 @@ def has_ended(
 def _visible_processes() -> str:
     """What tells the processes that we see from those of other machines, boots and containers."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
-        return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
+        return f"{clock.boot_id()} {os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
         return ""
 

@@ -28,6 +28,7 @@ from strongroom.errors import (
     SnapshotNotFoundError,
     UnknownFormatError,
 )
+from strongroom.printable import printable
 from strongroom.repo.keys import (
     PACK_ENTRY_SIZE,
     PACK_HINT_SIZE,
@@ -151,7 +152,7 @@ class _Wanted:
         """A path and all below it, with the way to it."""
         row = self._listing.lookup(path)
         if row is None:
-            shown = path.decode("utf-8", "backslashreplace")
+            shown = printable(path)
             raise SnapshotNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
         steps = path.split(b"/")
         for depth in range(len(steps) + 1):

@@ -20,6 +20,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import UsageError
+from strongroom.printable import printable
 from strongroom.scan.globs import fold_case, is_literal, translate_glob
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def read_pattern_file(path: bytes) -> list[bytes]:
         with open(path, "rb") as file:
             lines = file.read().split(b"\n")
     except OSError as error:
-        shown = path.decode("utf-8", "backslashreplace")
+        shown = printable(path)
         raise UsageError(f"cannot read the patterns in {shown}: {error.strerror}") from error
     patterns: list[bytes] = []
     for line in lines:

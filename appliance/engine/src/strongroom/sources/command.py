@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import SourceError, UsageError
+from strongroom.printable import printable
 from strongroom.sources.source import STREAM_MODE, checked_name
 from strongroom.sources.stream import DescriptorStream
 
@@ -46,7 +47,7 @@ class CommandStream:
     def __init__(self, arguments: Sequence[bytes], name: bytes) -> None:
         self.name = name
         self.mode = STREAM_MODE
-        self._shown = arguments[0].decode("utf-8", "backslashreplace")
+        self._shown = printable(arguments[0])
         try:
             self._process = subprocess.Popen(
                 list(arguments),

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from strongroom.errors import SourceError, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ def settled_path(path: bytes) -> bytes:
             settled = os.path.join(os.path.realpath(above or b".", strict=True), name)
             os.lstat(settled)
     except (OSError, ValueError) as error:
-        shown = path.decode("utf-8", "backslashreplace")
+        shown = printable(path)
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise SourceError(f"cannot back up {shown}: {reason}") from error
     return settled.strip(b"/")

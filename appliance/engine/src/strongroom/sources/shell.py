@@ -6,8 +6,9 @@ import os
 import selectors
 import signal
 import subprocess
-import time
 from typing import IO, Final
+
+from strongroom import clock
 
 COMMAND_SECONDS: Final = 30
 _KEPT_ERROR_BYTES: Final = 4096
@@ -42,14 +43,14 @@ def _bounded_output(
     process: subprocess.Popen[bytes], command: str, limit_bytes: int
 ) -> tuple[bytes, bytes]:
     """All that the process writes to its output, and the end of what it complains about."""
-    deadline = time.monotonic() + COMMAND_SECONDS
+    deadline = clock.elapsed_seconds() + COMMAND_SECONDS
     output = bytearray()
     complaint = b""
     with selectors.DefaultSelector() as selector:
         for stream in (process.stdout, process.stderr):
             selector.register(_opened(stream), selectors.EVENT_READ)
         while selector.get_map():
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            ready = selector.select(max(0.0, deadline - clock.elapsed_seconds()))
             if not ready:
                 raise OSError(110, f"took longer than {COMMAND_SECONDS} s", command)
             for key, _ in ready:
@@ -64,7 +65,7 @@ def _bounded_output(
                     raise OSError(27, f"wrote more than {limit_bytes} bytes", command)
     try:
         # It may have closed its output and gone on.
-        process.wait(max(0.0, deadline - time.monotonic()))
+        process.wait(max(0.0, deadline - clock.elapsed_seconds()))
     except subprocess.TimeoutExpired as error:
         raise OSError(110, f"took longer than {COMMAND_SECONDS} s", command) from error
     return bytes(output), complaint

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from strongroom.errors import UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,6 +71,6 @@ class Source(Protocol):
 def checked_name(name: bytes) -> bytes:
     """`name`, if a file in the root of a snapshot may have it; else raises UsageError."""
     if not name or b"/" in name or b"\0" in name or name in (b".", b".."):
-        shown = name.decode("utf-8", "backslashreplace")
+        shown = printable(name)
         raise UsageError(f"{shown!r} cannot be the name of a file in a snapshot")
     return name

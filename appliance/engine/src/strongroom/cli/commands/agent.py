@@ -6,8 +6,8 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from strongroom.cli.terminal import shown
 from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -129,10 +129,10 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
             "not_after": identity.not_after.isoformat(),
         }
     )
-    whose = f" of Director {shown(director)}" if director else ""
+    whose = f" of Director {printable(director)}" if director else ""
     terminal.line(
-        f"{shown(identity.name)} is now an agent{whose}; certificate in {shown(folder)}, good "
-        f"until {identity.not_after:%Y-%m-%d}, renewed before that by itself"
+        f"{printable(identity.name)} is now an agent{whose}; certificate in {printable(folder)}, "
+        f"good until {identity.not_after:%Y-%m-%d}, renewed before that by itself"
     )
     return EXIT_DONE
 
@@ -172,7 +172,7 @@ def _read_token(path: str) -> str:
         with open(0 if path == "-" else path, encoding="ascii", errors="replace") as file:
             token = file.read(_GREATEST_TOKEN_BYTES).split("\n", 1)[0].strip()
     except OSError as error:
-        raise UsageError(f"cannot read the token {shown(path)}: {error.strerror}") from error
+        raise UsageError(f"cannot read the token {printable(path)}: {error.strerror}") from error
     if not token:
-        raise UsageError(f"there is no token in {shown(path)}")
+        raise UsageError(f"there is no token in {printable(path)}")
     return token

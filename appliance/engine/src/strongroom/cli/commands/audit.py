@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from strongroom.cli.console.place import add_director_options
 from strongroom.cli.console.view import local_time
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.terminal import shown
 from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     for entry in found:
         terminal.emit({"type": "audit", **entry})
     rows = [
-        [local_time(entry["time"]), *(shown(entry[name]) for name in
+        [local_time(entry["time"]), *(printable(entry[name]) for name in
          ("who", "role", "address", "action", "object", "result"))]
         for entry in found
     ]  # fmt: skip

@@ -7,8 +7,10 @@ import socket
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import begin_store, open_repository
-from strongroom.cli.terminal import duration_text, shown, size_text
+from strongroom.cli.live_progress import show_progress
+from strongroom.cli.quantities import duration_text, size_text
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -127,7 +129,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     repository = open_repository(arguments, terminal, "write", store)
     try:
-        report = back_up(repository, source, options, lambda: terminal.progress("backup"))
+        report = back_up(repository, source, options, lambda: show_progress(terminal, "backup"))
     finally:
         repository.close()
     for warning in report.warnings:
@@ -259,7 +261,7 @@ def _tell(problem: Problem, terminal: Terminal) -> None:
         }
     )
     if not terminal.as_json and (not problem.is_harmless or terminal.verbose):
-        terminal.warn(f"/{shown(problem.path)}: {problem.text}")
+        terminal.warn(f"/{printable(problem.path)}: {problem.text}")
 
 
 def _print(report: BackupReport, terminal: Terminal) -> None:

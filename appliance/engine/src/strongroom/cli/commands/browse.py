@@ -37,14 +37,15 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Show the browser; gives the exit code."""
     if terminal.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("browse wants a terminal; for scripts there is `strongroom restore`")
-    from strongroom.cli.console.browser.application import Browser
     from strongroom.cli.console.browser.place import SnapshotPlace
+    from strongroom.cli.console.browser.program import Browser
+    from strongroom.cli.console.browser.snapshots import new_screens
     from strongroom.cli.console.client import open_director
 
     with open_director(arguments) as director:
         place = SnapshotPlace(director, arguments.client or "", arguments.job or "")
         begin = place.snapshot(arguments.snapshot) if arguments.snapshot else None
-        browser = Browser(place, begin)
+        browser = Browser(place, new_screens(begin))
         browser.run()
     if browser.failure is not None:
         raise browser.failure

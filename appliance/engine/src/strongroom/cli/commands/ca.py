@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from strongroom import clock
 from strongroom.cli.passphrase import choose_passphrase, given_passphrase
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.terminal import shown
 from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, UsageError
@@ -26,6 +25,7 @@ from strongroom.net.identities.private_files import (
     read_bounded,
     write_file,
 )
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -155,7 +155,7 @@ def _init(arguments: argparse.Namespace, terminal: Terminal) -> int:
             "encrypted": passphrase is not None,
         }
     )
-    terminal.line(f"made a certificate authority in {shown(authority.folder)}")
+    terminal.line(f"made a certificate authority in {printable(authority.folder)}")
     terminal.line(f"its fingerprint, to compare at enrolment: {authority.fingerprint}")
     return EXIT_DONE
 
@@ -178,7 +178,9 @@ def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
         try:
             request = read_bounded(os.fsencode(arguments.request), _GREATEST_REQUEST_BYTES)
         except OSError as error:
-            raise UsageError(f"cannot read {shown(arguments.request)}: {error.strerror}") from error
+            raise UsageError(
+                f"cannot read {printable(arguments.request)}: {error.strerror}"
+            ) from error
         certificate = authority.issue(
             request, arguments.name, arguments.role, arguments.host, arguments.days
         )
@@ -189,9 +191,9 @@ def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
     entry = next(one for one in reversed(authority.issued()) if one.name == arguments.name)
     terminal.emit(_certificate_object(entry, revoked=False))
     if arguments.folder or arguments.out:
-        place = shown(arguments.folder or arguments.out)
+        place = printable(arguments.folder or arguments.out)
         until = time_text(entry.not_after_ns)
-        terminal.line(f"issued {entry.role} {shown(entry.name)!r} until {until}: {place}")
+        terminal.line(f"issued {entry.role} {printable(entry.name)!r} until {until}: {place}")
     return EXIT_DONE
 
 
@@ -199,7 +201,7 @@ def _revoke(arguments: argparse.Namespace, terminal: Terminal) -> int:
     revoked = _open(arguments, terminal).revoke(arguments.certificate)
     for entry in revoked:
         terminal.emit(_certificate_object(entry, revoked=True))
-        terminal.line(f"revoked {entry.role} {shown(entry.name)!r}, serial {entry.serial}")
+        terminal.line(f"revoked {entry.role} {printable(entry.name)!r}, serial {entry.serial}")
     if not revoked:
         terminal.line("nothing to do: it ended or was revoked already")
     return EXIT_DONE
@@ -227,7 +229,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.emit(_certificate_object(entry, revoked=is_revoked))
         until = time_text(entry.not_after_ns)
         rows.append(
-            [shown(entry.name), entry.role, until, state if arguments.all else "", entry.serial]
+            [printable(entry.name), entry.role, until, state if arguments.all else "", entry.serial]
         )
     _write_table(terminal, ["NAME", "ROLE", "UNTIL", "STATE", "SERIAL"], rows)
     token_rows = []
@@ -242,7 +244,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
             }
         )
         token_rows.append(
-            [identifier, shown(use.name) or "(any)", use.role, time_text(use.expires_ns)]
+            [identifier, printable(use.name) or "(any)", use.role, time_text(use.expires_ns)]
         )
     if token_rows:
         terminal.line()
@@ -267,7 +269,7 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("a token lives up to 30 days: write for example 15min, 1h or 2d")
     prints = arguments.out == "-"
     if not prints and os.path.lexists(arguments.out):
-        raise UsageError(f"{shown(arguments.out)} is there already; name a new file")
+        raise UsageError(f"{printable(arguments.out)} is there already; name a new file")
     token = authority.tokens.create(
         arguments.name or "", arguments.role, lifetime.seconds, arguments.host
     )
@@ -293,7 +295,7 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not prints:
         terminal.line(
             f"wrote a token, good once until {time_text(token.use.expires_ns)}, to "
-            f"{shown(arguments.out)}"
+            f"{printable(arguments.out)}"
         )
         terminal.line(f"the authority's fingerprint is {authority.fingerprint}")
     return EXIT_DONE

@@ -6,9 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
+from strongroom.cli.live_progress import show_progress
+from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.snapshot_choice import shown_path
-from strongroom.cli.terminal import duration_text, shown, size_text
 from strongroom.errors import EXIT_DONE, CheckFailedError, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -71,7 +73,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             known = repository.snapshots()
             ids = tuple(find_snapshot(known, wanted).id for wanted in arguments.snapshot)
         options = CheckOptions(subset, ids, arguments.processes)
-        with terminal.progress("check") as progress:
+        with show_progress(terminal, "check") as progress:
             report = check(repository, options, progress)
     finally:
         repository.close()
@@ -148,7 +150,7 @@ def _write_finding(finding: Finding, terminal: Terminal) -> None:
         }
     )
     terminal.line(f"damaged: {finding.kind}/{finding.name}")
-    terminal.line(f"  {shown(finding.problem)}" if finding.problem else "  files are lost")
+    terminal.line(f"  {printable(finding.problem)}" if finding.problem else "  files are lost")
     if finding.snapshots:
         names = ", ".join(name[:8] for name in finding.snapshots[:_PATHS_SHOWN])
         more = len(finding.snapshots) - _PATHS_SHOWN
@@ -158,6 +160,6 @@ def _write_finding(finding: Finding, terminal: Terminal) -> None:
         terminal.line(f"  {count} file{'' if count == 1 else 's'} lost:")
         listed = finding.paths if terminal.verbose else finding.paths[:_PATHS_SHOWN]
         for path in listed:
-            terminal.line(f"    {shown(shown_path(path))}")
+            terminal.line(f"    {printable(shown_path(path))}")
         if len(listed) < count:
             terminal.line(f"    and {count - len(listed)} more")

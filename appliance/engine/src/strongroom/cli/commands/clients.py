@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from strongroom.cli.console.place import add_director_options
 from strongroom.cli.console.view import local_time
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.terminal import shown
 from strongroom.errors import EXIT_DONE
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -64,10 +64,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _row(client: dict[str, Any]) -> list[str]:
     state = "connected" if client["connected"] else "away"
     return [
-        shown(client["name"]),
+        printable(client["name"]),
         state if client["enabled"] else "disabled",
-        shown(client["address"]),
-        shown(client["version"]),
+        printable(client["address"]),
+        printable(client["version"]),
         client["tls_mode"],
         str(client["running"]),
         str(client["queued"]),
@@ -77,13 +77,13 @@ def _row(client: dict[str, Any]) -> list[str]:
 
 
 def _tell_more(client: dict[str, Any], terminal: Terminal) -> None:
-    name = shown(client["name"])
+    name = printable(client["name"])
     if abs(client["clock_ahead_seconds"]) > 60:
         terminal.warn(f"the clock of {name} is {client['clock_ahead_seconds']:.0f} s ahead of ours")
     if client["enrolled"]:
         terminal.detail(
             f"{name}: enrolled {local_time(client['enrolled'])}, certificate "
-            f"{client['certificate_serial']}, {shown(client['platform'])}, "
+            f"{client['certificate_serial']}, {printable(client['platform'])}, "
             f"{client.get('workers') or 'unknown'} workers, "
             f"{', '.join(client['features']) or 'no features'}"
         )

@@ -6,10 +6,12 @@ import platform
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_place, open_repository
+from strongroom.cli.live_progress import show_progress
+from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import add_snapshot_filters, filtered_snapshots
-from strongroom.cli.terminal import shown, size_text
 from strongroom.cli.times import time_text
 from strongroom.errors import EXIT_DONE
+from strongroom.printable import printable
 from strongroom.repo.snapshots import find_snapshot
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             if arguments.dry_run:
                 _show_plan(missing, terminal)
             else:
-                with terminal.progress("copy") as progress:
+                with show_progress(terminal, "copy") as progress:
                     for copied in copy_snapshots(source, target, missing, options, progress):
                         _show(copied, terminal)
             terminal.line(
@@ -129,4 +131,4 @@ def _show(copied: CopiedSnapshot, terminal: Terminal) -> None:
 
 
 def _title(snapshot: Snapshot) -> str:
-    return f"{snapshot.short_id}  {time_text(snapshot.start_ns)}  {shown(snapshot.host)}"
+    return f"{snapshot.short_id}  {time_text(snapshot.start_ns)}  {printable(snapshot.host)}"

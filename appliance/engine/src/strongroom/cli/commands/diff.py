@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
 from strongroom.cli.entry_view import entry_object, kind_name
+from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     filtered_snapshots,
     normal_path,
     shown_path,
 )
-from strongroom.cli.terminal import shown, size_text
 from strongroom.cli.times import time_text
 from strongroom.errors import EXIT_DONE
 from strongroom.jobs.looking.diff import (
@@ -25,6 +25,7 @@ from strongroom.jobs.looking.diff import (
     Comparison,
     Difference,
 )
+from strongroom.printable import printable
 from strongroom.repo.snapshots import find_snapshot
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         for sign, snapshot in (("-", before), ("+", after)):
             terminal.line(
                 f"{sign * 3} {snapshot.short_id}  {time_text(snapshot.start_ns)}  "
-                f"{shown(snapshot.host)}"
+                f"{printable(snapshot.host)}"
             )
         comparison = Comparison(repository.block_reader(repository.load_index()), before, after)
         counts = dict.fromkeys(_SIGNS, 0)
@@ -99,7 +100,7 @@ def _show(difference: Difference, terminal: Terminal) -> None:
         )
         return
     detail = _detail(difference)
-    text = f"{_SIGNS[difference.kind]}  {shown(shown_path(difference.path))}"
+    text = f"{_SIGNS[difference.kind]}  {printable(shown_path(difference.path))}"
     terminal.line(f"{text}  ({detail})" if detail else text)
 
 
@@ -126,7 +127,7 @@ def _change(name: str, before: RowView, after: RowView) -> str:
     if name == "group":
         return f"group {before.gid} -> {after.gid}"
     if name == "target":
-        return f"target {shown(before.target)} -> {shown(after.target)}"
+        return f"target {printable(before.target)} -> {printable(after.target)}"
     return name
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.cli.console.place import add_director_options
 from strongroom.cli.console.view import run_exit_code, run_line
-from strongroom.cli.terminal import size_text
+from strongroom.cli.quantities import size_text
 
 if TYPE_CHECKING:
     import argparse

@@ -15,11 +15,11 @@ from strongroom.cli.snapshot_choice import (
     normal_path,
     shown_path,
 )
-from strongroom.cli.terminal import shown
 from strongroom.cli.times import parse_moment, time_text
 from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.jobs.looking.find import Criteria, Finder, Match
+from strongroom.printable import printable
 from strongroom.repo.snapshots import find_snapshot
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _format(name: str) -> int:
     try:
         return _TYPES[name.strip()]
     except KeyError:
-        raise UsageError(f"no type {shown(name)}; use {', '.join(_TYPES)}") from None
+        raise UsageError(f"no type {printable(name)}; use {', '.join(_TYPES)}") from None
 
 
 def _size_bytes(text: str | None) -> int | None:
@@ -140,7 +140,7 @@ def _size_bytes(text: str | None) -> int | None:
         return None
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{shown(text)} is no size; write for example 4096, 100k, 10M, 2GiB")
+        raise UsageError(f"{printable(text)} is no size; write for example 4096, 100k, 10M, 2GiB")
     power = _UNITS.index((match.group(2) or " ").lower())
     return int(match.group(1)) << 10 * power
 
@@ -166,7 +166,7 @@ def _show_matches(
             terminal.line(f"{chr(10) if last else ''}{_heading(snapshot)}")
             last = snapshot.id
         path = shown_path(row.path)
-        terminal.line(entry_line(row, path) if arguments.long else shown(path))
+        terminal.line(entry_line(row, path) if arguments.long else printable(path))
         count += 1
     if not count:
         terminal.line("nothing found")
@@ -209,4 +209,4 @@ def _start(found: list[Match]) -> int:
 
 
 def _heading(snapshot: Snapshot) -> str:
-    return f"{snapshot.short_id}  {time_text(snapshot.start_ns)}  {shown(snapshot.host)}"
+    return f"{snapshot.short_id}  {time_text(snapshot.start_ns)}  {printable(snapshot.host)}"

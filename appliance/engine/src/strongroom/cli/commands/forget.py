@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
 from strongroom.cli.commands.prune import add_prune_options, prune_options, run_prune
+from strongroom.cli.live_progress import show_progress
 from strongroom.cli.snapshot_choice import add_snapshot_filters, filtered_snapshots, shown_path
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.terminal import shown
 from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -107,7 +108,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal, "read")
     try:
         options = _options(arguments, rules, repository)
-        with terminal.progress("forget") as progress:
+        with show_progress(terminal, "forget") as progress:
             report = forget(
                 repository, filtered_snapshots(arguments, repository), options, progress
             )
@@ -151,7 +152,7 @@ def _options(
     group_by = tuple(part.strip() for part in arguments.group_by.split(",") if part.strip())
     for part in group_by:
         if part not in GROUP_PARTS:
-            raise UsageError(f"cannot group by {shown(part)}; use {', '.join(GROUP_PARTS)}")
+            raise UsageError(f"cannot group by {printable(part)}; use {', '.join(GROUP_PARTS)}")
     if arguments.snapshots and not rules.is_empty:
         raise UsageError("name snapshots or state rules, not both")
     minimum = parse_duration(arguments.minimum_retention)
@@ -224,8 +225,8 @@ def _write_group(group: ForgetGroup, report: ForgetReport, terminal: Terminal) -
                 "keep" if judged.reasons else "forget",
                 judged.snapshot.short_id,
                 time_text(judged.snapshot.start_ns),
-                shown(judged.snapshot.host),
-                shown(",".join(judged.snapshot.tags)),
+                printable(judged.snapshot.host),
+                printable(",".join(judged.snapshot.tags)),
                 "; ".join(judged.reasons),
             )
             for judged in listed
@@ -237,5 +238,5 @@ def _write_group(group: ForgetGroup, report: ForgetReport, terminal: Terminal) -
 
 def _part_text(part: str, value: str | bytes) -> str:
     if isinstance(value, bytes):
-        return shown(shown_path(value))
-    return shown(value)
+        return printable(shown_path(value))
+    return printable(value)

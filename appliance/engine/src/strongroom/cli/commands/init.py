@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_store, repository_place
 from strongroom.cli.passphrase import choose_passphrase, given_passphrase
-from strongroom.cli.terminal import shown
 from strongroom.content.ciphers import CIPHER_NAMES, NONE, parse_encryption
 from strongroom.errors import (
     EXIT_DONE,
@@ -15,6 +14,7 @@ from strongroom.errors import (
     RepositoryNotFoundError,
     UsageError,
 )
+from strongroom.printable import printable
 from strongroom.repo.repository import Repository
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ def _require_vacant(store: Store) -> None:
     except (ObjectMissingError, RepositoryNotFoundError):
         return
     raise RepositoryExistsError(
-        f"there is a repository at {shown(store.location)} already; nothing was changed"
+        f"there is a repository at {printable(store.location)} already; nothing was changed"
     )
 
 
 def _report(repository: Repository, terminal: Terminal, *, has_passphrase: bool) -> None:
-    location = shown(repository.store.location)
+    location = printable(repository.store.location)
     terminal.emit(
         {
             "type": "repository",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from strongroom.cli.console.place import add_director_options
 from strongroom.cli.console.view import local_time
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.terminal import shown
 from strongroom.errors import EXIT_DONE
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -62,13 +62,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _row(job: dict[str, Any]) -> list[str]:
     last = job["last_run"]
     return [
-        shown(job["name"]),
+        printable(job["name"]),
         job["kind"],
         job["level"],
-        shown(job["client"]),
-        shown(job["fileset"]),
-        shown(job["schedule"]),
-        shown(job["pool"]),
+        printable(job["client"]),
+        printable(job["fileset"]),
+        printable(job["schedule"]),
+        printable(job["pool"]),
         local_time(job["next_due"]) if job["enabled"] else "disabled",
         last["state"] if last else "never",
         local_time(last["ended"]) if last else "",

@@ -23,10 +23,10 @@ from strongroom.cli.passphrase import (
     passphrase_from_file,
 )
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.terminal import shown
 from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, KeyRightError, UsageError, WrongKeyError
+from strongroom.printable import printable
 from strongroom.repo.keys import RestoreKey, export_key, unwrap_key
 from strongroom.repo.repository import Repository
 
@@ -131,7 +131,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
             }
         )
     columns = (Column("ID"), Column("CREATED"), Column("LABEL"))
-    rows = [[name[:8], time_text(info.created_ns), shown(info.label)] for name, info in wraps]
+    rows = [[name[:8], time_text(info.created_ns), printable(info.label)] for name, info in wraps]
     write_table(terminal, columns, rows)
     if not wraps:
         terminal.line("this repository has no passphrase: its keys lie open in the store")
@@ -196,7 +196,7 @@ def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
     key = read_key_file(arguments.file)
     if not isinstance(key, RestoreKey):
         raise KeyRightError(
-            f"{shown(arguments.file)} is a put key, which opens nothing; use it with --key-file"
+            f"{printable(arguments.file)} is a put key, which opens nothing; use it with --key-file"
         )
     place = repository_place(arguments)
     repository = Repository.open(open_store(place, arguments.settings), key)
@@ -255,12 +255,12 @@ def _write_key(path: str, kind: str, text: str, terminal: Terminal) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
-        raise UsageError(f"{shown(path)} is there already; name a new file") from error
+        raise UsageError(f"{printable(path)} is there already; name a new file") from error
     with open(descriptor, "w", encoding="ascii") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     terminal.emit({"type": "key_file", "kind": kind, "path": os.fsencode(path)})
-    terminal.line(f"wrote a {kind} key to {shown(path)}")
+    terminal.line(f"wrote a {kind} key to {printable(path)}")
     if kind == "put":
         terminal.line("it adds and deduplicates, and reads nothing; use it with --key-file")

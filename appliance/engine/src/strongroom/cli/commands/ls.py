@@ -13,8 +13,8 @@ from strongroom.cli.snapshot_choice import (
     normal_path,
     shown_path,
 )
-from strongroom.cli.terminal import shown
 from strongroom.errors import EXIT_DONE, SourceError, UsageError
+from strongroom.printable import printable
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.rows import slice_rows
 from strongroom.rows.views import join_path, views
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             wanted = normal_path(path)
             whole = arguments.recursive
             if len(paths) > 1 and not whole:
-                terminal.line(f"{'' if number == 0 else chr(10)}{shown(shown_path(wanted))}:")
+                terminal.line(f"{'' if number == 0 else chr(10)}{printable(shown_path(wanted))}:")
             for rows in _found(listing, wanted, recursive=whole):
                 if terminal.as_json:
                     for row in _entries(rows):
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                     ]
                 else:
                     prefix = shown_path(join_path(rows.directory, b"")) if with_paths else b""
-                    lines = [shown(prefix + name) for name in rows.name_list() if name]
+                    lines = [printable(prefix + name) for name in rows.name_list() if name]
                 # One line at a time would take longer than finding them.
                 if lines:
                     terminal.line("\n".join(lines))
@@ -103,7 +103,7 @@ def _found(listing: Listing, path: bytes, *, recursive: bool) -> Iterator[Rows]:
     """What to show for a path: what is in it, or itself where it is no directory."""
     row = listing.lookup(path)
     if row is None and path:
-        raise SourceError(f"the snapshot holds no {shown(shown_path(path))}")
+        raise SourceError(f"the snapshot holds no {printable(shown_path(path))}")
     if row is not None and not stat.S_ISDIR(row.mode):
         itself = next(listing.directory_from(row.directory, row.name))
         yield slice_rows(itself, 0, 1)

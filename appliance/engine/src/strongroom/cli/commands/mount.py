@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
 from strongroom.cli.snapshot_choice import add_snapshot_filters, snapshot_filter
-from strongroom.cli.terminal import shown
 from strongroom.errors import EXIT_DONE, OperatingSystemError, StrongroomError, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         if arguments.foreground:
             terminal.emit({"type": "mounting", "path": mount_point})
-            terminal.line(f"mounting at {shown(mount_point)}; Ctrl-C unmounts")
+            terminal.line(f"mounting at {printable(mount_point)}; Ctrl-C unmounts")
             terminal.flush()
             _serve(repository, mount_point, arguments, terminal.warn, lambda: None)
             return EXIT_DONE
@@ -91,10 +91,10 @@ def _vacant_folder(path: str) -> bytes:
         names = os.listdir(mount_point)
     except OSError as error:
         raise UsageError(
-            f"cannot mount at {shown(mount_point)}: {error.strerror}; name an empty folder"
+            f"cannot mount at {printable(mount_point)}: {error.strerror}; name an empty folder"
         ) from error
     if names:
-        raise UsageError(f"{shown(mount_point)} is not empty; name an empty folder")
+        raise UsageError(f"{printable(mount_point)} is not empty; name an empty folder")
     return mount_point
 
 
@@ -159,7 +159,7 @@ def _serve_in_background(
         answer = pipe.read()
     if answer == _READY:
         terminal.emit({"type": "mounted", "path": mount_point, "process_id": child})
-        terminal.line(f"mounted at {shown(mount_point)} (process {child})")
+        terminal.line(f"mounted at {printable(mount_point)} (process {child})")
         return EXIT_DONE
     # The child has said what is wrong.
     _, status = os.waitpid(child, 0)

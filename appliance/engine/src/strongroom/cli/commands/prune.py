@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
-from strongroom.cli.terminal import duration_text, size_text
+from strongroom.cli.live_progress import show_progress
+from strongroom.cli.quantities import duration_text, size_text
 from strongroom.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def run_prune(repository: Repository, options: PruneOptions, terminal: Terminal)
     """Prune an open repository and write the report."""
     from strongroom.jobs.upkeep.prune import prune
 
-    with terminal.progress("prune") as progress:
+    with show_progress(terminal, "prune") as progress:
         report = prune(repository, options, progress)
     terminal.emit(_report_object(report))
     _write_report(report, terminal)

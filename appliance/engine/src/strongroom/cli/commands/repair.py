@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
+from strongroom.cli.live_progress import show_progress
+from strongroom.cli.quantities import duration_text
 from strongroom.cli.snapshot_choice import shown_path
-from strongroom.cli.terminal import duration_text, shown
 from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -59,14 +61,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     for part in arguments.parts:
         if part not in _PARTS:
-            raise UsageError(f"cannot repair {shown(part)}; use {', '.join(_PARTS)}")
+            raise UsageError(f"cannot repair {printable(part)}; use {', '.join(_PARTS)}")
     if arguments.processes < 0:
         raise UsageError("--processes takes a number from 0 on")
     parts = frozenset(part for part in ALL_PARTS if part in arguments.parts) or ALL_PARTS
     options = RepairOptions(parts, arguments.processes, arguments.dry_run)
     repository = open_repository(arguments, terminal, "read")
     try:
-        with terminal.progress("repair") as progress:
+        with show_progress(terminal, "repair") as progress:
             report = repair(repository, options, progress)
     finally:
         repository.close()
@@ -85,7 +87,7 @@ def _write_report(report: RepairReport, terminal: Terminal) -> None:
                 "dry_run": report.dry_run,
             }
         )
-        terminal.line(f"{action.kind}/{action.name}: {shown(action.text)}")
+        terminal.line(f"{action.kind}/{action.name}: {printable(action.text)}")
     # Snapshots that share a listing have lost the same files: those are listed once.
     alike: dict[object, list[SnapshotLoss]] = {}
     for loss in report.losses:
@@ -148,7 +150,7 @@ def _write_losses(losses: list[SnapshotLoss], terminal: Terminal) -> None:
     )
     listed = loss.paths if terminal.verbose else loss.paths[:_PATHS_SHOWN]
     for path in listed:
-        terminal.line(f"  {shown(shown_path(path))}")
+        terminal.line(f"  {printable(shown_path(path))}")
     if len(listed) < len(loss.paths):
         terminal.line(f"  and {len(loss.paths) - len(listed)} more (--verbose lists them)")
     for lost in loss.ranges:
@@ -156,8 +158,8 @@ def _write_losses(losses: list[SnapshotLoss], terminal: Terminal) -> None:
 
 
 def _range_text(lost: LostRange) -> str:
-    first = shown(shown_path(lost.first_path))
+    first = printable(shown_path(lost.first_path))
     if lost.before_path is None:
         return f"{lost.row_count} entries, names and all, from {first} to the end"
-    before = shown(shown_path(lost.before_path))
+    before = printable(shown_path(lost.before_path))
     return f"{lost.row_count} entries, names and all, from {first} to before {before}"

@@ -11,14 +11,16 @@ from strongroom.cli.console.restore import (
     goes_through_director,
     restore_through_director,
 )
+from strongroom.cli.live_progress import show_progress
+from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
     normal_path,
     shown_path,
 )
-from strongroom.cli.terminal import duration_text, shown, size_text
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -123,7 +125,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         from strongroom.jobs.restore.restore import restore
 
         report = restore(
-            repository, snapshot, options, lambda: terminal.progress("restore"), teller
+            repository, snapshot, options, lambda: show_progress(terminal, "restore"), teller
         )
         verified = None
         if arguments.verify and not options.dry_run:
@@ -148,17 +150,17 @@ class _Teller:
             {"type": "problem", "kind": problem.kind, "path": path, "message": problem.reason}
         )
         if not self._terminal.as_json and (problem.kind in _LOST or self._terminal.verbose):
-            self._terminal.warn(f"{shown(path)}: {problem.reason}")
+            self._terminal.warn(f"{printable(path)}: {problem.reason}")
 
     def step(self, step: Step) -> None:
         path = shown_path(step.path)
         self._terminal.emit({"type": "entry", "action": step.action, "path": path})
-        self._terminal.line(f"{step.action:<10}{shown(path)}")
+        self._terminal.line(f"{step.action:<10}{printable(path)}")
 
     def difference(self, difference: Difference) -> None:
         tell_difference(difference, self._terminal)
         if not self._terminal.as_json:
-            path = shown(shown_path(difference.path))
+            path = printable(shown_path(difference.path))
             self._terminal.warn(f"{path}: {difference.kind}: {difference.reason}")
 
 
@@ -229,7 +231,7 @@ def _verify(
         finds_extra=options.delete,
         workers=options.workers,
     )
-    return verify(repository, snapshot, wanted, lambda: terminal.progress("verify"), teller)
+    return verify(repository, snapshot, wanted, lambda: show_progress(terminal, "verify"), teller)
 
 
 def _summary(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
+from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     filtered_snapshots,
@@ -12,9 +13,9 @@ from strongroom.cli.snapshot_choice import (
     snapshot_object,
 )
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.terminal import shown, size_text
 from strongroom.cli.times import time_text
 from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -105,13 +106,13 @@ def _group_parts(text: str) -> list[str]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts:
         if part not in _GROUP_PARTS:
-            raise UsageError(f"cannot group by {shown(part)}; use {', '.join(_GROUP_PARTS)}")
+            raise UsageError(f"cannot group by {printable(part)}; use {', '.join(_GROUP_PARTS)}")
     return parts
 
 
 def _group_title(parts: list[str], key: tuple[tuple[str | bytes, ...], ...]) -> str:
     return ", ".join(
-        f"{part} {' '.join(map(shown, values)) or '(none)'}"
+        f"{part} {' '.join(map(printable, values)) or '(none)'}"
         for part, values in zip(parts, key, strict=True)
     )
 
@@ -120,12 +121,12 @@ def _row(snapshot: Snapshot) -> list[str]:
     return [
         snapshot.short_id,
         time_text(snapshot.start_ns),
-        shown(snapshot.host),
-        shown(snapshot.job),
+        printable(snapshot.host),
+        printable(snapshot.job),
         snapshot.level,
         str(snapshot.totals.files),
         size_text(snapshot.totals.content_bytes),
         str(snapshot.error_count or ""),
-        shown(",".join(snapshot.tags)),
-        " ".join(shown(shown_path(path)) for path in snapshot.paths),
+        printable(",".join(snapshot.tags)),
+        " ".join(printable(shown_path(path)) for path in snapshot.paths),
     ]

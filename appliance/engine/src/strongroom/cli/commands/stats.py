@@ -6,9 +6,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
+from strongroom.cli.live_progress import show_progress
+from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import add_snapshot_filters, filtered_snapshots
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.terminal import shown, size_text
 from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE
@@ -19,6 +20,7 @@ from strongroom.jobs.looking.stats import (
     repository_stats,
     snapshot_stats,
 )
+from strongroom.printable import printable
 from strongroom.repo.snapshots import find_snapshot
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         fitting = filtered_snapshots(arguments, repository)
         wanted = [find_snapshot(fitting, name) for name in arguments.snapshots] or fitting
-        with terminal.progress("stats") as progress:
+        with show_progress(terminal, "stats") as progress:
             found = snapshot_stats(repository, wanted, progress)
     finally:
         repository.close()
@@ -143,7 +145,7 @@ def _row(stats: SnapshotStats) -> list[str]:
     return [
         snapshot.short_id,
         time_text(snapshot.start_ns),
-        shown(snapshot.host),
+        printable(snapshot.host),
         str(stats.files),
         size_text(stats.restore_bytes),
         size_text(stats.content.raw_bytes),

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from strongroom.cli.console.place import add_director_options
 from strongroom.cli.console.view import local_time, moment_ns, short_id, write_runs
+from strongroom.cli.quantities import duration_text
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.terminal import duration_text, shown
+from strongroom.clock import SECOND_NS
 from strongroom.errors import EXIT_DONE
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -45,14 +47,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     with open_director(arguments) as director:
         status = director.get("/status")
     terminal.emit({"type": "status", **status})
-    up_seconds = (moment_ns(status["now"]) - moment_ns(status["started"])) / 1e9
+    up_seconds = (moment_ns(status["now"]) - moment_ns(status["started"])) / SECOND_NS
     terminal.line(
-        f"director {shown(status['name'])}, version {status['version']}, up "
+        f"director {printable(status['name'])}, version {status['version']}, up "
         f"{duration_text(up_seconds)}, time zone {status['time_zone']}; "
         f"{status['clients_connected']} of {status['clients']} clients connected"
     )
     for warning in status["warnings"]:
-        terminal.line(f"warning: {shown(warning)}")
+        terminal.line(f"warning: {printable(warning)}")
     for title, runs in (("running and waiting", status["active"]), ("ended", status["recent"])):
         terminal.line()
         terminal.line(f"{title}:" if runs else f"{title}: nothing")
@@ -60,12 +62,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     terminal.line()
     terminal.line("due within a day:" if status["due"] else "due within a day: nothing")
     rows = [
-        [local_time(due["due"]), shown(due["job"]), shown(due["client"]), due["level"],
-         shown(due["pool"]), str(due["priority"])]
+        [local_time(due["due"]), printable(due["job"]), printable(due["client"]), due["level"],
+         printable(due["pool"]), str(due["priority"])]
         for due in status["due"]
     ]  # fmt: skip
     write_table(terminal, _DUE_COLUMNS, rows)
     for active in status["active"]:
         if active["message"]:
-            terminal.detail(f"{short_id(active['id'])}: {shown(active['message'])}")
+            terminal.detail(f"{short_id(active['id'])}: {printable(active['message'])}")
     return EXIT_DONE

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 from strongroom.cli.console.place import add_director_options
 from strongroom.cli.console.view import local_time
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.terminal import shown
+from strongroom.clock import SECOND_NS
 from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         elif arguments.action == "withdraw":
             found = director.delete(f"/tokens/{named(arguments.token_id)}")
             terminal.emit({"type": "token", **found})
-            terminal.line(f"token {found['id']} of {shown(found['name'])} is withdrawn")
+            terminal.line(f"token {found['id']} of {printable(found['name'])} is withdrawn")
         else:
             body = {
                 "name": arguments.name,
@@ -108,8 +109,9 @@ def _list(found: list[dict[str, Any]], terminal: Terminal) -> None:
     for token in found:
         terminal.emit({"type": "token", **token})
     rows = [
-        [token["id"], shown(token["name"]), shown(token["profile"]), local_time(token["created"]),
-         local_time(token["expires"]) or "never", local_time(token["last_used"]) or "never"]
+        [token["id"], printable(token["name"]), printable(token["profile"]),
+         local_time(token["created"]), local_time(token["expires"]) or "never",
+         local_time(token["last_used"]) or "never"]
         for token in found
     ]  # fmt: skip
     write_table(terminal, _COLUMNS, rows)
@@ -136,7 +138,7 @@ def _lifetime_seconds(text: str) -> int:
     from strongroom.jobs.upkeep.retention import parse_duration
 
     now_ns = clock.now_ns()
-    seconds = (now_ns - parse_duration(text).before(now_ns)) // 1_000_000_000
+    seconds = (now_ns - parse_duration(text).before(now_ns)) // SECOND_NS
     if seconds < 60:
         raise UsageError("--lifetime: at least a minute, or `never`")
     return seconds

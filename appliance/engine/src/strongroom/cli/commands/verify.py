@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
 from strongroom.cli.commands.restore import patterns_of, tell_difference
+from strongroom.cli.live_progress import show_progress
+from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
     normal_path,
     shown_path,
 )
-from strongroom.cli.terminal import duration_text, shown, size_text
 from strongroom.errors import EXIT_DONE, CheckFailedError, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -75,7 +77,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         from strongroom.jobs.verify.verify import verify
 
         report = verify(
-            repository, snapshot, options, lambda: terminal.progress("verify"), _Teller(terminal)
+            repository,
+            snapshot,
+            options,
+            lambda: show_progress(terminal, "verify"),
+            _Teller(terminal),
         )
     finally:
         repository.close()
@@ -100,7 +106,7 @@ class _Teller:
 
     def difference(self, difference: Difference) -> None:
         tell_difference(difference, self._terminal)
-        path = shown(shown_path(difference.path))
+        path = printable(shown_path(difference.path))
         self._terminal.line(f"{difference.kind:<11}{path}: {difference.reason}")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
-from strongroom.cli.terminal import size_text
+from strongroom.cli.live_progress import show_progress
+from strongroom.cli.quantities import size_text
 from strongroom.errors import EXIT_DONE, CheckFailedError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal, "read")
     try:
         judge = required_judge(repository.store)
-        with terminal.progress("vouch") as progress:
+        with show_progress(terminal, "vouch") as progress:
             report = vouch(repository, judge, progress)
     finally:
         repository.close()

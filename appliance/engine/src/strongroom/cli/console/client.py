@@ -18,6 +18,7 @@ import httpx
 from strongroom import __version__, clock
 from strongroom.cli.console.failures import told_who, unreachable
 from strongroom.cli.console.place import director_place
+from strongroom.clock import SECOND_NS
 from strongroom.errors import (
     DirectorError,
     NotAuthenticatedError,
@@ -39,7 +40,6 @@ TIMEOUT_SECONDS = 60.0
 # The director sends a sign of life this often at least on a stream of events.
 EVENT_TIMEOUT_SECONDS = 60.0
 _GREATEST_AUTHORITY_BYTES = 1 << 20
-_SECOND_NS = 1_000_000_000
 
 
 class DirectorClient:
@@ -145,7 +145,7 @@ def _context(place: DirectorPlace) -> ssl.SSLContext:
 
         with _told_of(f"--identity {place.identity}"):
             identity = Identity.load(place.identity)
-        if identity.not_after.timestamp() * _SECOND_NS <= clock.now_ns():
+        if identity.not_after.timestamp() * SECOND_NS <= clock.now_ns():
             raise told_who(
                 place, NotAuthenticatedError(f"our certificate ended at {identity.not_after}")
             )

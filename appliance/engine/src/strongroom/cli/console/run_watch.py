@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from strongroom.cli.console.client import error_of, named
 from strongroom.cli.console.view import FINAL_STATES, local_time, run_line, state_text
-from strongroom.cli.terminal import shown
+from strongroom.cli.live_progress import show_progress
 from strongroom.errors import DirectorError, NotAuthenticatedError, NotPermittedError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,7 @@ def watch_run(
 ) -> dict[str, Any]:
     """Show what happens to a run until it has ended; gives the run as it then is."""
     follower = _Follower(terminal, tells_log)
-    with terminal.progress("run") as progress:
+    with show_progress(terminal, "run") as progress:
         for event in run_events(director, run_id):
             follower.follow(event, progress)
     return follower.run
@@ -74,7 +75,7 @@ def watch_run(
 def tell_line(line: dict[str, Any], terminal: Terminal) -> None:
     """A line of a run's log."""
     terminal.emit({"type": "log", **line})
-    terminal.line(f"{local_time(line['time'])}  {line['level']:<8}{shown(line['text'])}")
+    terminal.line(f"{local_time(line['time'])}  {line['level']:<8}{printable(line['text'])}")
 
 
 class RunCounts:

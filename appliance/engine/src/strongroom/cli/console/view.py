@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.terminal import duration_text, shown, size_text
 from strongroom.cli.times import time_text
+from strongroom.clock import SECOND_NS
 from strongroom.errors import (
     EXIT_DONE,
     EXIT_INCOMPLETE,
@@ -15,6 +16,7 @@ from strongroom.errors import (
     CheckFailedError,
     DirectorError,
 )
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 SHORT_ID = 8
 FINAL_STATES = frozenset(("done", "incomplete", "failed", "cancelled"))
-_SECOND_NS = 1_000_000_000
 _RUN_COLUMNS = (
     Column("RUN"),
     Column("JOB"),
@@ -46,10 +47,10 @@ def moment_ns(text: str | None) -> int:
     if not text:
         return 0
     if text.startswith("@"):
-        return int(text[1:]) * _SECOND_NS
+        return int(text[1:]) * SECOND_NS
     whole, _, fraction = text.rstrip("Z").partition(".")
     seconds = int(datetime.fromisoformat(whole + "+00:00").timestamp())
-    return seconds * _SECOND_NS + int(fraction.ljust(9, "0")[:9] or 0)
+    return seconds * SECOND_NS + int(fraction.ljust(9, "0")[:9] or 0)
 
 
 def local_time(text: str | None) -> str:
@@ -59,7 +60,7 @@ def local_time(text: str | None) -> str:
 
 def seconds_between(begin: str | None, end: str | None) -> float | None:
     """Seconds from one time of the API to another; None unless both are known."""
-    return (moment_ns(end) - moment_ns(begin)) / _SECOND_NS if begin and end else None
+    return (moment_ns(end) - moment_ns(begin)) / SECOND_NS if begin and end else None
 
 
 def plain_path(path: Any) -> bytes:
@@ -96,8 +97,8 @@ def _run_row(run: Mapping[str, Any], now: str | None) -> list[str]:
     took = seconds_between(run["started"], run["ended"] or now)
     return [
         short_id(run["id"]),
-        shown(run["job"]),
-        shown(run["client"]),
+        printable(run["job"]),
+        printable(run["client"]),
         run["kind"],
         run["level"],
         state_text(run),
@@ -107,7 +108,7 @@ def _run_row(run: Mapping[str, Any], now: str | None) -> list[str]:
         f"{run['errors']:,}" if run["errors"] else "",
         local_time(run["started"] or run["scheduled"]),
         duration_text(took) if took is not None and took >= 0 else "",
-        shown(run["error"] or run["reason"]),
+        printable(run["error"] or run["reason"]),
     ]
 
 
@@ -120,15 +121,17 @@ def state_text(run: Mapping[str, Any]) -> str:
 
 def run_line(run: Mapping[str, Any]) -> str:
     """A run and how it stands, in one line."""
-    head = f"run {short_id(run['id'])} of {shown(run['job'])} on {shown(run['client'])}"
+    head = f"run {short_id(run['id'])} of {printable(run['job'])} on {printable(run['client'])}"
     if run["state"] in FINAL_STATES:
         counts = f"{run['files']:,} files, {size_text(run['bytes'])}"
         errors = f", {run['errors']:,} errors" if run["errors"] else ""
-        why = f": {shown(run['error'] or run['reason'])}" if run["error"] or run["reason"] else ""
+        why = (
+            f": {printable(run['error'] or run['reason'])}" if run["error"] or run["reason"] else ""
+        )
         return f"{head} is {run['state']}: {counts}{errors}{why}"
     if run.get("ending"):
         return f"{head} is {state_text(run)}: its agent has not confirmed it yet"
-    why = f" ({shown(run['reason'])})" if run["reason"] else ""
+    why = f" ({printable(run['reason'])})" if run["reason"] else ""
     return f"{head} is {run['state']}{why}"
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 WINDOW: Final = 256
 WELCOME_SECONDS: Final = 30.0
 _CLOSE_BAD_MESSAGE: Final = 1003
-_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _ULP: Final = "/proc/sys/net/ipv4/tcp_available_ulp"
 
 
@@ -89,9 +88,7 @@ class Conversation:
                 f"is {welcome.director}, protocol {welcome.protocol}"
             )
         self.is_welcome = True
-        self._supervisor.allow(
-            self._director, welcome.maximum_concurrent_runs, welcome.global_workers
-        )
+        self._supervisor.allow(self._director, welcome.maximum_concurrent_runs)
         self._wake.set()
         sender = asyncio.create_task(self._send_news(), name=f"reports to {self._director}")
         try:
@@ -112,7 +109,7 @@ class Conversation:
             version=strongroom.__version__,
             platform=platform.platform(),
             clock_ns=clock.now_ns(),
-            boot_id=_first_line(_BOOT_ID),
+            boot_id=clock.boot_id(),
             features=_features(),
             workers=self._supervisor.settings.processes,
             runs=tuple(self._supervisor.runs_of(self._director)),

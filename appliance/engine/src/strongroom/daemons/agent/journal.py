@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.job_process.messages import Request  # noqa: TC001 - msgspec looks at it
 from strongroom.net.control.messages import RunEnded, RunLog, RunStarted, encode
 from strongroom.net.identities.private_files import sync_folder
@@ -33,13 +34,12 @@ KEPT_SECONDS: Final = 60 * 86400
 MOST_LOST_REPORTS: Final = 1 << 20
 _ENDING: Final = ".journal"
 _LOCK_ENDING: Final = ".lock"
-_SECOND_NS: Final = 1_000_000_000
 
 Report = RunStarted | RunLog | RunEnded
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="entry"):
-    """The first line: whose run it is, and what was asked. `starts`: how often it was begun."""
+    """The first line: whose run it is, and what was asked."""
 
     director: str
     request: Request
@@ -166,7 +166,7 @@ class RunJournal:
         """Whether it ended so long ago that nobody will ask any more."""
         return (
             self.ended is not None
-            and clock.now_ns() - self.ended.time_ns > KEPT_SECONDS * _SECOND_NS
+            and clock.now_ns() - self.ended.time_ns > KEPT_SECONDS * SECOND_NS
         )
 
     def lock_path(self) -> bytes:

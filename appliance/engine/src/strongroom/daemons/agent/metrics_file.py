@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import strongroom
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.agent.last_runs import LastRuns
 from strongroom.daemons.exposition import Metric, exposition
 from strongroom.errors import StrongroomError
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from strongroom.daemons.agent.settings import AgentSettings
 
 INTERVAL_SECONDS: Final = 30.0
-_SECOND_NS: Final = 1_000_000_000
 _STATUS: Final = {"done": 0, "incomplete": 1, "failed": 2, "cancelled": 3}
 _PREFIX: Final = "strongroom_agent_"
 
@@ -112,7 +112,7 @@ class MetricsFile:
         yield _gauge("up", "Whether the agent runs; 0 once it was stopped in good order.",
                      ({}, is_up))  # fmt: skip
         yield _gauge("start_time_seconds", "When the agent was started.",
-                     ({}, self._started_ns / _SECOND_NS))  # fmt: skip
+                     ({}, self._started_ns / SECOND_NS))  # fmt: skip
         yield _gauge("active_runs", "Runs under way.", ({}, self.active_count()))
         connected = {
             name: is_up and self._is_connected(name) for name in sorted(self._settings.directors)
@@ -128,7 +128,7 @@ class MetricsFile:
             "director_last_connected_timestamp_seconds",
             "When it was last seen to be; absent if never since the start.",
             *(
-                ({"director": name}, self._connected_ns[name] / _SECOND_NS)
+                ({"director": name}, self._connected_ns[name] / SECOND_NS)
                 for name in connected
                 if name in self._connected_ns
             ),
@@ -147,13 +147,13 @@ def _of_runs(runs: list[LastRun]) -> Iterable[Metric]:
         )
 
     yield of("last_run_timestamp_seconds", "When the last run of a job ended.",
-             lambda run: run.ended_ns / _SECOND_NS)  # fmt: skip
+             lambda run: run.ended_ns / SECOND_NS)  # fmt: skip
     yield of("last_run_duration_seconds", "How long it took.",
-             lambda run: max(0, run.ended_ns - run.begun_ns) / _SECOND_NS)  # fmt: skip
+             lambda run: max(0, run.ended_ns - run.begun_ns) / SECOND_NS)  # fmt: skip
     yield of("last_run_status", "How it ended: 0 done, 1 incomplete, 2 failed, 3 cancelled.",
              lambda run: _STATUS.get(run.status))  # fmt: skip
     yield of("last_success_timestamp_seconds", "When the last run that went well ended.",
-             lambda run: run.success_ns / _SECOND_NS if run.success_ns else None)  # fmt: skip
+             lambda run: run.success_ns / SECOND_NS if run.success_ns else None)  # fmt: skip
     for figure, name, text in (
         ("files", "last_run_files", "Files of the last run."),
         ("bytes", "last_run_bytes", "Bytes of these files."),

@@ -72,7 +72,7 @@ class Supervisor:
         """Reads the journals. Raises OSError."""
         self.settings = settings
         # What each director allows to run at once, and how many processes; 0: any number.
-        self._limits: dict[str, tuple[int, int]] = {}
+        self._limits: dict[str, int] = {}
         self._news = news
         self._ended = ended
         self._is_stopping = False
@@ -95,9 +95,9 @@ class Supervisor:
                 )
         self._begin_waiting()
 
-    def allow(self, director: str, maximum_runs: int, processes: int) -> None:
+    def allow(self, director: str, maximum_runs: int) -> None:
         """What a director says at Welcome."""
-        self._limits[director] = (maximum_runs, processes)
+        self._limits[director] = maximum_runs
         self._begin_waiting()
 
     def accept(self, director: str, request: Request) -> RunEnded | None:
@@ -218,15 +218,12 @@ class Supervisor:
             run.task = asyncio.create_task(self._do(run), name=f"run {run.journal.run_id}")
 
     def _has_place(self) -> bool:
-        limits = [self.settings.maximum_concurrent_runs]
-        limits += [runs for runs, _ in self._limits.values()]
+        limits = [self.settings.maximum_concurrent_runs, *self._limits.values()]
         return self.active_count < min((limit for limit in limits if limit), default=1 << 30)
 
     def _share(self) -> int:
         """What is left of the processes for one more run."""
-        budgets = [self.settings.processes, *(most for _, most in self._limits.values())]
-        budget = min((budget for budget in budgets if budget), default=1)
-        return max(1, budget - sum(run.processes for run in self._runs.values()))
+        return max(1, self.settings.processes - sum(run.processes for run in self._runs.values()))
 
     def _bandwidth(self, run: _Run) -> int:
         entry = run.journal.entry

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.clients import load_clients
 from strongroom.daemons.director.catalog.runs import counts_by_state, last_ends
 from strongroom.daemons.director.catalog.snapshots import bytes_by_storage, totals_by_client
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.results import RunInfo
 
-_SECOND_NS: Final = 1_000_000_000
 _INTERVAL_LOOKS: Final = 10
 Samples = list[tuple[dict[str, str], float]]
 
@@ -43,7 +43,7 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
     add(
         "backup_last_success_timestamp_seconds",
         "When the last backup that went well began.",
-        of_runs(good, lambda one: one.started_ns / _SECOND_NS),
+        of_runs(good, lambda one: one.started_ns / SECOND_NS),
     )
     add(
         "backup_last_run_status",
@@ -53,12 +53,12 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
     add(
         "backup_last_run_timestamp_seconds",
         "When the last backup ended.",
-        of_runs(last, lambda one: one.ended_ns / _SECOND_NS),
+        of_runs(last, lambda one: one.ended_ns / SECOND_NS),
     )
     add(
         "backup_duration_seconds",
         "How long the last backup that went well took.",
-        of_runs(good, lambda one: (one.ended_ns - one.started_ns) / _SECOND_NS),
+        of_runs(good, lambda one: (one.ended_ns - one.started_ns) / SECOND_NS),
     )
     for column, name, text in (
         ("files", "backup_files", "Files in the last backup that went well."),
@@ -92,7 +92,7 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
         add(
             f"{stem}_timestamp_seconds",
             f"When the last {what} ended.",
-            of_runs(newest, lambda one: one.ended_ns / _SECOND_NS),
+            of_runs(newest, lambda one: one.ended_ns / SECOND_NS),
         )
         add(
             f"{stem}_success",
@@ -104,7 +104,7 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
         "agent_clock_ahead_seconds",
         "How far the clock of an agent was ahead of the director's when it last connected.",
         [
-            ({"client": name}, one.clock_ahead_ns / _SECOND_NS)
+            ({"client": name}, one.clock_ahead_ns / SECOND_NS)
             for name, one in load_clients(context.catalog).items()
         ],
     )
@@ -256,5 +256,5 @@ def _intervals(context: DirectorContext) -> tuple[str, Samples]:
         gaps = [after - before for before, after in pairwise(ordered)]
         if gaps:
             client = job.client.name if job.client is not None else ""
-            samples.append(({"job": job.name, "client": client}, max(gaps) / _SECOND_NS))
+            samples.append(({"job": job.name, "client": client}, max(gaps) / SECOND_NS))
     return "The longest time between two scheduled runs of a job.", samples

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.access import (
     list_audit,
 )
@@ -54,8 +55,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.exposition import Metric
 
 _RECENT_RUNS: Final = 20
-_SECOND_NS: Final = 1_000_000_000
-_DAY_NS: Final = 86400 * _SECOND_NS
+_DAY_NS: Final = 86400 * SECOND_NS
 MOST_LISTED: Final = 10_000
 _Filter = TypeVar("_Filter", RunFilter, SnapshotFilter)
 
@@ -276,7 +276,7 @@ class Looking:
             certificate_serial=record.certificate_serial,
             enrolled_ns=record.enrolled_ns,
             last_seen_ns=record.last_seen_ns,
-            clock_ahead_seconds=record.clock_ahead_ns / _SECOND_NS,
+            clock_ahead_seconds=record.clock_ahead_ns / SECOND_NS,
             tls_mode=tls_mode_of(client, record.features),
             maximum_concurrent_runs=int(client.maximum_concurrent_jobs),
             workers=hello.workers if hello is not None else 0,

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.agents.messages import Agents
 from strongroom.daemons.director.catalog.access import (
     add_audit,
@@ -49,6 +50,7 @@ from strongroom.daemons.director.runs.plan import Overrides
 from strongroom.daemons.director.runs.requests import new_restore, new_run
 from strongroom.daemons.director.runs.retention import remove_snapshots
 from strongroom.errors import ConflictError, StrongroomError, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -71,7 +73,6 @@ if TYPE_CHECKING:
 # When the catalog is compared with the repositories first, and how often.
 FIRST_LOOK_SECONDS: Final = 60.0
 RECONCILE_SECONDS: Final = 3600.0
-_SECOND_NS: Final = 1_000_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -284,7 +285,7 @@ class DirectorService(Looking):
         async with self._audited(who, "token", f"create {name} {profile}"):
             if lifetime_seconds < 0 or not name:
                 raise UsageError("a token needs a name, and a lifetime of 0 or more seconds")
-            expires_ns = clock.now_ns() + lifetime_seconds * _SECOND_NS if lifetime_seconds else 0
+            expires_ns = clock.now_ns() + lifetime_seconds * SECOND_NS if lifetime_seconds else 0
             return await self._context.in_thread(
                 create_token, self._context.catalog, name, profile, expires_ns
             )
@@ -339,7 +340,7 @@ class DirectorService(Looking):
             run = last.get(job.name)
             if run is not None and (
                 not run.is_final
-                or (run.went_well and clock.now_ns() - run.scheduled_ns < interval * _SECOND_NS)
+                or (run.went_well and clock.now_ns() - run.scheduled_ns < interval * SECOND_NS)
             ):
                 continue
             try:
@@ -360,5 +361,5 @@ class DirectorService(Looking):
 
 
 def _restore_text(request: RestoreRequest) -> str:
-    target = "in place" if request.in_place else request.target.decode("utf-8", "backslashreplace")
+    target = "in place" if request.in_place else printable(request.target)
     return f"{request.snapshot[:16]} to {request.client or 'its client'}: {target}"

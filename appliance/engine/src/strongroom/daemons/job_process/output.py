@@ -135,14 +135,3 @@ class ReportedProgress:
                 total_bytes=self._total_bytes,
                 message=self._message,
             )
-
-
-def shown(name: bytes) -> str:
-    """A name from a file system for people: what is not printable is escaped."""
-    text = name.decode("utf-8", "backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )

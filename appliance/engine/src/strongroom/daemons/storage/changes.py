@@ -11,9 +11,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.content.digests import is_object_name
 from strongroom.daemons.storage.provenance import FALSE
-from strongroom.daemons.storage.trusted_clock import SECOND_NS, span_text
+from strongroom.daemons.storage.trusted_clock import span_text
 from strongroom.daemons.storage.uploads import Upload
 from strongroom.errors import (
     DamageError,
@@ -214,7 +215,7 @@ class Changes:
         """Refuse the renewal of a lease that had ended: its holder may commit without looking."""
         # Both are times of files: a clock that is wrong makes no lease look alive.
         now_ns = self._renewed_ns(name)
-        if now_ns is not None and now_ns - renewed_ns <= EXPIRY_SECONDS * 1e9:
+        if now_ns is not None and now_ns - renewed_ns <= EXPIRY_SECONDS * SECOND_NS:
             return
         upload.release()
         self._remove("leases", name)

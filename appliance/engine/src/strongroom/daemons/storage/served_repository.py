@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.storage.accounts import Quotas
 from strongroom.daemons.storage.provenance import DOUBTED, FALSE, FOLDER, Provenance
-from strongroom.daemons.storage.trusted_clock import SECOND_NS, SureTime
+from strongroom.daemons.storage.trusted_clock import SureTime
 from strongroom.errors import ObjectMissingError, RepositoryNotFoundError
 from strongroom.stores.local import LocalStore
 from strongroom.stores.store import KINDS

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import StoreError
 from strongroom.net.identities.private_files import write_file
 
 if TYPE_CHECKING:
     from strongroom.daemons.storage.provenance import Provenance
 
-SECOND_NS: Final = 1_000_000_000
 DAY_NS: Final = 86400 * SECOND_NS
 GREATEST_STEP_NS: Final = 600 * SECOND_NS
 GREATEST_ABSENCE_NS: Final = 3 * DAY_NS

@@ -27,6 +27,7 @@ import msgspec
 from blake3 import blake3
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.content.ciphers import KEY_SIZE, open_object, preferred_cipher, seal_object
 from strongroom.content.codecs import Compressor, decompress, parse_compression
 from strongroom.errors import DamageError, UnknownFormatError
@@ -224,7 +225,7 @@ class ParentCache:
             with contextlib.suppress(FileNotFoundError):
                 status = os.lstat(self._folder + b"/" + name)
                 files.append((status.st_mtime, name, status.st_size))
-        oldest_kept = clock.now_ns() / 1e9 - _ABANDONED_SECONDS
+        oldest_kept = clock.now_ns() / SECOND_NS - _ABANDONED_SECONDS
         for modified, name, size in sorted(files, reverse=True):
             left -= size
             if left < 0 or (name.startswith(_TEMPORARY) and modified < oldest_kept):

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from strongroom.errors import SourceError
+from strongroom.printable import printable
 from strongroom.rows.rows import slice_rows
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class StreamRows:
                 self._held = slice_rows(held, number, held.row_count)
                 break
             if names[place] == name:
-                shown = name.decode("utf-8", "backslashreplace")
+                shown = printable(name)
                 raise SourceError(f"a stream is named {shown}, as is a path that is backed up")
             if place > done:
                 yield slice_rows(rows, done, place)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import socket
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -65,7 +64,7 @@ class DataSubset:
         ]
         if self.share >= 1:
             return set(mine)
-        chance = random.Random(clock.random_bytes(16))  # noqa: S311 - nothing to guess here
+        chance = clock.random_choices()
         return set(chance.sample(mine, min(len(mine), int(len(mine) * self.share) + 1)))
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from strongroom.printable import printable
 from strongroom.rows.views import join_path
 
 if TYPE_CHECKING:
@@ -101,4 +102,4 @@ class Findings:
 
 
 def _shown(path: bytes) -> str:
-    return "/" + path.decode("utf-8", "backslashreplace")
+    return "/" + printable(path)

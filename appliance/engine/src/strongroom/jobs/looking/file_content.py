@@ -12,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
 from strongroom.errors import DamageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +56,7 @@ class FileContent:
             self._part_places = [0, *accumulate(reader.chunk_length(*part) for part in row.parts)]
         if self._part_places[-1] != stored:
             raise DamageError(
-                f"the chunks of {row.path.decode('utf-8', 'backslashreplace')} hold "
+                f"the chunks of {printable(row.path)} hold "
                 f"{self._part_places[-1]} bytes where {stored} belong; run check"
             )
         self._lock = Lock()

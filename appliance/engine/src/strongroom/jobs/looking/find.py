@@ -18,6 +18,7 @@ import numpy as np
 
 from strongroom.errors import UsageError
 from strongroom.jobs.looking.page_range import is_below, page_range
+from strongroom.printable import printable
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.rows import COLUMN_COUNT, MODE, MTIME_NS, SIZE
 from strongroom.rows.views import RowReader
@@ -165,5 +166,5 @@ def _compiled(regex: bytes) -> re.Pattern[bytes]:
     try:
         return re.compile(regex)
     except re.error as error:
-        shown = regex.decode("utf-8", "backslashreplace")
+        shown = printable(regex)
         raise UsageError(f"{shown!r} is no regular expression: {error}") from error

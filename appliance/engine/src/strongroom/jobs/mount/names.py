@@ -15,6 +15,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from strongroom.clock import SECOND_NS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -128,5 +130,5 @@ def _as_name(text: str) -> bytes:
 
 
 def _time_name(time_ns: int) -> bytes:
-    seconds = min(max(time_ns // 1_000_000_000, -_LATEST_SECOND // 10), _LATEST_SECOND)
+    seconds = min(max(time_ns // SECOND_NS, -_LATEST_SECOND // 10), _LATEST_SECOND)
     return time.strftime("%Y-%m-%d_%H.%M.%S", time.localtime(seconds)).encode()

@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from strongroom.jobs.restore.options import Kind
+from strongroom.printable import printable
 from strongroom.scan.attributes import SETTABLE_FLAGS, decode_xattrs, read_flags
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class MetadataSetter:
         try:
             os.setxattr(where, attribute, value)
         except OSError as error:
-            shown = attribute.decode("utf-8", "backslashreplace")
+            shown = printable(attribute)
             self._problem(_kind_of(attribute), name, f"{shown}: {reason_of(error)}")
 
     def _chown(self, where: Place, row: RowView) -> bool:

@@ -26,6 +26,7 @@ from strongroom.jobs.restore.options import Kind, Overwrite
 from strongroom.jobs.restore.places import check_names, check_path
 from strongroom.jobs.workers.pool import Marks
 from strongroom.jobs.workers.windows import Windows
+from strongroom.printable import printable
 from strongroom.rows.rows import (
     COLUMN_COUNT,
     DEVICE,
@@ -109,7 +110,7 @@ class RestoreStream:
         """Restore everything. Raises SnapshotNotFoundError, DamageError, StoreError, ..."""
         path, row = self._options.subpath, self._top
         if row is None and path:
-            shown = path.decode("utf-8", "backslashreplace")
+            shown = printable(path)
             raise SnapshotNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
         is_wanted = self._choice.includes(path)
         self._directories.begin(is_new=target_is_new, is_wanted=is_wanted)

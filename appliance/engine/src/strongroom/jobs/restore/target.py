@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import NotPermittedError, OperatingSystemError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from strongroom.jobs.restore.where_rules import WhereRules
@@ -132,4 +133,4 @@ class _Walk:
 
 
 def _shown(path: bytes) -> str:
-    return path.decode("utf-8", "backslashreplace")
+    return printable(path)

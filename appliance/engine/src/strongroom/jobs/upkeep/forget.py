@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import UsageError
 from strongroom.jobs.upkeep.forged_snapshots import falsely_named
 from strongroom.jobs.upkeep.retention import Candidate, RetentionRules, reasons_to_keep
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -159,7 +161,7 @@ def _judge(
     reasons: dict[str, list[str]] = {item.id: [] for item in snapshots}
     if not options.snapshot_ids:
         reasons = reasons_to_keep(candidates, options.rules)
-    earliest_ns = clock.now_ns() - options.minimum_retention_seconds * 1_000_000_000
+    earliest_ns = clock.now_ns() - options.minimum_retention_seconds * SECOND_NS
     for item in snapshots:
         if item.protected:
             reasons[item.id].append("protected")
@@ -183,4 +185,4 @@ def _group_text(key: GroupKey) -> str:
 
 
 def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else "/" + value.decode("utf-8", "backslashreplace")
+    return value if isinstance(value, str) else "/" + printable(value)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.content.digests import is_object_name
 from strongroom.errors import ObjectMissingError
 from strongroom.jobs.upkeep.marking import Marker
@@ -235,7 +236,7 @@ def _spared(
     if not others:
         return frozenset()
     begun_ns = [item.holder.started_ns if item.holder else 0 for item in others]
-    earliest_ns = min(begun_ns) - int(spare_seconds * 1e9)
+    earliest_ns = min(begun_ns) - int(spare_seconds * SECOND_NS)
     return frozenset(bytes.fromhex(info.name) for info in packs if info.modified_ns >= earliest_ns)
 
 

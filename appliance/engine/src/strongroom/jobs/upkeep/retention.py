@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from strongroom.clock import SECOND_NS
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 UNLIMITED: Final = -1
 
-_SECOND_NS: Final = 1_000_000_000
 # Calendars of the C library end somewhere; a snapshot from beyond counts as from the end.
 _LATEST_SECOND: Final = 253_402_214_400
 _DURATION_PART: Final = re.compile(r"(\d{1,6})\s*([a-z]+)\s*")
@@ -62,19 +62,19 @@ class Duration(NamedTuple):
     def before(self, moment_ns: int) -> int:
         """The moment that lies this span earlier, in the local time zone; ns since 1970."""
         if not self.months:
-            return moment_ns - self.seconds * _SECOND_NS
+            return moment_ns - self.seconds * SECOND_NS
         local = _local(moment_ns)
         month_number = local.tm_year * 12 + local.tm_mon - 1 - self.months
         year, month = divmod(month_number, 12)
         if year < 1:
-            return -_LATEST_SECOND * _SECOND_NS
+            return -_LATEST_SECOND * SECOND_NS
         day = min(local.tm_mday, calendar.monthrange(year, month + 1)[1])
         clock_time = (local.tm_hour, local.tm_min, local.tm_sec)
         try:
             seconds = int(time.mktime((year, month + 1, day, *clock_time, 0, 0, -1)))
         except OverflowError:
-            return -_LATEST_SECOND * _SECOND_NS
-        return (seconds - self.seconds) * _SECOND_NS + moment_ns % _SECOND_NS
+            return -_LATEST_SECOND * SECOND_NS
+        return (seconds - self.seconds) * SECOND_NS + moment_ns % SECOND_NS
 
 
 def parse_duration(text: str) -> Duration:
@@ -180,7 +180,7 @@ def _calendar_rules(rules: RetentionRules) -> tuple[_CalendarRule, ...]:
 
 
 def _local(time_ns: int) -> time.struct_time:
-    seconds = time_ns // _SECOND_NS
+    seconds = time_ns // SECOND_NS
     return time.localtime(min(max(seconds, -_LATEST_SECOND // 10), _LATEST_SECOND))
 
 

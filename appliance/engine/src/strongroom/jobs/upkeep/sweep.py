@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import LeaseError
 from strongroom.jobs.upkeep.index_rewrite import rewrite_index
 from strongroom.repo.block_columns import chunk_starts, dead_flags
@@ -135,7 +136,7 @@ def _ripe_tombstones(
         ]
         if bars:
             barring.update(dict.fromkeys(map(_shown_holder, bars)))
-        elif lease.store_time_ns - info.modified_ns < int(grace_seconds * 1e9):
+        elif lease.store_time_ns - info.modified_ns < int(grace_seconds * SECOND_NS):
             barring[f"a grace of {grace_seconds:.0f} s to pass"] = None
         else:
             ripe.add(info.name)

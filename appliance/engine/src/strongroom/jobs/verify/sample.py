@@ -22,6 +22,7 @@ from strongroom.jobs.restore.options import Overwrite, RestoreOptions
 from strongroom.jobs.restore.restore import restore
 from strongroom.jobs.verify.options import VerifyOptions
 from strongroom.jobs.verify.verify import verify
+from strongroom.printable import printable
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, WHOLE
 from strongroom.rows.views import RowReader
@@ -167,7 +168,7 @@ class _Faults:
     def _note(self, what: str, path: bytes, reason: str) -> None:
         self.count += 1
         if len(self.told) < _MOST_TOLD:
-            self.told.append(f"/{path.decode('utf-8', 'backslashreplace')}: {what}: {reason}")
+            self.told.append(f"/{printable(path)}: {what}: {reason}")
 
 
 def _is_set_id_alone(difference: Difference) -> bool:

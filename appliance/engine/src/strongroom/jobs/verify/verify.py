@@ -35,6 +35,7 @@ from strongroom.jobs.verify.options import Difference, VerifyReport
 from strongroom.jobs.verify.worker import RowComparer, serve
 from strongroom.jobs.workers.pool import Marks, WorkerPool
 from strongroom.jobs.workers.windows import Windows
+from strongroom.printable import printable
 from strongroom.progress import NullProgress
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows, slice_rows
@@ -124,7 +125,7 @@ class _Verification:
             root_fd = os.open(self._options.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             os.close(here)
-            shown = self._options.root.decode("utf-8", "backslashreplace")
+            shown = printable(self._options.root)
             raise OperatingSystemError(
                 f"{shown}: {reason_of(error)}; name the directory to compare with"
             ) from error
@@ -185,7 +186,7 @@ class _Verification:
             return listing.rows()
         row = listing.lookup(path)
         if row is None:
-            shown = path.decode("utf-8", "backslashreplace")
+            shown = printable(path)
             raise SnapshotNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
         directory, name = split_path(path)
         own = slice_rows(next(iter(listing.directory_from(directory, name))), 0, 1)

@@ -17,6 +17,7 @@ from strongroom.jobs.restore.content import ContentSource, layout_of
 from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.places import TargetDirectories, status_of
 from strongroom.jobs.verify.options import Difference, VerifyOptions
+from strongroom.printable import printable
 from strongroom.rows.rows import UNREADABLE, Rows, decode_rows
 from strongroom.rows.views import RowView, join_path, views
 from strongroom.scan.attributes import (
@@ -140,7 +141,7 @@ class RowComparer:
             for attribute in sorted(then.keys() | now.keys()):
                 if then.get(attribute) != now.get(attribute):
                     kind = "acl" if attribute.startswith(b"system.posix_acl_") else "xattr"
-                    shown = attribute.decode("utf-8", "backslashreplace")
+                    shown = printable(attribute)
                     change = _change(shown, attribute in then, attribute in now)
                     self._differs(kind, row.name, change)
         flags = read_flags_of(name, row.mode)

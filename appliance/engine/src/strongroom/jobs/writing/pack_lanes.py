@@ -15,7 +15,6 @@ most FINISHED_AT_ONCE packs are being finished; `store` blocks while that many a
 
 from __future__ import annotations
 
-import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -101,7 +100,7 @@ class BlockLane:
         self._finished = finished
         self._slots = [_PackSlot() for _ in range(max(OPEN_PACKS, settings.worker_threads))]
         # Which pack a block goes to is no secret; it only must not follow from the files.
-        self._random = random.Random(clock.random_bytes(16))  # noqa: S311
+        self._random = clock.random_choices()
         self._footers: list[PackFooter] = []
         self._failure: BaseException | None = None
         self._compressors = threading.local()

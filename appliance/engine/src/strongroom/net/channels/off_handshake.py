@@ -28,6 +28,7 @@ from strongroom.net.channels.off_records import KEY_SIZE, OffChannel
 from strongroom.net.identities.identity import verify_signature
 from strongroom.net.identities.peer import parse_certificate
 from strongroom.net.identities.trust import GREATEST_CERTIFICATE_BYTES
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import socket
@@ -166,7 +167,7 @@ class _Handshake:
             raise PeerRefusedError("the other side's handshake makes no sense")
         body = receive_before(self._connection, size, self._deadline_seconds)
         if kind == REFUSAL:
-            reason = body.decode("utf-8", "backslashreplace")
+            reason = printable(body)
             raise PeerRefusedError(f"the other side refuses us: {reason}")
         self._said.update(head + body)
         return body

@@ -66,12 +66,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
-    """The agent is known. `global_workers`: what all its runs together may use; 0: its choice."""
+    """The agent is known. `maximum_concurrent_runs`: of this director; 0 is the agent's choice."""
 
     director: str
     protocol: int
     server_time_ns: int
-    global_workers: int = 0
     maximum_concurrent_runs: int = 0
 
 

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identities import authority_files as files
 from strongroom.net.identities.certificate_forms import (
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
 
 LIFETIME_DAYS: dict[Role, int] = {"agent": 30, "director": 90, "storage": 90, "operator": 90}
 _GREATEST_LIST_BYTES = 16 << 20
-_SECOND_NS = 1_000_000_000
 
 
 class Authority:
@@ -144,7 +144,7 @@ class Authority:
                 name=name,
                 role=checked_role,
                 issued_ns=clock.now_ns(),
-                not_after_ns=int(signed.not_valid_after_utc.timestamp()) * _SECOND_NS,
+                not_after_ns=int(signed.not_valid_after_utc.timestamp()) * SECOND_NS,
                 folder=folder,
             )
             # Before anybody gets it: what is not listed could not be revoked by its name.

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.identity import BACKDATED
 from strongroom.net.identities.peer import (
@@ -34,13 +35,12 @@ if TYPE_CHECKING:
 _ROOT_LIFETIME = timedelta(days=20 * 365)
 _LIST_LIFETIME = timedelta(days=10 * 365)
 _GREATEST_REQUEST_BYTES = 16 << 10
-_SECOND_NS = 1_000_000_000
 _HOST_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 
 
 def current_time() -> datetime:
     """Now, UTC, to the second, as certificates have it."""
-    return datetime.fromtimestamp(clock.now_ns() // _SECOND_NS, UTC)
+    return datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC)
 
 
 def new_serial() -> int:

@@ -14,6 +14,7 @@ import msgspec
 from blake3 import blake3
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import PeerRefusedError
 from strongroom.net.identities.peer import Role, check_name, check_role
 from strongroom.net.identities.private_files import (
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 _PREFIX = "srt1_"
 _SECRET_SIZE = 32
-_SECOND_NS = 1_000_000_000
 _GREATEST_FILE_BYTES = 4096
 
 
@@ -79,7 +79,7 @@ class EnrolmentTokens:
             role=check_role(role),
             hosts=tuple(hosts),
             created_ns=now,
-            expires_ns=now + int(lifetime_seconds * _SECOND_NS),
+            expires_ns=now + int(lifetime_seconds * SECOND_NS),
         )
         secret = clock.random_bytes(_SECRET_SIZE)
         text = _PREFIX + base64.urlsafe_b64encode(secret).rstrip(b"=").decode("ascii")

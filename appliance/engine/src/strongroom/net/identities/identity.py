@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.peer import Peer, common_name, malformed, peer_of
 from strongroom.net.identities.private_files import (
@@ -56,7 +57,6 @@ _AUTHORITY = b"authority.pem"
 _REVOKED = b"revoked.pem"
 _READ_ATTEMPTS = 10
 _GREATEST_FILE_BYTES = 256 << 10
-_SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Identity:
 
     def renewal_due(self) -> bool:
         """Whether two thirds of the certificate's time have passed."""
-        now = datetime.fromtimestamp(clock.now_ns() // _SECOND_NS, UTC)
+        now = datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC)
         issued = issued_at(self._certificate)
         return now >= issued + (self.not_after - issued) * 2 / 3
 

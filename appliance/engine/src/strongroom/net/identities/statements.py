@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.identity import verify_signature
 from strongroom.net.identities.peer import parse_certificate
@@ -37,7 +38,6 @@ CLOCK_GRACE_SECONDS = 300
 _VERSION = 1
 _LABEL = b"strongroom statement 1\0"
 _NONCE_SIZE = 16
-_SECOND_NS = 1_000_000_000
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ class ReplayGuard:
             if body.nonce in self._expiry_ns:
                 raise PeerRefusedError("this statement was used already")
             if len(self._expiry_ns) >= self._capacity:
-                grace_ns = CLOCK_GRACE_SECONDS * _SECOND_NS
+                grace_ns = CLOCK_GRACE_SECONDS * SECOND_NS
                 self._expiry_ns = {
                     nonce: expiry_ns
                     for nonce, expiry_ns in self._expiry_ns.items()
@@ -97,7 +97,7 @@ def sign_statement(
         payload=dict(payload),
         nonce=clock.random_bytes(_NONCE_SIZE),
         issued_ns=now_ns,
-        expires_ns=now_ns + int(lifetime_seconds * _SECOND_NS),
+        expires_ns=now_ns + int(lifetime_seconds * SECOND_NS),
     )
     encoded = msgspec.msgpack.encode(body)
     certificate = identity.certificate_der
@@ -145,8 +145,8 @@ def verify_statement(
 
 def _check_moment(body: Body, peer: Peer) -> None:
     now_ns = clock.now_ns()
-    grace_ns = CLOCK_GRACE_SECONDS * _SECOND_NS
-    if body.expires_ns - body.issued_ns > GREATEST_LIFETIME_SECONDS * _SECOND_NS:
+    grace_ns = CLOCK_GRACE_SECONDS * SECOND_NS
+    if body.expires_ns - body.issued_ns > GREATEST_LIFETIME_SECONDS * SECOND_NS:
         raise PeerRefusedError(f"a statement of {peer} claims too long a life")
     if now_ns > body.expires_ns + grace_ns:
         raise PeerRefusedError(f"a statement of {peer} has expired (or look at the clocks)")

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurv
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import PeerRefusedError
 from strongroom.net.identities.peer import SERVER_ROLES, Peer, malformed, parse_certificate, peer_of
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 # Our certificates have about 700 bytes; what comes from the network may not be much larger.
 GREATEST_CERTIFICATE_BYTES = 8 << 10
-_SECOND_NS = 1_000_000_000
 
 
 class Trust:
@@ -157,7 +157,7 @@ def _check_form(certificate: x509.Certificate) -> None:
 
 
 def _check_moment(certificate: x509.Certificate, peer: Peer) -> None:
-    now = datetime.fromtimestamp(clock.now_ns() // _SECOND_NS, UTC)
+    now = datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC)
     if now > certificate.not_valid_after_utc:
         raise PeerRefusedError(
             f"the certificate of {peer} ended on {certificate.not_valid_after_utc:%Y-%m-%d}; enrol "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from strongroom.clock import SECOND_NS
 from strongroom.errors import DamageError
 from strongroom.rows.rows import (
     COLUMN_COUNT,
@@ -27,7 +28,6 @@ from strongroom.rows.rows import (
 if TYPE_CHECKING:
     from strongroom.repo.listing.columns import Integers, SectionReader, SectionWriter
 
-_SECOND_NS: Final = 1_000_000_000
 _FEW_VALUES: Final = (MODE, UID, GID, DEVICE, RDEV)
 _OWN, _DISTANCE = b"\0", b"\1"
 
@@ -71,11 +71,11 @@ def take_stats(reader: SectionReader, row_count: int) -> bytes:
 
 
 def _add_times(writer: SectionWriter, times_ns: Integers) -> None:
-    seconds = times_ns // _SECOND_NS
+    seconds = times_ns // SECOND_NS
     writer.add_integers(seconds, table=True)
-    writer.add_integers(times_ns - seconds * _SECOND_NS, table=True)
+    writer.add_integers(times_ns - seconds * SECOND_NS, table=True)
 
 
 def _take_times(reader: SectionReader, row_count: int) -> Integers:
     seconds = reader.take_integers(row_count)
-    return seconds * _SECOND_NS + reader.take_integers(row_count)
+    return seconds * SECOND_NS + reader.take_integers(row_count)

@@ -19,16 +19,17 @@ from textual.widgets import DataTable, Footer, Input, Static
 from strongroom.cli.console.browser.marks import Marks
 from strongroom.cli.console.browser.restoring import RestoreDialog, RestoreWish, RunScreen
 from strongroom.cli.console.view import short_id
-from strongroom.cli.terminal import shown, size_text
+from strongroom.cli.quantities import size_text
 from strongroom.cli.times import time_text
 from strongroom.errors import StrongroomError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import Key
 
-    from strongroom.cli.console.browser.application import Browser
     from strongroom.cli.console.browser.place import ShownFile, ShownSnapshot
+    from strongroom.cli.console.browser.program import Browser
 
 # A directory with more entries shows these, and says so.
 MOST_ROWS = 50_000
@@ -95,7 +96,7 @@ class FilesScreen(Screen[None]):
         self.folder = folder
         self._come_from = come_from
         self._typed = ""
-        self._start(f"{time_text(self.snapshot.time_ns)}  {shown(folder)}")
+        self._start(f"{time_text(self.snapshot.time_ns)}  {printable(folder)}")
         self._fetch(self.snapshot, folder)
 
     def _start(self, title: str) -> None:
@@ -103,7 +104,7 @@ class FilesScreen(Screen[None]):
         self._files = []
         self._table.clear()
         self._table.loading = True
-        whose = f"{shown(self.snapshot.client)} {short_id(self.snapshot.id)}"
+        whose = f"{printable(self.snapshot.client)} {short_id(self.snapshot.id)}"
         self.query_one("#place", Static).update(f"{whose}  {title}")
 
     @work(thread=True, exclusive=True, group="listing")
@@ -212,7 +213,7 @@ class FilesScreen(Screen[None]):
         self._typed = text
         wanted = text.lower()
         for number, one in enumerate(self._files):
-            if wanted and shown(one.name).lower().startswith(wanted):
+            if wanted and printable(one.name).lower().startswith(wanted):
                 self._table.move_cursor(row=number)
                 break
         self._hint()
@@ -285,14 +286,14 @@ class FilesScreen(Screen[None]):
     ) -> None:
         self._table.loading = False
         if left_out:
-            self.notify("\n".join(map(shown, left_out)), severity="warning", markup=False)
+            self.notify("\n".join(map(printable, left_out)), severity="warning", markup=False)
         here = [file for snapshot_id, file in found if snapshot_id == self.snapshot.id]
         elsewhere = next((one for one in found if one[0] != self.snapshot.id), None)
         if here:
             self._open_at(here[0])
             more = len(here) - 1
             rest = f" and {more:,} more" if more else ""
-            self.notify(f"{shown(here[0].path)}{rest}", title=f"found {pattern}", markup=False)
+            self.notify(f"{printable(here[0].path)}{rest}", title=f"found {pattern}", markup=False)
             return
         self._table.focus()
         snapshot = next((one for one in self._series if elsewhere and one.id == elsewhere[0]), None)
@@ -331,11 +332,11 @@ class FilesScreen(Screen[None]):
             self._remark()
 
     def _cells(self, one: ShownFile) -> list[Text]:
-        name = shown(one.name)
+        name = printable(one.name)
         if one.is_directory:
             label = Text(name + "/", style="bold")
         elif one.target:
-            label = Text(f"{name} -> {shown(one.target)}", style="italic")
+            label = Text(f"{name} -> {printable(one.target)}", style="italic")
         else:
             label = Text(name)
         return [

@@ -13,15 +13,15 @@ from textual.widgets import Button, Checkbox, Footer, Input, Label, ProgressBar,
 from textual.widgets import Static as Line
 
 from strongroom.cli.console.view import FINAL_STATES, local_time, run_line
-from strongroom.cli.terminal import shown
 from strongroom.cli.times import time_text
 from strongroom.errors import StrongroomError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from strongroom.cli.console.browser.application import Browser
     from strongroom.cli.console.browser.place import ShownSnapshot
+    from strongroom.cli.console.browser.program import Browser
 
 _OVERWRITE = (
     ("files that differ in size or time", "if-changed"),
@@ -63,11 +63,11 @@ class RestoreDialog(ModalScreen[RestoreWish | None]):
     def compose(self) -> ComposeResult:
         """The questions."""
         when = time_text(self._snapshot.time_ns)
-        title = f"Restore from {shown(self._snapshot.client)} as of {when}"
+        title = f"Restore from {printable(self._snapshot.client)} as of {when}"
         with Vertical(id="dialog"):
             yield Label(title, markup=False)
             for path in self._paths[:_SHOWN_PATHS]:
-                yield Label(f"  {shown(path)}", markup=False)
+                yield Label(f"  {printable(path)}", markup=False)
             if len(self._paths) > _SHOWN_PATHS:
                 yield Label(f"  and {len(self._paths) - _SHOWN_PATHS:,} more")
             yield Label("to client")
@@ -159,7 +159,7 @@ class RunScreen(ModalScreen[bool]):
 
     def _show(self, event: dict[str, Any]) -> None:
         if line := event.get("line"):
-            text = f"{local_time(line['time'])}  {line['level']:<8}{shown(line['text'])}"
+            text = f"{local_time(line['time'])}  {line['level']:<8}{printable(line['text'])}"
             self.query_one("#log", RichLog).write(text)
         if run := event.get("run"):
             self.run = run

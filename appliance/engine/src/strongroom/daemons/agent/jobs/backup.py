@@ -13,7 +13,6 @@ from strongroom.daemons.agent.jobs.repository import open_store, options_of
 from strongroom.daemons.agent.jobs.retry import persist
 from strongroom.daemons.agent.put_keys import read_put_keys
 from strongroom.daemons.job_process.messages import JobEnded
-from strongroom.daemons.job_process.output import shown
 from strongroom.errors import (
     EXIT_DONE,
     EXIT_INCOMPLETE,
@@ -23,6 +22,7 @@ from strongroom.errors import (
 from strongroom.filesets.resolve import resolve_fileset
 from strongroom.jobs.backup.fileset_options import with_fileset
 from strongroom.jobs.backup.options import BackupOptions, Tuning
+from strongroom.printable import printable
 from strongroom.stores.store import connect_ahead
 
 if TYPE_CHECKING:
@@ -174,4 +174,4 @@ def tell_problems(problems: tuple[Problem, ...], output: JobOutput) -> None:
             output.log("warning", f"... and {len(problems) - told} more files with problems")
             return
         level = "info" if problem.is_harmless else "warning"
-        output.log(level, f"/{shown(problem.path)}: {problem.text}")  # type: ignore[arg-type]
+        output.log(level, f"/{printable(problem.path)}: {problem.text}")  # type: ignore[arg-type]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.daemons.agent.jobs.backup import tell_problems
 from strongroom.daemons.job_process.messages import JobEnded
-from strongroom.daemons.job_process.output import shown
 from strongroom.errors import EXIT_DONE
 from strongroom.filesets.resolve import resolve_fileset
 from strongroom.jobs.backup.estimate import estimate
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from strongroom.daemons.job_process.messages import JobDescription
@@ -56,9 +56,9 @@ class _Lines:
         self._size = 0
 
     def add(self, directory: bytes, names: list[bytes]) -> None:
-        prefix = "/" + (shown(directory) + "/" if directory else "")
+        prefix = "/" + (printable(directory) + "/" if directory else "")
         for name in names:
-            self._lines.append(prefix + ("" if name == b"." else shown(name)))
+            self._lines.append(prefix + ("" if name == b"." else printable(name)))
             self._size += len(self._lines[-1]) + 1
             if self._size > _LONGEST_TEXT:
                 self.flush()

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from strongroom.daemons.agent.jobs.repository import open_store, open_ticket, options_of
 from strongroom.daemons.agent.jobs.retry import persist
 from strongroom.daemons.job_process.messages import JobEnded
-from strongroom.daemons.job_process.output import shown
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, CheckFailedError, UsageError
 from strongroom.jobs.restore.options import Overwrite, RestoreOptions
 from strongroom.jobs.restore.where_rules import WhereRules
 from strongroom.net.control.messages import decode_name
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,8 +138,8 @@ def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
         target = _name(request.target, "target")
         if not target.startswith(b"/") or os.path.normpath(target) == b"/":
             raise UsageError(
-                f"the target {shown(target)} is no absolute path of a folder below /; to restore "
-                "into / ask for in_place"
+                f"the target {printable(target)} is no absolute path of a folder below /; to "
+                "restore into / ask for in_place"
             )
     try:
         overwrite = Overwrite(given.get("overwrite", Overwrite.IF_CHANGED))
@@ -165,7 +165,7 @@ def verify_options(request: StartVerify, processes: int) -> VerifyOptions:
     found = options_of(VerifyOptions, given, _VERIFY_SWITCHES)
     root = _name(given.get("root", "/"), "root")
     if not root.startswith(b"/"):
-        raise UsageError(f"the root {shown(root)} is no absolute path")
+        raise UsageError(f"the root {printable(root)} is no absolute path")
     found["workers"] = _workers(found, processes)
     return VerifyOptions(
         root=os.path.normpath(root),
@@ -185,13 +185,15 @@ class _Teller:
         self._told = 0
 
     def problem(self, problem: Problem) -> None:
-        self._tell("warning", f"/{shown(problem.path)}: {problem.kind}: {problem.reason}")
+        self._tell("warning", f"/{printable(problem.path)}: {problem.kind}: {problem.reason}")
 
     def step(self, step: Step) -> None:
-        self._tell("info", f"{step.action} /{shown(step.path)}")
+        self._tell("info", f"{step.action} /{printable(step.path)}")
 
     def difference(self, difference: Difference) -> None:
-        self._tell("warning", f"/{shown(difference.path)}: {difference.kind}: {difference.reason}")
+        self._tell(
+            "warning", f"/{printable(difference.path)}: {difference.kind}: {difference.reason}"
+        )
 
     def finish(self) -> None:
         if self._told > MOST_TOLD:
@@ -233,7 +235,7 @@ def _restore_summary(
     return {
         "type": "summary",
         "snapshot": snapshot,
-        "target": shown(options.target),
+        "target": printable(options.target),
         "dry_run": options.dry_run,
         "actions": {str(action): count for action, count in report.actions.items() if count},
         "problems": {str(kind): count for kind, count in report.problems.items()},

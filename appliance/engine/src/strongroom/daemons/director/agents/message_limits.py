@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from strongroom.printable import printable
+
 if TYPE_CHECKING:
     from strongroom.net.control.messages import Hello, RunProgress
 
@@ -26,14 +28,7 @@ _LONGEST_RUN_ID: Final = 64
 
 def shown(text: object, most: int = LONGEST_LOGGED) -> str:
     """As a line of a log may have it: so many characters at most, all of them printable."""
-    short = str(text)[:most]
-    if short.isprintable():
-        return short
-    escaped = (
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in short
-    )
-    return "".join(escaped)[:most]
+    return printable(str(text), most)
 
 
 def bounded_data(data: dict[str, Any]) -> dict[str, Any]:

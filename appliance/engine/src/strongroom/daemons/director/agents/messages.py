@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.agents.log_limits import AgentLines
 from strongroom.daemons.director.agents.message_limits import (
     bounded_data,
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
 
     Report = RunStarted | RunLog | RunEnded
 
-_CLOCK_TOLERANCE_NS: Final = 60 * 1_000_000_000
+_CLOCK_TOLERANCE_NS: Final = 60 * SECOND_NS
 _LONGEST_TEXT: Final = 4096
 _log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class Agents:
         )
         if abs(ahead_ns) > _CLOCK_TOLERANCE_NS:
             text = "the clock of agent %s is %+.0f s off"
-            self._lines.log(client, logging.WARNING, text, client, ahead_ns / 1e9)
+            self._lines.log(client, logging.WARNING, text, client, ahead_ns / SECOND_NS)
         resource = context.configuration.find("Client", client)
         welcome = Welcome(
             director=context.name,

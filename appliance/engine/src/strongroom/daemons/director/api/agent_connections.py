@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.agents.log_limits import AgentLines
 from strongroom.daemons.director.agents.message_limits import shown
 from strongroom.daemons.director.agents.rejected_reports import read_undeliverable
@@ -326,7 +327,7 @@ class AgentConnections:
             await asyncio.sleep(WATCH_SECONDS)
             self._strangers.flush()
             self._lines.flush()
-            now_seconds = clock.now_ns() / 1e9
+            now_seconds = clock.now_ns() / SECOND_NS
             for connection in list(self._by_client.values()):
                 if self._revocations.is_revoked(connection.serial):
                     await self._close(connection, CLOSE_CERTIFICATE, "its certificate was revoked")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.api.rights import Rights
 from strongroom.daemons.director.results import Actor
 from strongroom.errors import NotAuthenticatedError, NotPermittedError
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from strongroom.net.identities.revocations import Revocations
 
 LONGEST_TOKEN = 512
-_SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Callers:
 
     def _check_good(self, certified: CertifiedPeer) -> None:
         # TLS looked when the connection was made, which may be long ago.
-        if certified.expires_at <= clock.now_ns() / _SECOND_NS:
+        if certified.expires_at <= clock.now_ns() / SECOND_NS:
             raise NotAuthenticatedError(f"the certificate of {certified.peer} has ended")
         if self._revocations is not None and self._revocations.is_revoked(certified.peer.serial):
             raise NotAuthenticatedError(f"the certificate of {certified.peer} was revoked")

@@ -8,6 +8,7 @@ from blake3 import blake3
 from sqlalchemy import delete, insert, select, update
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.tables import AUDIT, TOKENS
 from strongroom.daemons.director.results import AuditEntry, TokenInfo
 from strongroom.errors import UnknownNameError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 TOKEN_PREFIX = "srt_"  # noqa: S105 - by which a token is told from other texts, and found by scanners
 # A busy console must not make every request a write.
-_USE_NOTED_EVERY_NS = 60 * 1_000_000_000
+_USE_NOTED_EVERY_NS = 60 * SECOND_NS
 _LONGEST_TEXT = 1000
 
 

@@ -22,6 +22,7 @@ from strongroom.errors import (
     StrongroomError,
     UsageError,
 )
+from strongroom.printable import printable
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.rows import CHANGED, UNREADABLE
 from strongroom.rows.views import views
@@ -80,7 +81,7 @@ class Browser:
         if path:
             row = listing.lookup(path)
             if row is None:
-                shown = path.decode("utf-8", "backslashreplace")
+                shown = printable(path)
                 raise SourceError(f"the snapshot holds no /{shown}")
             if not stat.S_ISDIR(row.mode):
                 return FilePage((entry_of(record.id, row),))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
 from strongroom.errors import DamageError, ObjectMissingError, StrongroomError
 from strongroom.repo.snapshots import read_snapshot
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from strongroom.net.control.messages import RunEnded
     from strongroom.repo.snapshots import Snapshot
 
-_CLOCK_TOLERANCE_NS: Final = 600 * 1_000_000_000
+_CLOCK_TOLERANCE_NS: Final = 600 * SECOND_NS
 _ID_DIGITS: Final = 64
 _MOST_COUNTED: Final = 1 << 62
 
@@ -56,7 +57,7 @@ def confirm_snapshot(context: DirectorContext, run: RunRecord, message: RunEnded
     lines: list[tuple[str, str]] = []
     start_ns = snapshot.start_ns
     if run.started_ns and abs(start_ns - run.started_ns) > _CLOCK_TOLERANCE_NS:
-        seconds = (start_ns - run.started_ns) / 1e9
+        seconds = (start_ns - run.started_ns) / SECOND_NS
         lines.append(
             ("warning", f"the client's clock is about {seconds:+.0f} s off; ours was taken")
         )

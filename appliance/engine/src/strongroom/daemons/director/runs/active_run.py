@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.runs.dispatch import Candidate
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.results import RunInfo
     from strongroom.net.control.messages import RunProgress
 
-_SECOND_NS: Final = 1_000_000_000
 # What an agent does; the others are done by the director itself.
 _AGENT_KINDS: Final = frozenset(("backup", "restore", "estimate"))
 
@@ -116,7 +116,7 @@ def activate(record: RunRecord) -> ActiveRun:
     now_ns, now = clock.now_ns(), clock.elapsed_seconds()
 
     def moment(time_ns: int) -> float:
-        return now + (time_ns - now_ns) / _SECOND_NS
+        return now + (time_ns - now_ns) / SECOND_NS
 
     return ActiveRun(
         record=record,

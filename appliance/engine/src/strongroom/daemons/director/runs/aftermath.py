@@ -12,9 +12,10 @@ there is one; scripts and reports of which nobody knows whether they were done a
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.retry import outlast
 from strongroom.daemons.director.catalog.runs import (
     AFTERMATH,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.runs.active_run import ActiveRun
     from strongroom.daemons.director.runs.lifecycle import Runs
 
-_SECOND_NS: Final = 1_000_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ class DirectorAftermath:
             priority=record.priority,
             scheduled_ns=now_ns,
             queued_ns=now_ns,
-            not_before_ns=now_ns + int(job.reschedule_interval_seconds or 0) * _SECOND_NS,
+            not_before_ns=now_ns + int(job.reschedule_interval_seconds or 0) * SECOND_NS,
             deadline_ns=record.deadline_ns,
             requested_by=record.requested_by,
             attempt=record.attempt + 1,

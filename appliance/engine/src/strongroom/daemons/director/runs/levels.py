@@ -17,6 +17,7 @@ import msgspec
 from blake3 import blake3
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.runs import last_failed_level
 from strongroom.daemons.director.catalog.snapshots import newest_snapshot, oldest_snapshot
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.filesets.spec import FileSetSpec
 
-_SECOND_NS = 1_000_000_000
 _NONE_YET = "there is no snapshot of this job yet"
 
 
@@ -153,4 +153,4 @@ class _Known(NamedTuple):
 
 
 def _is_older(time_ns: int, interval_seconds: int | None, now_ns: int) -> bool:
-    return bool(interval_seconds) and now_ns - time_ns > int(interval_seconds or 0) * _SECOND_NS
+    return bool(interval_seconds) and now_ns - time_ns > int(interval_seconds or 0) * SECOND_NS

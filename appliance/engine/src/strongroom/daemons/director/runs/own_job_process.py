@@ -30,6 +30,7 @@ from strongroom.daemons.director.runs.own_job_messages import (
 )
 from strongroom.daemons.job_process.messages import JobEnded, JobLog, JobProgress, encode_line
 from strongroom.errors import EXIT_BUG, EXIT_DONE, EXIT_INCOMPLETE, StrongroomError
+from strongroom.printable import printable
 from strongroom.repo.repository import Repository
 
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ def _back_up(repository: Repository, task: BackUpFolder, teller: _Teller) -> Job
     options = BackupOptions(host=task.host, job=task.job, level="full", tags=task.tags)
     report = back_up(repository, source, options, teller.show)
     for problem in report.problems:
-        path = problem.path.decode("utf-8", "backslashreplace")
+        path = printable(problem.path)
         teller.log("warning", f"/{path}: {problem.text}")
     assert report.snapshot is not None
     return JobEnded(

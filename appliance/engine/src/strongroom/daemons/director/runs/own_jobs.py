@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.portable import write_portable
 from strongroom.daemons.director.catalog.retry import outlast
 from strongroom.daemons.director.catalog.runs import remove_old_runs
@@ -73,7 +74,7 @@ CATALOG_JOB: Final = "catalog"
 CATALOG_TAG: Final = "strongroom-catalog"
 CATALOG_FILE: Final = "catalog.jsonl"
 _KILL_SECONDS: Final = 10.0
-_DAY_NS: Final = 86400 * 1_000_000_000
+_DAY_NS: Final = 86400 * SECOND_NS
 _MOST_ERROR_BYTES: Final = 4000
 
 

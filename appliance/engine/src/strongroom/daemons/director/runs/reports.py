@@ -14,6 +14,7 @@ import subprocess
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.agents.message_limits import shown
 from strongroom.daemons.director.catalog.runs import log_lines
 from strongroom.daemons.director.runs.scripts import filled
@@ -28,12 +29,11 @@ _MOST_LINES: Final = 500
 _COMMAND_SECONDS: Final = 60
 _KTLS_WAYS: Final = (("ktls_send", "sending"), ("ktls_receive", "receiving"))
 _SENDMAIL: Final = "/usr/sbin/sendmail"
-_SECOND_NS: Final = 1_000_000_000
 
 
 def report_text(context: DirectorContext, record: RunRecord) -> str:
     """The report of a run that has ended."""
-    seconds = max(0, record.ended_ns - record.started_ns) / _SECOND_NS if record.started_ns else 0.0
+    seconds = max(0, record.ended_ns - record.started_ns) / SECOND_NS if record.started_ns else 0.0
     fields = [
         ("Run", record.id),
         ("Job", record.job),
@@ -153,5 +153,5 @@ def _mail(context: DirectorContext, destination: Destination, record: RunRecord,
 def _shown(time_ns: int) -> str:
     if not time_ns:
         return ""
-    moment = datetime.fromtimestamp(time_ns // _SECOND_NS, UTC)
+    moment = datetime.fromtimestamp(time_ns // SECOND_NS, UTC)
     return moment.strftime("%Y-%m-%d %H:%M:%SZ")

@@ -10,6 +10,7 @@ import msgspec
 from blake3 import blake3
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
 from strongroom.daemons.director.runs.plan import Overrides, kind_of, plan, resource
 from strongroom.errors import ConflictError, UsageError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.results import RestoreRequest
 
-_SECOND_NS: Final = 1_000_000_000
 # So many steps from a job to one that it starts; two jobs may name each other.
 MOST_COMPANIONS: Final = 3
 _COMPANION_KEYS: Final = ("level", "client", "fileset", "storage", "pool", "priority")
@@ -72,10 +72,10 @@ def new_run(
     start_delay = job.max_start_delay_seconds
     deadline_ns = 0
     if sched_time:
-        deadline_ns = due_ns + int(sched_time) * _SECOND_NS
+        deadline_ns = due_ns + int(sched_time) * SECOND_NS
         request["deadline_bounds_end"] = True
     elif start_delay:
-        deadline_ns = due_ns + int(start_delay) * _SECOND_NS
+        deadline_ns = due_ns + int(start_delay) * SECOND_NS
     return RunRecord(
         id=new_run_id(),
         job=job.name,

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.snapshots import (
     load_snapshot,
     note_removed,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
 
 _COUNTS: Final = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
-_SECOND_NS: Final = 1_000_000_000
 _log = logging.getLogger(__name__)
 
 
@@ -58,7 +58,7 @@ def rules_of(job: Resource | None, pool: Resource) -> RetentionRules:
 def kept_until_ns(record: SnapshotRecord, pool: Resource | None) -> int:
     """Nobody can remove it earlier; 0: there is no such time."""
     minimum = int(pool.minimum_retention_seconds or 0) if pool is not None else 0
-    return record.server_ns + minimum * _SECOND_NS if minimum else 0
+    return record.server_ns + minimum * SECOND_NS if minimum else 0
 
 
 def apply_retention(

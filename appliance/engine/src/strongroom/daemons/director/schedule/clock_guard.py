@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 
 TOLERANCE_SECONDS: Final = 600.0
 HOLD_SECONDS: Final = 86400.0
-_SECOND_NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class ClockGuard:
             return ""
         self.offset_seconds = float(saved["offset_seconds"])
         self.held_seconds = float(saved["held_seconds"])
-        back_seconds = (int(saved["now_ns"]) - clock.now_ns()) / _SECOND_NS
+        back_seconds = (int(saved["now_ns"]) - clock.now_ns()) / SECOND_NS
         if back_seconds <= TOLERANCE_SECONDS:
             return ""
         return self._jumped(-back_seconds)
@@ -53,7 +53,7 @@ class ClockGuard:
         """Look at both clocks; a warning if one has jumped since the last look, or ""."""
         now_ns, elapsed = clock.now_ns(), clock.elapsed_seconds()
         passed = elapsed - self._elapsed
-        jump = (now_ns - self._now_ns) / _SECOND_NS - passed
+        jump = (now_ns - self._now_ns) / SECOND_NS - passed
         self._now_ns, self._elapsed = now_ns, elapsed
         self.held_seconds = max(0.0, self.held_seconds - passed)
         if not self.held_seconds:

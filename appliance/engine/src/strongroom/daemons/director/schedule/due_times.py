@@ -25,6 +25,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from blake3 import blake3
 
+from strongroom.clock import SECOND_NS
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from strongroom.config.values.run_schedule import ScheduleRun
 
-_SECOND_NS: Final = 1_000_000_000
 _HOURS_OF_A_DAY: Final = 24
 # What never comes within a generation (30 February) is never due.
 _MOST_DAYS_AHEAD: Final = 366 * 41
@@ -77,14 +77,14 @@ def entry_digest(entry: ScheduleRun) -> str:
 
 def next_due_ns(entry: ScheduleRun, after_ns: int, zone: ZoneInfo) -> int | None:
     """The first due time after a moment, in unix nanoseconds; None: never in a generation."""
-    after = datetime.fromtimestamp(after_ns // _SECOND_NS, UTC)
+    after = datetime.fromtimestamp(after_ns // SECOND_NS, UTC)
     # A gap of a whole day, as islands had that moved across the date line, ends two days later.
     day = after.astimezone(zone).date() - timedelta(days=2)
     for _ in range(_MOST_DAYS_AHEAD):
         if _holds_on(entry, day):
             for moment in _due_on(entry, day, zone):
-                if moment * _SECOND_NS > after_ns:
-                    return moment * _SECOND_NS
+                if moment * SECOND_NS > after_ns:
+                    return moment * SECOND_NS
         try:
             day += timedelta(days=1)
         except OverflowError:
@@ -102,12 +102,12 @@ def due_times_ns(entry: ScheduleRun, after_ns: int, until_ns: int, zone: ZoneInf
 
 def last_due_ns(entry: ScheduleRun, after_ns: int, until_ns: int, zone: ZoneInfo) -> int | None:
     """The last due time after one moment, up to and with another; looks back a year at most."""
-    until = datetime.fromtimestamp(until_ns // _SECOND_NS, UTC).astimezone(zone).date()
+    until = datetime.fromtimestamp(until_ns // SECOND_NS, UTC).astimezone(zone).date()
     for days in range(-1, 368):
         day = until - timedelta(days=days)
         if not _holds_on(entry, day):
             continue
-        moments = [moment * _SECOND_NS for moment in _due_on(entry, day, zone)]
+        moments = [moment * SECOND_NS for moment in _due_on(entry, day, zone)]
         within = [moment for moment in moments if after_ns < moment <= until_ns]
         if within:
             return within[-1]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.runs import find_runs
 from strongroom.daemons.director.catalog.state import last_due, note_due, read_state, write_state
 from strongroom.daemons.director.results import DueRun, RunFilter
@@ -44,9 +45,8 @@ if TYPE_CHECKING:
 LONGEST_SLEEP_SECONDS: Final = 30.0
 # What could not be done is still due, and is not tried again without a pause.
 RETRY_SECONDS: Final = 5.0
-BACKWARD_NS: Final = 3600 * 1_000_000_000
+BACKWARD_NS: Final = 3600 * SECOND_NS
 _SAVE_CLOCK_SECONDS: Final = 60.0
-_SECOND_NS: Final = 1_000_000_000
 _CLOCK_STATE: Final = "clock"
 _RANK: Final = {"Full": 3, "Differential": 2, "Incremental": 1}
 
@@ -208,7 +208,7 @@ class Scheduler:
         if await self._context.in_thread(find_runs, self._context.catalog, wanted):
             return
         lines = []
-        late_seconds = (now_ns - due_ns) // _SECOND_NS
+        late_seconds = (now_ns - due_ns) // SECOND_NS
         if late_seconds > LONGEST_SLEEP_SECONDS * 2:
             lines.append(f"was due {late_seconds} s ago, while the director did not run")
         if len(due) > 1:
@@ -238,7 +238,7 @@ class Scheduler:
 
     def _sleep_seconds(self) -> float:
         now_ns, now = clock.now_ns(), clock.elapsed_seconds()
-        moments = [(one.next_ns - now_ns) / _SECOND_NS for one in self._entries if one.next_ns]
+        moments = [(one.next_ns - now_ns) / SECOND_NS for one in self._entries if one.next_ns]
         if (moment := self._runs.next_moment()) is not None:
             moments.append(moment - now)
         return max(0.01, min([*moments, LONGEST_SLEEP_SECONDS]))

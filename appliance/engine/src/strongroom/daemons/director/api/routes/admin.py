@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.api.callers import console_rights
 from strongroom.daemons.director.api.models.requests import TokenWanted
 from strongroom.daemons.director.api.models.responses import (
@@ -21,8 +22,6 @@ from strongroom.daemons.director.api.request_context import Asked, Asking
 from strongroom.errors import ConfigurationError, NotPermittedError, UnknownNameError
 
 router = APIRouter(tags=["administration"])
-
-_SECOND_NS = 1_000_000_000
 
 
 @router.post("/reload", responses={409: {"model": Reload}})
@@ -103,7 +102,7 @@ def _require_no_more(asked: Asking, wanted: TokenWanted) -> None:
         raise NotPermittedError(
             f"with a token of the Profile {shown.profile!r} only tokens of it can be made"
         )
-    ends_ns = clock.now_ns() + wanted.lifetime_seconds * _SECOND_NS
+    ends_ns = clock.now_ns() + wanted.lifetime_seconds * SECOND_NS
     if shown.expires_ns and (not wanted.lifetime_seconds or ends_ns > shown.expires_ns):
         raise NotPermittedError("a token cannot make one that ends later than itself")
 

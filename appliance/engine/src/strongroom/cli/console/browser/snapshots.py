@@ -1,4 +1,4 @@
-"""The program itself, and its first screen: the list of snapshots."""
+"""The first screen: the list of snapshots."""
 
 from __future__ import annotations
 
@@ -6,52 +6,32 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual import work
-from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from strongroom.cli.console.browser.files import FilesScreen
 from strongroom.cli.console.view import short_id
-from strongroom.cli.terminal import shown, size_text
+from strongroom.cli.quantities import size_text
 from strongroom.cli.times import time_text
 from strongroom.errors import StrongroomError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from strongroom.cli.console.browser.place import ShownSnapshot, SnapshotPlace
+    from textual.app import ComposeResult
+
+    from strongroom.cli.console.browser.place import ShownSnapshot
+    from strongroom.cli.console.browser.program import Browser
 
 _HEADINGS = ("TIME", "CLIENT", "JOB", "LEVEL", "FILES", "SIZE", "ERRORS", "STORAGE", "SNAPSHOT")
 
 
-class Browser(App[None]):
-    """The restore browser. `failure`: why it ended early; `farewell`: what to say afterwards."""
-
-    TITLE = "Strongroom"
-    ENABLE_COMMAND_PALETTE = False
-    CSS = """
-    #place, #hint { height: 1; padding: 0 1; background: $panel; }
-    #filter { display: none; }
-    #filter.shown { display: block; }
-    DataTable { height: 1fr; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("f10", "quit", "End", priority=True)]
-
-    def __init__(self, place: SnapshotPlace, begin: ShownSnapshot | None = None) -> None:
-        super().__init__()
-        self.place = place
-        self.failure: StrongroomError | None = None
-        self.farewell: list[str] = []
-        self._begin = begin
-
-    def on_mount(self) -> None:
-        """Show the snapshots, or one of them at once."""
-        self.push_screen(SnapshotsScreen())
-        if self._begin is not None:
-            self.push_screen(FilesScreen(self._begin, []))
-
-    def tell_failure(self, error: StrongroomError) -> None:
-        """Say on the screen what could not be done."""
-        self.notify(str(error), title=error.error_id, severity="error", markup=False)
+def new_screens(begin: ShownSnapshot | None) -> list[Screen[None]]:
+    """What the browser begins with: all snapshots, above them `begin` where one was chosen."""
+    screens: list[Screen[None]] = [SnapshotsScreen()]
+    if begin is not None:
+        screens.append(FilesScreen(begin, []))
+    return screens
 
 
 class SnapshotsScreen(Screen[None]):
@@ -171,14 +151,14 @@ def _has_words(snapshot: ShownSnapshot, words: list[str]) -> bool:
 
 
 def _storage(snapshot: ShownSnapshot) -> str:
-    return f"{shown(snapshot.storage)}{' (copy)' if snapshot.is_copy else ''}"
+    return f"{printable(snapshot.storage)}{' (copy)' if snapshot.is_copy else ''}"
 
 
 def _cells(snapshot: ShownSnapshot) -> list[Text]:
     return [
         Text(time_text(snapshot.time_ns)),
-        Text(shown(snapshot.client)),
-        Text(shown(snapshot.job)),
+        Text(printable(snapshot.client)),
+        Text(printable(snapshot.job)),
         Text(snapshot.level),
         Text(f"{snapshot.files:,}", justify="right"),
         Text(size_text(snapshot.size_bytes), justify="right"),
