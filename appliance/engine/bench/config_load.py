@@ -26,7 +26,7 @@ TARGET_MIB = 300.0
 CHILD = """
 import json, resource, sys, time
 start = time.perf_counter()
-from strongroom.config.language.loader import LoadOptions, load_trees
+from strongroom.config.trees.loader import LoadOptions, load_trees
 from strongroom.config.resolve import resolve
 loaded = load_trees(sys.argv[1], LoadOptions())
 configuration = resolve(loaded)

@@ -17,12 +17,12 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["strongroom.config"]):
-    from strongroom.config.language.loader import LoadOptions, load_text
-    from strongroom.config.language.printer import format_text
     from strongroom.config.language.sources import Limits
     from strongroom.config.resolve import resolve
     from strongroom.config.table.dialects import DIALECTS
     from strongroom.config.table.schema import COMPONENTS
+    from strongroom.config.trees.loader import LoadOptions, load_text
+    from strongroom.config.trees.printer import format_text
 
 NOWHERE = "/nowhere/fuzz.conf"
 LIMITS = Limits(file_bytes=100_000, files=10, include_depth=2, statement_tokens=2_000)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strongroom.config.language.loader import Loaded, LoadOptions, load_text
 from strongroom.config.table.dialects import dialect_named
+from strongroom.config.trees.loader import Loaded, LoadOptions, load_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from strongroom.config.language.grammar import shape_of
-from strongroom.config.language.printer import quoted
+from strongroom.config.table.keywords import KEYWORDS, MESSAGE_TYPES, OPTION_KEYWORDS, OWN_KEYWORDS
 from strongroom.config.table.schema import schema
+from strongroom.config.trees.printer import quoted
 from strongroom.config.values.forms import form_of
-from strongroom.config.values.keywords import KEYWORDS, MESSAGE_TYPES, OPTION_KEYWORDS, OWN_KEYWORDS
 
 if TYPE_CHECKING:
     from strongroom.config.table.schema import DirectiveSpec, ResourceSpec

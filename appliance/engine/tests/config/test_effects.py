@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import strongroom
-from strongroom.config.table.effects import ACTED_ON, effect_of
+from strongroom.config.reports.effects import ACTED_ON, effect_of
 from strongroom.config.table.schema import schema
 
 # Where a component's directives are read, below the package.

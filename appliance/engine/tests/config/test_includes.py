@@ -9,8 +9,8 @@ import pytest
 from strongroom.config.language import commands
 from strongroom.config.language.commands import patterns_of_command
 from strongroom.config.language.includes import target_of
-from strongroom.config.language.loader import LoadOptions, load_trees
 from strongroom.config.language.sources import Limits
+from strongroom.config.trees.loader import LoadOptions, load_trees
 from strongroom.errors import UsageError
 from strongroom.sources.shell import run_command
 

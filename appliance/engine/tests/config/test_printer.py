@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from strongroom.config.language.loader import component_files
-from strongroom.config.language.printer import format_text
+from strongroom.config.trees.loader import component_files
+from strongroom.config.trees.printer import format_text
 from strongroom.errors import ConfigurationError
 
 SITE = Path(__file__).parent / "data" / "site"

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.config.strategies import configurations
 
-from strongroom.config.convert import convert
-from strongroom.config.effective import effective_values
 from strongroom.config.language.grammar import _remembered
-from strongroom.config.language.loader import LoadOptions, load_text
-from strongroom.config.language.printer import format_text, meaning
+from strongroom.config.reports.convert import convert
+from strongroom.config.reports.effective import effective_values
+from strongroom.config.reports.effects import ACTED_ON, explain
 from strongroom.config.resolve import resolve
-from strongroom.config.table.effects import ACTED_ON, explain
 from strongroom.config.table.schema import COMPONENTS
+from strongroom.config.trees.loader import LoadOptions, load_text
+from strongroom.config.trees.printer import format_text, meaning
 
 SLOW = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 

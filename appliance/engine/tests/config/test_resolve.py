@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from strongroom.config.language.loader import LoadOptions
 from strongroom.config.model import RunScript
 from strongroom.config.resolve import load
+from strongroom.config.trees.loader import LoadOptions
 from strongroom.errors import ConfigurationError
 
 DIRECTOR = """
@@ -79,8 +79,8 @@ def tree(tmp_path):
 
 
 def errors(path: str, **options) -> list[str]:
-    from strongroom.config.language.loader import load_trees
     from strongroom.config.resolve import resolve
+    from strongroom.config.trees.loader import load_trees
 
     loaded = load_trees(path, LoadOptions(**options))
     resolve(loaded)
@@ -259,8 +259,8 @@ def test_one_file_of_a_tree_is_not_judged_as_a_whole(tmp_path):
     folder.mkdir(parents=True)
     (folder / "j.conf").write_text("Job { Name = j; JobDefs = elsewhere; Client = c }\n")
     assert errors(str(tmp_path))
-    from strongroom.config.language.loader import is_whole, load_trees
     from strongroom.config.resolve import resolve
+    from strongroom.config.trees.loader import is_whole, load_trees
 
     path = str(folder / "j.conf")
     loaded = load_trees(path, LoadOptions())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from strongroom.config.table.reference import reference_pages
+from strongroom.config.reports.reference import reference_pages
 
 SITE = Path(__file__).parent / "data" / "site"
 BACULA = Path(__file__).parent / "data" / "bacula"

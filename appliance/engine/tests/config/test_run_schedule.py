@@ -93,7 +93,7 @@ def test_a_run_must_end_before_the_brace(read):
 
 
 def test_a_number_before_a_comment_is_a_word_and_prints_as_a_day(read):
-    from strongroom.config.language.printer import format_text
+    from strongroom.config.trees.printer import format_text
 
     text = "Schedule {\n Name = s\n Run = Full 1# why\n}"
     assert read(text).typed("run").days == (1,)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from strongroom.config.language.loader import LoadOptions, load_trees
+from strongroom.config.trees.loader import LoadOptions, load_trees
 
 DEFAULTS = os.environ.get("STRONGROOM_BAREOS_DEFAULTS", "")
 SITE = Path(__file__).parent / "data" / "site"

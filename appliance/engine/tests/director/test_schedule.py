@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strongroom.config.language.loader import LoadOptions, load_text
 from strongroom.config.model import ComponentConfiguration
+from strongroom.config.trees.loader import LoadOptions, load_text
 from strongroom.daemons.director.schedule.due_times import (
     due_times_ns,
     entry_digest,

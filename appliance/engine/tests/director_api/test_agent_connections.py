@@ -13,8 +13,8 @@ from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatu
 
 from kit.connections import House
 from kit.director_server import PATIENCE_SECONDS
-from strongroom.config.language.loader import LoadOptions, load_text
 from strongroom.config.resolve import resolve
+from strongroom.config.trees.loader import LoadOptions, load_text
 from strongroom.daemons.director.api import agent_connections, agent_dialling
 from strongroom.daemons.director.api.agent_connections import (
     CLOSE_BAD_MESSAGE,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strongroom.config.language.loader import LoadOptions, load_text
 from strongroom.config.resolve import resolve
+from strongroom.config.trees.loader import LoadOptions, load_text
 from strongroom.daemons.director.api.rights import COMMANDS, KINDS, Rights, checked_target
 from strongroom.errors import NotPermittedError, UsageError
 

@@ -25,8 +25,8 @@ def chosen_fileset(text: str) -> Resource:
     Raises UsageError, ConfigurationError.
     """
     from strongroom.config.language.diagnostics import ERROR
-    from strongroom.config.language.loader import LoadOptions, load_trees
     from strongroom.config.resolve import resolve
+    from strongroom.config.trees.loader import LoadOptions, load_trees
 
     path, name = text, ""
     if not os.path.exists(path):
@@ -82,8 +82,8 @@ def fileset_spec(resource: Resource, *, allow_commands: bool = False) -> FileSet
 
 def fileset_notes(resource: Resource) -> tuple[str, ...]:
     """What a FileSet resource says that has no effect here, and why; each once."""
-    from strongroom.config.language.tree import Block
-    from strongroom.config.table.effects import NO_EFFECT, effect_of
+    from strongroom.config.reports.effects import NO_EFFECT, effect_of
+    from strongroom.config.trees.tree import Block
 
     notes: dict[str, None] = {}
 

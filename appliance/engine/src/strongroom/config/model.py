@@ -17,16 +17,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from strongroom.config.table.keywords import KEYWORDS
 from strongroom.config.table.schema import DAEMON_RESOURCES, REFERENCE_TYPES, schema
 from strongroom.config.values.destinations import Destination
-from strongroom.config.values.keywords import KEYWORDS
 from strongroom.config.values.measures import duration_seconds, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from strongroom.config.language.tree import Block, ComponentTree, Directive
     from strongroom.config.table.schema import ComponentSpec, DirectiveSpec, ResourceSpec
+    from strongroom.config.trees.tree import Block, ComponentTree, Directive
     from strongroom.config.values.run_schedule import ScheduleRun
 
 # How many JobDefs one Job may inherit through.

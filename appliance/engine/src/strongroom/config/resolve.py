@@ -12,7 +12,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from strongroom.config.language.diagnostics import ERROR, WARNING, Diagnostics
-from strongroom.config.language.loader import Loaded, LoadOptions, is_whole, load_trees
 from strongroom.config.language.sources import Source
 from strongroom.config.model import (
     MAXIMUM_INHERITANCE,
@@ -21,11 +20,12 @@ from strongroom.config.model import (
     Resource,
 )
 from strongroom.config.table.schema import DAEMON_RESOURCES, REFERENCE_TYPES
+from strongroom.config.trees.loader import Loaded, LoadOptions, is_whole, load_trees
 from strongroom.config.values.run_schedule import ScheduleRun
 from strongroom.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from strongroom.config.language.tree import Block, Directive
+    from strongroom.config.trees.tree import Block, Directive
 
 _log = logging.getLogger(__name__)
 

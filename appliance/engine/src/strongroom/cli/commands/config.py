@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from strongroom.cli.terminal import Terminal
     from strongroom.config.language.diagnostics import Diagnostic
-    from strongroom.config.language.loader import LoadOptions
+    from strongroom.config.trees.loader import LoadOptions
 
 EPILOG = """examples:
   strongroom config check /etc/strongroom
@@ -162,8 +162,8 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _load_options(arguments: argparse.Namespace) -> LoadOptions:
-    from strongroom.config.language.loader import LoadOptions, is_bacula
     from strongroom.config.table.dialects import dialect_named
+    from strongroom.config.trees.loader import LoadOptions, is_bacula
 
     name = arguments.dialect
     paths = [getattr(arguments, field, None) for field in ("path", "before", "config")]
@@ -188,7 +188,7 @@ def _show_findings(findings: list[Diagnostic], terminal: Terminal) -> None:
 
 
 def _parse(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.config.language.loader import load_trees
+    from strongroom.config.trees.loader import load_trees
 
     loaded = load_trees(arguments.path, _load_options(arguments), arguments.component)
     resources = [one for tree in loaded.trees.values() for one in tree.resources_json()]
@@ -211,8 +211,8 @@ def _parse(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.config.language.loader import is_whole, load_trees
     from strongroom.config.resolve import resolve
+    from strongroom.config.trees.loader import is_whole, load_trees
 
     loaded = load_trees(arguments.path, _load_options(arguments), arguments.component)
     whole = not arguments.fragment and is_whole(arguments.path, arguments.component)
@@ -247,7 +247,7 @@ def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.config.effective import effective_values, find_resources
+    from strongroom.config.reports.effective import effective_values, find_resources
     from strongroom.config.resolve import load
 
     configuration = load(arguments.config, _load_options(arguments), arguments.component)

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     import argparse
 
     from strongroom.cli.terminal import Terminal
-    from strongroom.config.language.loader import LoadOptions
+    from strongroom.config.trees.loader import LoadOptions
 
 EXIT_DIFFERENT = 1
 
 
 def format_files(arguments: argparse.Namespace, terminal: Terminal, options: LoadOptions) -> int:
     """`fmt`: print canonical text, rewrite the files, or only say which would change."""
-    from strongroom.config.language.loader import component_files
-    from strongroom.config.language.printer import format_text
     from strongroom.config.language.sources import decode, read_bounded
+    from strongroom.config.trees.loader import component_files
+    from strongroom.config.trees.printer import format_text
 
     changed = 0
     for path in arguments.paths:
@@ -54,7 +54,7 @@ def format_files(arguments: argparse.Namespace, terminal: Terminal, options: Loa
 
 def compare(arguments: argparse.Namespace, terminal: Terminal, options: LoadOptions) -> int:
     """`diff`: what two configurations say differently; exit code 1 if anything."""
-    from strongroom.config.difference import differences
+    from strongroom.config.reports.difference import differences
     from strongroom.config.resolve import load
 
     before = load(arguments.before, options, arguments.component)
@@ -84,8 +84,8 @@ def compare(arguments: argparse.Namespace, terminal: Terminal, options: LoadOpti
 
 def explain_tree(arguments: argparse.Namespace, terminal: Terminal, options: LoadOptions) -> int:
     """`explain`: what every directive of a tree does here."""
-    from strongroom.config.language.loader import load_trees
-    from strongroom.config.table.effects import ACTED_ON, explain
+    from strongroom.config.reports.effects import ACTED_ON, explain
+    from strongroom.config.trees.loader import load_trees
 
     loaded = load_trees(arguments.path, options, arguments.component)
     counts: dict[str, int] = {}
@@ -124,9 +124,9 @@ def explain_tree(arguments: argparse.Namespace, terminal: Terminal, options: Loa
 
 def convert_tree(arguments: argparse.Namespace, terminal: Terminal, options: LoadOptions) -> int:
     """`convert`: write a Strongroom tree into an empty folder, and read it back."""
-    from strongroom.config.convert import convert
-    from strongroom.config.language.loader import LoadOptions, load_trees
+    from strongroom.config.reports.convert import convert
     from strongroom.config.resolve import load, resolve
+    from strongroom.config.trees.loader import LoadOptions, load_trees
 
     target = arguments.into
     if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
@@ -164,7 +164,7 @@ def convert_tree(arguments: argparse.Namespace, terminal: Terminal, options: Loa
 
 def print_schema(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """`schema`: the table as JSON Schema."""
-    from strongroom.config.table.json_schema import json_schema
+    from strongroom.config.reports.json_schema import json_schema
 
     terminal.raw(json.dumps(json_schema(arguments.component), indent=2) + "\n")
     return EXIT_DONE
@@ -172,7 +172,7 @@ def print_schema(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def write_documents(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """`docs`: the reference, written into a folder or compared with what is there."""
-    from strongroom.config.table.reference import reference_pages
+    from strongroom.config.reports.reference import reference_pages
 
     stale = []
     for name, text in reference_pages().items():

@@ -13,6 +13,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from strongroom.config.language.diagnostics import NOTE, WARNING
+from strongroom.config.table.keywords import (
+    BACULA_KEYWORDS,
+    KEYWORDS,
+    OPTION_KEYWORDS,
+    OWN_KEYWORDS,
+)
 from strongroom.config.values.destinations import Destination, is_message_type
 from strongroom.config.values.fileset_options import (
     letters_problem,
@@ -21,12 +27,6 @@ from strongroom.config.values.fileset_options import (
     strip_path_problem,
 )
 from strongroom.config.values.forms import NAME_TYPES, Password, UnfitValueError, Words
-from strongroom.config.values.keywords import (
-    BACULA_KEYWORDS,
-    KEYWORDS,
-    OPTION_KEYWORDS,
-    OWN_KEYWORDS,
-)
 from strongroom.config.values.measures import duration_seconds, size_bytes, speed_bytes_per_second
 
 if TYPE_CHECKING:

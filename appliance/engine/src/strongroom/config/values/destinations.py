@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strongroom.config.values.keywords import MESSAGE_TYPES
+from strongroom.config.table.keywords import MESSAGE_TYPES
 
 _EVERY_TYPE = frozenset(MESSAGE_TYPES) - {"all"}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strongroom.config.language import grammar
-from strongroom.config.values.keywords import KEYWORDS
+from strongroom.config.table.keywords import KEYWORDS
 
 if TYPE_CHECKING:
     from strongroom.config.language.diagnostics import Diagnostics

@@ -29,7 +29,7 @@ from pyparsing import (
     one_of,
 )
 
-from strongroom.config.values.keywords import BACKUP_LEVELS, VERIFY_LEVELS
+from strongroom.config.table.keywords import BACKUP_LEVELS, VERIFY_LEVELS
 from strongroom.config.values.measures import duration_seconds
 
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from strongroom.config.language.loader import LoadOptions, load_trees
 from strongroom.config.resolve import load, resolve
+from strongroom.config.trees.loader import LoadOptions, load_trees
 from strongroom.daemons.director.catalog.database import catalog_url, open_catalog
 from strongroom.daemons.director.context import DirectorContext
 from strongroom.daemons.director.repositories.access import Repositories, RepositoryPlace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strongroom.config.effective import effective_values
+from strongroom.config.reports.effective import effective_values
 
 if TYPE_CHECKING:
     from strongroom.config.model import ComponentConfiguration, Resource

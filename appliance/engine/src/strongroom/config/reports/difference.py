@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from strongroom.config.effective import EffectiveValue, effective_values
+from strongroom.config.reports.effective import EffectiveValue, effective_values
 
 if TYPE_CHECKING:
     from strongroom.config.model import Configuration, Resource

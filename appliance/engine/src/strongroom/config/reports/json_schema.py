@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from strongroom.config.table.keywords import KEYWORDS, OPTION_KEYWORDS, OWN_KEYWORDS
 from strongroom.config.table.schema import schema
-from strongroom.config.values.keywords import KEYWORDS, OPTION_KEYWORDS, OWN_KEYWORDS
 
 if TYPE_CHECKING:
     from strongroom.config.table.schema import DirectiveSpec, ResourceSpec

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from strongroom.config.language.diagnostics import ERROR, NOTE, WARNING
 from strongroom.config.language.grammar import EXPECTED, LIST, TEXT, Misfit, Shape, shape_of
 from strongroom.config.language.lexer import Head, Lexer, Value
-from strongroom.config.language.tree import Block, Directive
+from strongroom.config.trees.tree import Block, Directive
 from strongroom.config.values.addresses import parse_addresses
 from strongroom.config.values.converters import convert
 from strongroom.config.values.forms import UnfitValueError, Words, form_of, may_begin_on_next_line

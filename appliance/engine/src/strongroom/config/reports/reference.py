@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strongroom.config.table.effects import ACTED_ON, effect_of
+from strongroom.config.reports.effects import ACTED_ON, effect_of
+from strongroom.config.table.keywords import KEYWORDS, OPTION_KEYWORDS, OWN_KEYWORDS
 from strongroom.config.table.schema import DAEMON_RESOURCES, REFERENCE_TYPES, schema
-from strongroom.config.values.keywords import KEYWORDS, OPTION_KEYWORDS, OWN_KEYWORDS
 
 if TYPE_CHECKING:
     from strongroom.config.table.schema import ComponentSpec, DirectiveSpec, ResourceSpec

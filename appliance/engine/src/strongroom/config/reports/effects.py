@@ -13,13 +13,13 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from strongroom.config.language.tree import Block
+from strongroom.config.trees.tree import Block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strongroom.config.language.tree import ComponentTree, Directive
     from strongroom.config.table.schema import DirectiveSpec
+    from strongroom.config.trees.tree import ComponentTree, Directive
 
 ACTED_ON, MAPPED, NO_EFFECT = "acted on", "mapped", "no effect"
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from strongroom.config.language.bounded_files import Reader
 from strongroom.config.language.diagnostics import Diagnostics
 from strongroom.config.language.includes import files_matching
-from strongroom.config.language.parser import Parser
 from strongroom.config.language.sources import Limits, Source, decode
 from strongroom.config.table.dialects import Dialect, dialect_named
 from strongroom.config.table.schema import COMPONENTS, schema
+from strongroom.config.trees.parser import Parser
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from strongroom.config.language.tree import ComponentTree
+    from strongroom.config.trees.tree import ComponentTree
 
 # Component -> stems of its file and folder, ours first.
 STEMS = {

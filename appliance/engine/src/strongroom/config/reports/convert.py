@@ -11,14 +11,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from strongroom.config.language.printer import print_block
-from strongroom.config.language.tree import Block, Directive
-from strongroom.config.table.effects import MAPPED, NO_EFFECT, effect_of
+from strongroom.config.reports.effects import MAPPED, NO_EFFECT, effect_of
 from strongroom.config.table.schema import DAEMON_RESOURCES, schema
+from strongroom.config.trees.printer import print_block
+from strongroom.config.trees.tree import Block, Directive
 
 if TYPE_CHECKING:
-    from strongroom.config.language.loader import Loaded
     from strongroom.config.table.schema import DirectiveSpec
+    from strongroom.config.trees.loader import Loaded
 
 KEPT, REPLACED, DROPPED, NOTED = "kept", "mapped", "dropped", "noted"
 _DROPPED_RESOURCES = {

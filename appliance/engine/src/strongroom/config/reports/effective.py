@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from strongroom.config.language.printer import value_text
 from strongroom.config.model import Origin, Resource
+from strongroom.config.trees.printer import value_text
 from strongroom.config.values.destinations import Destination
 from strongroom.config.values.forms import Address, Password
 from strongroom.config.values.measures import duration_words

@@ -12,11 +12,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from strongroom.config.language import lexer as lex
-from strongroom.config.language.assignment import Assignments
 from strongroom.config.language.diagnostics import ERROR, NOTE, WARNING
-from strongroom.config.language.tree import Block, Comment, ComponentTree, Directive, Verbatim
-from strongroom.config.table.judgement import Verdict, verdict_on, where_else
 from strongroom.config.table.schema import key_of, schema
+from strongroom.config.trees.assignment import Assignments
+from strongroom.config.trees.judgement import Verdict, verdict_on, where_else
+from strongroom.config.trees.tree import Block, Comment, ComponentTree, Directive, Verbatim
 
 if TYPE_CHECKING:
     from strongroom.config.language.bounded_files import Reader

@@ -11,16 +11,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from strongroom.config.language.diagnostics import ERROR
-from strongroom.config.language.loader import LoadOptions, load_text
-from strongroom.config.language.tree import Block, Comment, Directive, Verbatim
+from strongroom.config.trees.loader import LoadOptions, load_text
+from strongroom.config.trees.tree import Block, Comment, Directive, Verbatim
 from strongroom.config.values.destinations import Destination
 from strongroom.config.values.run_schedule import FIELDS, ScheduleRun
 from strongroom.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from strongroom.config.language.tree import ComponentTree
     from strongroom.config.table.dialects import Dialect
     from strongroom.config.table.schema import DirectiveSpec
+    from strongroom.config.trees.tree import ComponentTree
 
 INDENT = "  "
 _BARE = re.compile(r"[A-Za-z0-9_./:+*!%-](?:[A-Za-z0-9_./:+*!%@-])*\Z")
