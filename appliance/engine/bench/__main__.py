@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.chart import chart
-from bench.contenders import CONTENDERS, STEPS, Contender, ContenderError
+from bench.contenders import (
+    CONTENDERS,
+    STEPS,
+    Contender,
+    ContenderError,
+    strongroom_before,
+)
 from bench.datasets import DATASETS, Dataset
 from bench.figures import OURS, summarise
 from bench.measurement import adopted_orphans
@@ -29,6 +35,7 @@ EPILOG = """examples:
   make bench ROWS=kernel,empty REPEATS=1
   make bench ARGUMENTS="--scale 0.01"         small data sets, printed only
   make bench ROWS=usr ARGUMENTS="--contenders restic,borg --steps first --print"
+  make bench ROWS=kernel,usr ARGUMENTS="--contenders strongroom --against HEAD~1"
 """
 
 
@@ -53,6 +60,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=_choices(list(DATASETS)), default=list(DATASETS))
     parser.add_argument(
         "--contenders", type=_choices(list(CONTENDERS)), default=[OURS, "restic", "borg"]
+    )
+    parser.add_argument(
+        "--against", metavar="COMMIT", help="measure Strongroom of that commit too; only prints"
     )
     parser.add_argument("--steps", type=_choices(STEPS), default=list(STEPS))
     parser.add_argument("--repeats", type=int, help="rounds of every row (else 2 or 3 by its size)")
@@ -121,6 +131,8 @@ def main() -> int:
     work_folder: Path = arguments.work_folder.resolve()
     work_folder.mkdir(parents=True, exist_ok=True)
     contenders = _contenders(arguments.contenders, work_folder)
+    if arguments.against:
+        contenders.append(strongroom_before(arguments.against, work_folder))
     if not contenders:
         return 1
     rows: dict[str, RowResult] = {}
@@ -128,7 +140,7 @@ def main() -> int:
         with adopted_orphans():
             rows[name] = _measured(DATASETS[name], contenders, work_folder, arguments)
         # After every row, so that an interrupted run keeps the rows it has finished.
-        if not arguments.print and arguments.scale == 1:
+        if not (arguments.print or arguments.against) and arguments.scale == 1:
             _publish({name: rows[name]}, arguments.documents)
     print(figures_text(rows, None))
     return 0

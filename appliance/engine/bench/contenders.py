@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from bench.figures import BEFORE, OURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 PASSWORD = "benchmark only"
 STEPS = ("first", "unchanged", "changed", "restore", "prune")
@@ -80,6 +83,41 @@ def _strongroom(work_folder: Path) -> Contender:
     program = shutil.which("strongroom")
     if not program:
         raise ContenderError("strongroom is not in PATH; run through `make bench`")
+    return _strongroom_at(program, OURS, work_folder)
+
+
+def strongroom_before(commit: str, work_folder: Path) -> Contender:
+    """Strongroom as it was at `commit`, in an environment of its own that is made here.
+
+    Raises ContenderError when there is no such commit or it cannot be installed.
+    """
+    found = _git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    folder = work_folder / f"before-{found[:12]}"
+    program = folder / ".venv/bin/strongroom"
+    if not program.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        archive = folder / "archive.tar"
+        _git("archive", "--output", str(archive), found)
+        subprocess.run(["tar", "-xf", archive, "-C", folder], check=True)
+        archive.unlink()
+        setup = str(folder / "appliance/engine/setup_environment.sh")
+        arguments = [setup, sys.executable, str(folder / ".venv")]
+        if subprocess.run(arguments, check=False).returncode:
+            raise ContenderError(f"strongroom of {commit} cannot be installed; see above")
+    return _strongroom_at(str(program), BEFORE, work_folder)
+
+
+def _git(*words: str) -> str:
+    top = str(Path(__file__).resolve().parents[3])
+    answer = subprocess.run(["git", "-C", top, *words], capture_output=True, text=True, check=False)
+    if answer.returncode:
+        reason = answer.stderr.strip() or "there is no such commit"
+        raise ContenderError(f"git {' '.join(words)}: {reason}")
+    return answer.stdout.strip()
+
+
+def _strongroom_at(program: str, name: str, work_folder: Path) -> Contender:
 
     def call(place: Place, command: str, *arguments: str) -> list[Command]:
         options = ["--repo", str(place.repository)]
@@ -89,7 +127,7 @@ def _strongroom(work_folder: Path) -> Contender:
         return call(place, "forget", "--keep-last", "1") + call(place, "prune")
 
     return Contender(
-        name="strongroom",
+        name=name,
         version=_version(program, "version"),
         program=program,
         environment=_environment(work_folder, STRONGROOM_PASSWORD=PASSWORD),

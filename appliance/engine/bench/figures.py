@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from bench.measurement import Measurement
 
 OURS = "strongroom"
+# Strongroom of another commit, to see what a change costs.
+BEFORE = "before"
 PEERS = ("restic", "borg", "rustic")
 Key = tuple[str, str]
 

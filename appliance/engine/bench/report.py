@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench.figures import OURS, PEERS, Figure, Figures, fastest_peer, summarise, times_as_fast
+from bench.figures import (
+    BEFORE,
+    OURS,
+    PEERS,
+    Figure,
+    Figures,
+    fastest_peer,
+    summarise,
+    times_as_fast,
+)
 from bench.targets import Verdict, judge
 
 if TYPE_CHECKING:
@@ -71,7 +80,7 @@ def megabytes_text(size_bytes: float) -> str:
 
 
 def _order(contender: str) -> tuple[int, str]:
-    names = (OURS, *PEERS)
+    names = (OURS, BEFORE, *PEERS)
     return (names.index(contender) if contender in names else len(names), contender)
 
 
@@ -84,6 +93,11 @@ def _wall_text(figure: Figure) -> str:
 
 
 def _comparison(figures: Figures, contender: str, step: str) -> str:
+    if contender == BEFORE and (ours := figures.get((OURS, step))) is not None:
+        before = figures[contender, step]
+        wall = before.wall_seconds / ours.wall_seconds
+        cpu = before.cpu_seconds / ours.cpu_seconds
+        return f"now {wall:.2f} times as fast, {1 / cpu:.2f} of the CPU time"
     if contender != OURS:
         return "fastest peer" if fastest_peer(figures, step) == contender else ""
     ratio = times_as_fast(figures, step)

@@ -14,7 +14,7 @@ from bench import report
 from bench.chart import chart
 from bench.contenders import CONTENDERS, STEPS, Place
 from bench.datasets import DATASETS, change_one_percent, known_totals, prepare, tree_totals
-from bench.figures import OURS, Run, fastest_peer, summarise, times_as_fast
+from bench.figures import BEFORE, OURS, Run, fastest_peer, summarise, times_as_fast
 from bench.floors import floor_commands
 from bench.measurement import CommandError, Measurement, adopted_orphans, measure
 from bench.results import RowResult, load_results, save_results
@@ -67,6 +67,12 @@ def test_ratios_are_against_the_fastest_peer_and_never_a_floor() -> None:
     assert fastest_peer(figures, "restore") is None
     assert times_as_fast(figures, "restore") is None
     assert times_as_fast(summarise([_run("borg", "first", 1.0)]), "first") is None
+
+
+def test_another_commit_is_no_peer_but_is_compared_with() -> None:
+    figures = summarise([_run(OURS, "first", 2.0), _run(BEFORE, "first", 3.0)])
+    assert fastest_peer(figures, "first") is None
+    assert "now 1.50 times as fast, 0.67 of the CPU time" in report.row_table(figures)
 
 
 @pytest.mark.parametrize(
