@@ -3,14 +3,14 @@
 import importlib
 import pkgutil
 import re
-from pathlib import Path
 
 import pytest
 
 import strongroom
+from kit.project import DOCUMENTS
 from strongroom import errors
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "exit-codes.md"
+DOCUMENT = DOCUMENTS / "exit-codes.md"
 
 
 def documented() -> set[tuple[int, str]]:

@@ -3,13 +3,13 @@
 import json
 import re
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
+from kit.project import DOCUMENTS
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, CheckFailedError
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "json-output.md"
+DOCUMENT = DOCUMENTS / "json-output.md"
 
 
 def documented() -> dict[str, dict[str, set[str]]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-TARGET = Path(__file__).parents[2] / "fuzz" / "fuzz_config.py"
+from kit.project import FUZZ
+
+TARGET = FUZZ / "fuzz_config.py"
 
 
 @pytest.mark.skipif(find_spec("atheris") is None, reason="atheris is not installed")

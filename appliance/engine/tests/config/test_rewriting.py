@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kit.project import DOCUMENTS
 from strongroom.config.reports.reference import reference_pages
 
 SITE = Path(__file__).parent / "data" / "site"
 BACULA = Path(__file__).parent / "data" / "bacula"
-DOCUMENTS = Path(__file__).parents[4] / "docs"
 
 
 def lines(done):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backup.user import User
 from golden.make import ENCRYPTIONS, HERE, PASSPHRASE, contents
+from kit.user import User
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scan.rows_strategy import rows
+from kit.rows_strategy import rows
 from strongroom.rows.rows import (
     CHANGED,
     COLUMN_COUNT,

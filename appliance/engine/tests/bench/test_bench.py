@@ -1,0 +1,306 @@
+"""The benchmark measures what it says, counts right and renders what it counted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from bench.chart import chart
+from bench.contenders import CONTENDERS, STEPS, Place
+from bench.datasets import DATASETS, change_one_percent, known_totals, prepare, tree_totals
+from bench.figures import BEFORE, OURS, Run, fastest_peer, summarise, times_as_fast
+from bench.floors import floor_commands
+from bench.measurement import CommandError, Measurement, adopted_orphans, measure
+from bench.results import RowResult, load_results, save_results
+from bench.targets import TARGETS, Target, judge
+
+from bench import report
+
+MB = 1_000_000
+
+
+def _run(contender: str, step: str, wall: float, number: int = 0, stored: int | None = None) -> Run:
+    memory = round(wall * 10 * MB)
+    return Run(contender, step, number, Measurement(wall, wall * 2, memory, memory // 2, 7), stored)
+
+
+def _row(runs: list[Run], name: str = "kernel", scale: float = 1.0) -> RowResult:
+    return RowResult(
+        row=name,
+        title="Kernel | sources",
+        date="2026-01-01 00:00 UTC",
+        scale=scale,
+        entries=1234567,
+        file_bytes=5 * MB,
+        machine={"processor": "Z80", "cores": "1"},
+        versions={"restic": "0.1"},
+        runs=runs,
+    )
+
+
+def test_figures_are_medians_with_their_spread() -> None:
+    runs = [_run("restic", "first", wall, n, 100 + n) for n, wall in enumerate((5.0, 1.0, 2.0))]
+    figure = summarise(runs)["restic", "first"]
+    assert (figure.rounds, figure.wall_seconds, figure.cpu_seconds) == (3, 2.0, 4.0)
+    assert (figure.fastest_seconds, figure.slowest_seconds) == (1.0, 5.0)
+    assert (figure.peak_pss_bytes, figure.stored_bytes) == (20 * MB, 101)
+    even = summarise([_run("borg", "first", wall) for wall in (1.0, 2.0, 4.0, 9.0)])
+    assert even["borg", "first"].wall_seconds == 3.0
+    assert even["borg", "first"].stored_bytes is None
+
+
+def test_ratios_are_against_the_fastest_peer_and_never_a_floor() -> None:
+    figures = summarise(
+        [
+            _run(OURS, "first", 2.0),
+            _run("restic", "first", 6.0),
+            _run("borg", "first", 5.0),
+            _run("floor: cat", "first", 0.1),
+        ]
+    )
+    assert fastest_peer(figures, "first") == "borg"
+    assert times_as_fast(figures, "first") == 2.5
+    assert fastest_peer(figures, "restore") is None
+    assert times_as_fast(figures, "restore") is None
+    assert times_as_fast(summarise([_run("borg", "first", 1.0)]), "first") is None
+
+
+def test_another_commit_is_no_peer_but_is_compared_with() -> None:
+    figures = summarise([_run(OURS, "first", 2.0), _run(BEFORE, "first", 3.0)])
+    assert fastest_peer(figures, "first") is None
+    assert "now 1.50 times as fast, 0.67 of the CPU time" in report.row_table(figures)
+
+
+@pytest.mark.parametrize(
+    ("target", "figure", "met"),
+    [
+        (Target("kernel", "first", "speed", 2.5), "2.50 times", True),
+        (Target("kernel", "first", "speed", 2.6), "2.50 times", False),
+        (Target("kernel", "first", "seconds", 2), "2.000 s", True),
+        (Target("kernel", "first", "seconds", 1.9), "2.000 s", False),
+        (Target("kernel", "first", "memory", 20), "20 MB", True),
+        (Target("kernel", "first", "memory", 19), "20 MB", False),
+        (Target("kernel", "first", "stored", 1), "0.90 MB", True),
+        (Target("kernel", "first", "stored-share", 0.6), "60.0%", True),
+        (Target("kernel", "first", "stored-share", 0.5), "60.0%", False),
+        (Target("kernel", "unchanged", "floor-share", 1.5), "1.50 times", True),
+        (Target("kernel", "unchanged", "floor-share", 1.4), "1.50 times", False),
+        (Target("kernel", "restore", "speed", 1), "not measured", None),
+    ],
+)
+def test_a_target_is_judged_by_its_limit(target: Target, figure: str, met: bool | None) -> None:
+    figures = summarise(
+        [
+            _run(OURS, "first", 2.0, stored=900_000),
+            _run("restic", "first", 5.0, stored=1_500_000),
+            _run(OURS, "unchanged", 3.0),
+            _run("floor: scan", "unchanged", 2.0),
+        ]
+    )
+    verdict = target.verdict(figures)
+    assert (verdict.figure, verdict.met) == (figure, met)
+    assert verdict.aim.startswith(f"{target.step}: ")
+
+
+def test_memory_is_judged_by_the_larger_way_of_measuring() -> None:
+    run = Run(OURS, "first", 0, Measurement(1, 1, 50 * MB, 70 * MB, 3))
+    assert Target("kernel", "first", "memory", 60).verdict(summarise([run])).met is False
+
+
+def test_every_target_names_a_row_and_a_step_that_is_measured() -> None:
+    for target in TARGETS:
+        assert target.row in DATASETS
+        assert target.step in (*STEPS, "help", "snapshots")
+    assert judge({}) == []
+    assert {verdict.row for verdict in judge({"kernel": {}})} == {"kernel"}
+
+
+def test_a_table_is_markdown_and_its_cells_stay_in_their_columns() -> None:
+    lines = report.table(["a", "b"], [["x|y", "1"], ["z", "2"]]).splitlines()
+    assert lines == ["| a | b |", "|---|---:|", "| x\\|y | 1 |", "| z | 2 |"]
+    with pytest.raises(ValueError, match="3 cells under 2"):
+        report.table(["a", "b"], [["1", "2", "3"]])
+
+
+def test_a_row_s_table_starts_with_us_and_says_the_ratio() -> None:
+    runs = [_run("restic", "first", 5.0, stored=264 * MB), _run("floor: cat", "first", 0.5)]
+    runs += [_run(OURS, "first", wall, n, 227 * MB) for n, wall in enumerate((1.0, 2.0, 3.0))]
+    lines = report.row_table(summarise(runs)).splitlines()[2:]
+    assert lines[0] == (
+        "| first backup | strongroom | 2.00 (1.00-3.00) | 4.00 | 20 | 10 | 227 | "
+        "**2.50 times as fast** |"
+    )
+    assert lines[1] == "|  | restic | 5.00 | 10.0 | 50 | 25 | 264 | fastest peer |"
+    assert lines[2] == "|  | floor: cat | 0.500 | 1.00 | 5.00 | 2.50 |  |  |"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0123, "0.012"), (1, "1.00"), (9.994, "9.99"), (123.45, "123.5")]
+)
+def test_seconds_are_shown_as_exactly_as_they_are_known(seconds: float, text: str) -> None:
+    assert report.seconds_text(seconds) == text
+
+
+def test_the_document_keeps_its_own_text_around_the_figures(tmp_path: Path) -> None:
+    path = tmp_path / "performance.md"
+    report.write_document(path, "first figures")
+    assert path.read_text().startswith("# Performance")
+    path.write_text(path.read_text() + "\n## What bounds it\n\nThe disk.\n")
+    report.write_document(path, "second figures")
+    text = path.read_text()
+    assert "second figures" in text
+    assert "first figures" not in text
+    assert text.endswith("## What bounds it\n\nThe disk.\n")
+    assert text.count(report.BEGIN) == text.count(report.END) == 1
+    with pytest.raises(ValueError, match="must hold"):
+        report.put_between_markers(f"{report.END} {report.BEGIN}", "x")
+    with pytest.raises(ValueError, match="must hold"):
+        report.put_between_markers(report.BEGIN, "x")
+
+
+def test_figures_tell_date_machine_targets_and_scale() -> None:
+    runs = [_run(OURS, "first", 1.0, stored=1), _run("restic", "first", 2.0, stored=1)]
+    text = report.figures_text({"kernel": _row(runs, scale=0.5)}, "performance.svg")
+    for words in (
+        "![", "performance.svg", "2026-01-01", "processor Z80", "restic 0.1", "1,234,567 entries",
+        "scale 0.5", "**not met**", "2.00 times", "kernel: first: at least 2.5 times",
+    ):  # fmt: skip
+        assert words in text
+    peers_only = report.figures_text({"kernel": _row([_run("borg", "first", 1.0)])}, None)
+    assert "Targets" not in peers_only
+    assert "![" not in peers_only
+
+
+def test_results_are_read_back_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "performance.json"
+    assert load_results(path) == {}
+    rows = {"kernel": _row([_run(OURS, "first", 1.25, 2, 99), _run("borg", "help", 0.1)])}
+    save_results(path, rows)
+    assert load_results(path) == rows
+    assert os.listdir(tmp_path) == ["performance.json"]
+
+
+def test_the_chart_is_well_formed_and_bars_are_in_proportion() -> None:
+    walls = {OURS: 1.0, "restic": 4.0, "floor: cat": 2.0}
+    runs = [_run(name, "first", wall) for name, wall in walls.items()]
+    svg = chart({"kernel": summarise(runs)}, {"kernel": "Kernel <sources> & more"})
+    root = ET.fromstring(svg)
+    bars = [float(bar.get("width", "0")) for bar in root.iter() if bar.get("height") == "14"]
+    assert bars[1] == pytest.approx(4 * bars[0])
+    assert bars[1] == pytest.approx(2 * bars[2])
+    words = "".join(root.itertext())
+    assert "first backup" in words
+    assert "restore" not in words
+    assert "bare floor" in words
+    assert "borg" not in words
+
+
+def test_a_command_s_whole_tree_is_measured(tmp_path: Path) -> None:
+    child = "import time; held = bytearray(60_000_000); time.sleep(0.6)"
+    spin = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    script = (
+        "import subprocess, sys\n"
+        f"both = [subprocess.Popen([sys.executable, '-c', {child!r}]) for _ in range(2)]\n"
+        f"spin = {spin!r}\n"
+        "in_background = ['sh', '-c', 'exec \"$0\" -c \"$1\" &', sys.executable, spin]\n"
+        "orphan = subprocess.Popen(in_background)\n"
+        "orphan.wait()\n"
+        "for process in both: process.wait()\n"
+    )
+    command = [sys.executable, "-c", script]
+    with adopted_orphans():
+        found = measure(command, os.environ, tmp_path, tmp_path / "log")
+    assert 120 * MB < found.peak_pss_bytes < 200 * MB
+    assert 60 * MB < found.largest_process_rss_bytes < 100 * MB
+    assert 0.6 < found.wall_seconds < 5
+    assert found.cpu_seconds > 0.3
+    assert found.memory_samples > 10
+
+
+def test_what_the_runner_holds_is_not_counted(tmp_path: Path) -> None:
+    held = bytearray(300 * MB)
+    found = measure(["sleep", "0.3"], os.environ, tmp_path, tmp_path / "log")
+    assert found.largest_process_rss_bytes < 20 * MB
+    assert found.peak_pss_bytes < 20 * MB
+    assert len(held) == 300 * MB
+
+
+def test_children_of_others_are_neither_counted_nor_waited_for(tmp_path: Path) -> None:
+    stranger = subprocess.Popen(["sleep", "60"])
+    try:
+        found = measure(["sleep", "0.1"], os.environ, tmp_path, tmp_path / "log")
+        assert found.wall_seconds < 5
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_failing_command_says_why(tmp_path: Path) -> None:
+    command = ["sh", "-c", "echo no space left; exit 7"]
+    with pytest.raises(CommandError, match=r"(?s)exited with 7.*no space left"):
+        measure(command, os.environ, tmp_path, tmp_path / "log")
+
+
+def test_steps_of_several_commands_add_times_and_keep_the_peak() -> None:
+    joined = Measurement(1, 2, 30, 4, 5).joined(Measurement(10, 20, 3, 40, 50))
+    assert joined == Measurement(11, 22, 30, 40, 55)
+
+
+@pytest.mark.parametrize("name", ["media", "empty", "small", "startup"])
+def test_a_data_set_is_made_once_and_each_change_is_one(tmp_path: Path, name: str) -> None:
+    dataset = DATASETS[name]
+    folder = prepare(dataset, tmp_path, 0.002)
+    totals = known_totals(folder)
+    assert tree_totals(folder) == totals
+    before = _contents(folder)
+    assert prepare(dataset, tmp_path, 0.002) == folder
+    assert _contents(folder) == before
+    for _ in range(2):
+        changed = change_one_percent(dataset, folder)
+        after = _contents(folder)
+        assert tree_totals(folder) == totals
+        touched = {path for path in after if before.get(path) != after[path]}
+        assert len(touched) == changed
+        assert 1 <= changed <= max(10, len(after) // 40)
+        before = after
+
+
+def test_a_data_set_left_half_made_is_made_again(tmp_path: Path) -> None:
+    folder = prepare(DATASETS["startup"], tmp_path, 1)
+    next(folder.parent.glob("*.whole.json")).unlink()
+    next(folder.iterdir()).unlink()
+    assert prepare(DATASETS["startup"], tmp_path, 1) == folder
+    assert tree_totals(folder).entries == 100
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_floors_run_over_a_tree(tmp_path: Path) -> None:
+    folder = prepare(DATASETS["startup"], tmp_path, 1)
+    restored = tmp_path / "restored"
+    for name, command in floor_commands(folder, restored).items():
+        begin = time.perf_counter()
+        measured = measure(command, os.environ, tmp_path, tmp_path / f"{name}.log")
+        assert 0 < measured.wall_seconds <= time.perf_counter() - begin
+    assert tree_totals(restored) == tree_totals(folder)
+
+
+def test_our_commands_are_those_of_the_command_line(tmp_path: Path) -> None:
+    strongroom = Path(sys.executable).with_name("strongroom")
+    if not strongroom.exists():
+        pytest.skip("strongroom is not installed beside this Python")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{strongroom.parent}:{os.environ['PATH']}")
+        contender = CONTENDERS[OURS](tmp_path)
+    place = Place(tmp_path / "repository", tmp_path / "data", tmp_path / "restored")
+    words = [[c.arguments[1] for c in contender.commands(step, place)] for step in STEPS]
+    assert words == [["backup"], ["backup"], ["backup"], ["restore"], ["forget", "prune"]]
+    assert contender.version[0].isdigit()

@@ -1,0 +1,125 @@
+"""What a snapshot says of itself is its writer's word: it makes nobody else's snapshots go."""
+
+import pytest
+
+from kit.director_in_process import START_NS, TestDirector, client, in_loop, job
+from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up
+from kit.virtual_time import ShiftedTime
+from strongroom import clock
+from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
+from strongroom.daemons.director.catalog.snapshots import add_snapshots
+from strongroom.daemons.director.repositories.confirmation import confirm_snapshot
+from strongroom.daemons.director.repositories.reconciliation import rebuild_catalog, reconcile
+from strongroom.daemons.director.results import SnapshotFilter
+from strongroom.errors import RightError
+from strongroom.jobs.upkeep.forget import ForgetOptions, forget
+from strongroom.jobs.upkeep.retention import RetentionRules
+from strongroom.net.control.messages import RunEnded
+from strongroom.progress import NullProgress
+from strongroom.repo.snapshots import Snapshot, Totals, write_snapshot
+
+FILES = {b"one": b"first" * 1000}
+HOUR_NS = 3600 * 1_000_000_000
+
+
+@pytest.fixture
+def director(tmp_path, monkeypatch, daemon):
+    (tmp_path / "passphrase").write_bytes(PASSPHRASE + b"\n")
+    (tmp_path / "passphrase").chmod(0o600)
+    made = TestDirector(tmp_path, ShiftedTime(monkeypatch))
+    made.configure(
+        client("web1") + client("web2") + job("nightly"),
+        storage=f'Repository = "unix:{daemon.socket_path}"; '
+        f'PassphraseFile = "{tmp_path}/passphrase"',
+    )
+    return made
+
+
+@in_loop
+async def test_rebuilding_the_catalog_believes_no_agent_that_it_is_another(
+    director, daemon, appliance, open_as
+):
+    honest = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
+    back_up(open_as(daemon.agent("web2")), FILES, host="web1")
+    own = back_up(appliance, FILES, host="web3")
+    await director.open()
+    context = director.service._context
+    assert await context.with_repository(rebuild_catalog, context, "main") == 2
+    found = await director.service.snapshots(SnapshotFilter())
+    assert {(one.client, one.id) for one in found} == {("web1", honest.id), ("web3", own.id)}
+
+
+@in_loop
+async def test_what_is_forgotten_at_the_maintenance_socket_is_gone_from_the_catalog(
+    director, daemon, appliance, open_as
+):
+    gone = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
+    kept = back_up(appliance, FILES, host="web3")
+    await director.open()
+    context = director.service._context
+    await context.with_repository(rebuild_catalog, context, "main")
+    forget(appliance, [gone], ForgetOptions(snapshot_ids=(gone.id,)), NullProgress())
+    unordered = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
+    result = await context.with_repository(reconcile, context, "main")
+    assert (result.gone, result.entered) == ((gone.id,), ())
+    assert list(result.refused) == [unordered.id]
+    found = await director.service.snapshots(SnapshotFilter())
+    assert [one.id for one in found] == [kept.id]
+
+
+def test_false_snapshots_push_no_true_one_out(daemon, appliance, open_as):
+    honest = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
+    for _ in range(2):
+        back_up(open_as(daemon.agent("web2")), FILES, host="web1")
+    options = ForgetOptions(rules=RetentionRules(last=1), group_by=("host",))
+    report = forget(appliance, appliance.snapshots(), options, NullProgress())
+    assert report.removed_count == 1
+    assert honest.id in {one.id for one in appliance.snapshots()}
+
+
+def test_who_stored_what_is_told_to_the_appliance_only(daemon, appliance, open_as):
+    snapshot = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
+    assert daemon.local().owners("snapshots") == {snapshot.id: {"web1"}}
+    with pytest.raises(RightError):
+        daemon.agent("web2").owners("snapshots")
+
+
+@pytest.mark.parametrize("forged_ns", [1, START_NS * 2])
+@in_loop
+async def test_when_a_snapshot_came_is_not_for_its_agent_to_say(
+    director, daemon, appliance, open_as, forged_ns
+):
+    agent = open_as(daemon.agent("web1"))
+    backup = TinyBackup(agent)
+    now_ns = clock.now_ns()
+    forged = write_snapshot(
+        agent.store,
+        agent.key,
+        Snapshot(
+            host="web1",
+            job="nightly",
+            start_ns=now_ns,
+            server_ns=forged_ns,
+            totals=Totals(files=(1 << 64) - 1, content_bytes=-1),
+        ),
+        agent.cipher,
+    )
+    backup.abandon()
+    await director.open()
+    context = director.service._context
+    run = RunRecord(
+        id=new_run_id(),
+        job="nightly",
+        client="web1",
+        storage="main",
+        pool="Default",
+        kind="backup",
+        started_ns=now_ns - HOUR_NS,
+    )
+    ended = RunEnded(
+        run_id=run.id, sequence=2, time_ns=now_ns, status="done", exit_code=0, snapshot=forged.id
+    )
+    confirmed = await context.with_repository(confirm_snapshot, context, run, ended)
+    assert run.started_ns <= confirmed.record.server_ns <= clock.now_ns()
+    assert (confirmed.record.files, confirmed.record.bytes) == (0, 0)
+    assert add_snapshots(context.catalog, [confirmed.record]) == 1

@@ -1,0 +1,62 @@
+"""Snapshots that an agent called its own while nobody could look."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kit.director_in_process import OPERATOR, client, in_loop, job
+from kit.director_with_repositories import Place
+from kit.virtual_time import ShiftedTime
+from strongroom.daemons.director.results import RestoreRequest, SnapshotFilter
+from strongroom.errors import DamageError
+
+
+@pytest.fixture
+def director(tmp_path, monkeypatch):
+    return Place(tmp_path, ShiftedTime(monkeypatch))
+
+
+@in_loop
+async def test_the_snapshot_of_another_that_an_agent_named_unseen_is_opened_for_nobody(director):
+    director.configure(
+        client("web1") + client("web2") + job("nightly") + job("other", "web2"),
+        pool="KeepLast = 1",
+    )
+    await director.open()
+    agent = await director.agent("web1")
+    other = await director.agent("web2")
+    theirs = await asyncio.to_thread(
+        director.command,
+        *("backup", str(director.source), "--host", "web2", "--job", "other", "--shards", "1"),
+    )
+    theirs = theirs["snapshot"]
+    run = await director.start("nightly")
+    config = director.folder / "main" / "config"
+    config.rename(director.folder / "away")
+    await director.end(agent, run.id, snapshot=theirs, summary={"files": 1})
+    (director.folder / "away").rename(config)
+    assert await director.state(run.id) == "done"
+    assert "could not be looked up" in await director.texts(run.id)
+    assert (await director.service.snapshot(theirs)).client == "web1"
+    for name in ("web1", "web2"):
+        request = RestoreRequest(theirs, client=name, target=b"/tmp/back")
+        restore = await director.service.start_restore(request, OPERATOR)
+        await director.settle()
+        restore = await director.run(restore.id)
+        assert (restore.state, restore.error_id) == ("failed", "damage")
+        assert "'web2', not of web1" in restore.error
+    assert not agent.orders
+    assert not other.orders
+    with pytest.raises(DamageError, match="not of web1"):
+        await director.service.list_files(theirs)
+    found = await director.service.find_files(b"file3", SnapshotFilter(client="web1"))
+    assert found.entries == ()
+    assert "not of web1" in found.warnings[0]
+    # Nor is it removed to make room for what is web1's own.
+    for _ in range(2):
+        director.time.pass_by(60)
+        own = await director.back_up(agent)
+    assert (director.folder / "main" / "snapshots" / theirs).exists()
+    assert {one.id for one in await director.service.snapshots(SnapshotFilter())} == {theirs, own}

@@ -1,0 +1,458 @@
+"""What the director does with real repositories: restores, retention, verify, copies, recovery."""
+
+from __future__ import annotations
+
+import os
+import sys
+from base64 import b64decode
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kit.director_in_process import OPERATOR, client, in_loop, job
+from kit.director_with_repositories import ADMIN, Place
+from kit.virtual_time import ShiftedTime
+from strongroom.daemons.director.catalog.database import open_catalog
+from strongroom.daemons.director.catalog.portable import read_portable
+from strongroom.daemons.director.catalog.runs import find_runs
+from strongroom.daemons.director.repositories.access import Repositories, RepositoryPlace
+from strongroom.daemons.director.results import RestoreRequest, RunFilter, SnapshotFilter
+from strongroom.errors import (
+    ConflictError,
+    SnapshotNotFoundError,
+    SourceError,
+    UnknownNameError,
+    UsageError,
+    WrongKeyError,
+)
+from strongroom.net.control.messages import StartRestore, StartVerify, decode_name
+from strongroom.net.identities.statements import verify_statement
+from strongroom.repo.repository import Repository
+from strongroom.repo.restore_ticket import open_with_ticket
+from strongroom.stores.local import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+DAY = 86400
+
+
+@pytest.fixture
+def director(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    return Place(tmp_path, ShiftedTime(monkeypatch))
+
+
+@in_loop
+async def test_a_snapshot_is_entered_as_the_repository_has_it(director):
+    director.configure(client("web1") + job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    snapshot = await director.back_up(agent)
+    run = (await director.runs())[0]
+    assert (run.state, run.files, run.snapshot) == ("done", 21, snapshot)
+    found = await director.service.snapshot(snapshot[:8])
+    assert (found.id, found.files, found.run) == (snapshot, 21, run.id)
+    assert f"run={run.id}" in found.tags
+    assert "pool=Default" in found.tags
+
+
+@in_loop
+async def test_a_snapshot_of_another_client_or_of_nobody_is_not_believed(director):
+    director.configure(client("web1") + client("web2") + job("nightly") + job("other", "web2"))
+    await director.open()
+    thief = await director.agent("web2")
+    run = await director.start("other")
+    await thief.start(run.id)
+    stolen = director.command("backup", str(director.source), "--host", "web1", "--job", "nightly")
+    await director.end(thief, run.id, snapshot=stolen["snapshot"])
+    ended = await director.run(run.id)
+    assert (ended.state, ended.error_id) == ("failed", "damage")
+    assert "web1" in ended.error
+    run = await director.start("other")
+    await director.end(thief, run.id, snapshot="ab" * 32)
+    ended = await director.run(run.id)
+    assert (ended.state, ended.error_id) == ("failed", "object-missing")
+    assert await director.service.snapshots(SnapshotFilter()) == []
+
+
+@in_loop
+async def test_a_restore_opens_one_snapshot_for_one_agent(director):
+    director.configure(client("web1") + client("web2") + job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    other = await director.agent("web2")
+    snapshot = await director.back_up(agent)
+    paths = (os.fsencode(director.source / "file3"), os.fsencode(director.source) + b"/odd \xff")
+    request = RestoreRequest(snapshot[:10], paths, client="web2", target=b"/tmp/back")
+    run = await director.service.start_restore(request, OPERATOR)
+    await director.settle()
+    order = other.order(StartRestore)
+    assert order.run_id == run.id
+    assert decode_name(order.target) == b"/tmp/back"
+    assert [decode_name(name) for name in order.options["includes"]] == list(paths)
+    assert order.options["overwrite"] == "if-changed"
+    peer, said = verify_statement(order.grant, director.identity.trust, "restore", ("director",))
+    assert (peer.name, said) == ("dir", {"agent": "web2", "owner": "web1", "snapshot": snapshot})
+    put_key = director.repository().key.put_key
+    opened = open_with_ticket(
+        LocalStore(str(director.folder / "main")), put_key, b64decode(order.ticket)
+    )
+    assert [one.id for one in opened.snapshots()] == [snapshot]
+    assert opened.snapshot(snapshot).totals.files == 2
+    actions = {"created": 2, "updated": 1}
+    await director.end(other, run.id, summary={"actions": actions, "written_bytes": 2001})
+    ended = await director.run(run.id)
+    assert (ended.state, ended.kind) == ("done", "restore")
+    assert (ended.files, ended.bytes) == (3, 2001)
+
+
+@in_loop
+async def test_a_restore_that_makes_no_sense_is_refused(director):
+    director.configure(client("web1") + client("web2", "Enabled = no") + job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    snapshot = await director.back_up(agent)
+    for wrong, error in (
+        (RestoreRequest(snapshot, target=b"relative"), UsageError),
+        (RestoreRequest(snapshot), UsageError),
+        (RestoreRequest(snapshot, target=b"/a/../b"), UsageError),
+        (RestoreRequest(snapshot, (b"/x/../y",), target=b"/t"), UsageError),
+        (RestoreRequest(snapshot, target=b"/t", overwrite="maybe"), UsageError),
+        (RestoreRequest(snapshot, client="web2", target=b"/t"), ConflictError),
+        (RestoreRequest(snapshot, client="web3", target=b"/t"), UnknownNameError),
+        (RestoreRequest("ffff", target=b"/t"), SnapshotNotFoundError),
+    ):
+        with pytest.raises(error):
+            await director.service.start_restore(wrong, OPERATOR)
+    # What is not in the snapshot is found out when the ticket is made.
+    missing = RestoreRequest(snapshot, (b"/etc/shadow",), target=b"/t")
+    run = await director.service.start_restore(missing, OPERATOR)
+    await director.settle()
+    assert (await director.run(run.id)).error_id == "snapshot-not-found"
+    # So is that somebody removed it without the director.
+    (director.folder / "main" / "snapshots" / snapshot).unlink()
+    run = await director.service.start_restore(RestoreRequest(snapshot, target=b"/t"), OPERATOR)
+    await director.settle()
+    run = await director.run(run.id)
+    assert (run.error_id, "somebody removed it" in run.error) == ("snapshot-not-found", True)
+
+
+@in_loop
+async def test_files_of_snapshots_are_listed_and_found(director):
+    director.configure(client("web1") + job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    snapshot = await director.back_up(agent)
+    folder = os.fsencode(director.source)
+    page = await director.service.list_files(snapshot, folder, limit=5)
+    names = [entry.path for entry in page.entries]
+    while page.next:
+        page = await director.service.list_files(snapshot, folder, after=page.next, limit=5)
+        names += [entry.path for entry in page.entries]
+    assert sorted(names) == sorted(folder + b"/" + name for name in os.listdir(folder))
+    assert len(names) == len(set(names)) == 21
+    found = await director.service.find_files(b"FILE1?", SnapshotFilter(), ignoring_case=True)
+    assert len(found.entries) == 10
+    assert {entry.snapshot for entry in found.entries} == {snapshot}
+    assert found.warnings == ()
+    with pytest.raises(SourceError):
+        await director.service.list_files(snapshot, b"/nowhere")
+
+
+@in_loop
+async def test_retention_forgets_after_a_backup_but_never_the_newest(director):
+    director.configure(client("web1") + job("nightly"), pool="KeepLast = 2")
+    await director.open()
+    agent = await director.agent("web1")
+    made = [await director.back_up(agent) for _ in range(4)]
+    there = {one.id for one in await director.service.snapshots(SnapshotFilter())}
+    assert there == set(made[2:])
+    assert {one.id for one in director.repository().snapshots()} == set(made[2:])
+    removed = await director.service.snapshots(SnapshotFilter(with_removed=True))
+    assert {one.id for one in removed if one.removed_ns} == set(made[:2])
+    assert "forgotten" in await director.texts((await director.runs())[0].id)
+
+
+@in_loop
+async def test_retention_that_takes_the_full_snapshot_makes_no_more_full_ones(director):
+    director.configure(
+        client("web1") + job("nightly", more="Level = Incremental"), pool="KeepLast = 1"
+    )
+    await director.open()
+    agent = await director.agent("web1")
+    made = [await director.back_up(agent) for _ in range(3)]
+    assert [one.level for one in reversed(await director.runs())] == [
+        "full", "incremental", "incremental",
+    ]  # fmt: skip
+    await director.start("nightly")
+    assert agent.order().parent == made[-1]
+
+
+@in_loop
+async def test_nobody_lifts_minimum_retention(director):
+    director.configure(
+        client("web1") + job("nightly"), pool="KeepLast = 1; MinimumRetention = 10 days"
+    )
+    await director.open()
+    agent = await director.agent("web1")
+    made = [await director.back_up(agent) for _ in range(2)]
+    assert len(director.repository().snapshots()) == 2
+    info = await director.service.snapshot(made[0])
+    assert info.kept_until_ns == info.server_ns + 10 * DAY * 10**9
+    with pytest.raises(ConflictError, match="Minimum Retention"):
+        await director.service.forget_snapshot(made[0], OPERATOR)
+    # A clock that jumps ahead is not believed.
+    director.time.jump(20 * DAY)
+    await director.go()
+    with pytest.raises(ConflictError, match="jumped"):
+        await director.service.forget_snapshot(made[0], OPERATOR)
+    assert len(director.repository().snapshots()) == 2
+    await director.go(2 * DAY)
+    assert (await director.service.forget_snapshot(made[0], OPERATOR)).removed_ns
+    assert [one.id for one in director.repository().snapshots()] == [made[1]]
+    with pytest.raises(ConflictError, match="removed"):
+        await director.service.forget_snapshot(made[0], OPERATOR)
+
+
+@in_loop
+async def test_a_client_with_a_wrong_clock_pushes_nothing_out(director):
+    director.configure(client("web1") + job("nightly"), pool="KeepWithin = 3 days")
+    await director.open()
+    agent = await director.agent("web1")
+    first = await director.back_up(agent)
+    await director.go(DAY)
+    # The engine's own process has the real clock, a day behind the director's.
+    second = await director.back_up(agent)
+    assert {one.id for one in director.repository().snapshots()} == {first, second}
+    text = await director.texts((await director.runs())[0].id)
+    assert "clock is about -86" in text
+
+
+VERIFY = """Job { Name = check; Type = Verify; Level = %s; JobToVerify = nightly; Client = web1
+  FileSet = Home; Storage = main; Pool = Default; Messages = Standard; %s }
+"""
+
+
+@pytest.mark.parametrize("level", ["Data", "VolumeToCatalog"])
+def test_a_verify_job_reads_what_a_restore_would(director, level):
+    @in_loop
+    async def test(director):
+        director.configure(
+            client("web1") + job("nightly") + VERIFY % (level, "RestoreTestFiles = 9")
+        )
+        await director.open()
+        agent = await director.agent("web1")
+        nothing = await director.start("check")
+        assert (nothing.state, nothing.error_id) == ("failed", "snapshot-not-found")
+        snapshot = await director.back_up(agent)
+        good = await director.start("check")
+        assert (good.state, good.snapshot, good.error) == ("done", snapshot, "")
+        if level == "Data":
+            assert (good.files, good.bytes > 0) == (9, True)
+        else:
+            assert good.bytes > 40_000
+        metrics = {one.name: one.samples for one in await director.service.metrics()}
+        labels = {"job": "check", "client": "web1"}
+        assert metrics["strongroom_backup_last_verify_success"] == ((labels, 1.0),)
+        tested = metrics["strongroom_backup_last_restore_test_success"]
+        assert tested == (((labels, 1.0),) if level == "Data" else ())
+        for pack in (director.folder / "main" / "packs").rglob("*"):
+            if pack.is_file():
+                data = bytearray(pack.read_bytes())
+                data[len(data) // 2 - 200 : len(data) // 2 + 200] = bytes(400)
+                pack.chmod(0o600)
+                pack.write_bytes(data)
+        bad = await director.start("check")
+        assert bad.state == "failed"
+        assert bad.error_id in ("check-failed", "damage")
+        assert not (director.folder / "work" / "restore-tests" / bad.id).exists()
+
+    test(director=director)
+
+
+@in_loop
+async def test_a_verify_of_live_files_is_the_agents(director):
+    director.configure(client("web1") + job("nightly") + VERIFY % ("DiskToCatalog", ""))
+    await director.open()
+    agent = await director.agent("web1")
+    snapshot = await director.back_up(agent)
+    run = await director.start("check")
+    order = agent.order(StartVerify)
+    assert order.options["reads_content"] is True
+    await director.end(agent, run.id, "incomplete", summary={"entries": 21, "differences": {}})
+    ended = await director.run(run.id)
+    assert (ended.state, ended.snapshot, ended.files) == ("incomplete", snapshot, 21)
+
+
+@in_loop
+async def test_a_copy_job_brings_another_repository_what_it_lacks(director):
+    copy = """Job { Name = offsite; Type = Copy; SelectionType = PoolUncopiedJobs; Storage = main
+      Pool = Default; NextPool = Offsite; Messages = Standard; Client = web1; FileSet = Home }
+    """
+    director.configure(client("web1") + job("nightly") + copy)
+    await director.open()
+    agent = await director.agent("web1")
+    made = {await director.back_up(agent) for _ in range(2)}
+    run = await director.start("offsite")
+    assert (run.state, run.error) == ("done", "")
+    there = director.repository("offsite").snapshots()
+    assert {one.original.partition(":")[2] for one in there} == made
+    entered = await director.service.snapshots(SnapshotFilter(pool="Offsite"))
+    assert {(one.id, one.storage, one.client) for one in entered} == {
+        (one.id, "offsite", "web1") for one in there
+    }
+    assert {one.original for one in entered} == made
+    again = await director.start("offsite")
+    assert "nothing to copy" in await director.texts(again.id)
+    # The pool of the copies has a retention of its own, which is told here.
+    assert len(await director.service.snapshots(SnapshotFilter(pool="Default"))) == 2
+    third = await director.back_up(agent)
+    run = await director.start("offsite")
+    entered = await director.service.snapshots(SnapshotFilter(pool="Offsite"))
+    assert len(entered) == len(director.repository("offsite").snapshots()) == 2
+    made.add(third)
+    # Copies do not become parents of backups.
+    await director.start("nightly")
+    assert agent.order().parent in made
+
+
+@in_loop
+async def test_the_catalog_is_backed_up_and_read_back(director, tmp_path):
+    director.configure(
+        client("web1") + job("nightly") + ADMIN % 'Console = "backup catalog"', pool="KeepLast = 1"
+    )
+    await director.open()
+    agent = await director.agent("web1")
+    await director.back_up(agent)
+    before = [run.id for run in await director.runs()]
+    await director.start("admin")
+    run = await director.start("admin")
+    assert (run.state, run.error) == ("done", "")
+    # Only the newest is kept: it has a retention like any other job.
+    found = await director.service.snapshots(SnapshotFilter(job="catalog"))
+    assert [one.id for one in found] == [run.snapshot]
+    assert found[0].client == "dir"
+    director.command("restore", run.snapshot, "--target", str(tmp_path / "back"))
+    copies = list((tmp_path / "back").rglob("catalog.jsonl"))
+    assert list((tmp_path / "back").rglob("all.conf"))
+    catalog = open_catalog(f"sqlite:///{tmp_path}/again.sqlite")
+    with copies[0].open("rb") as file:
+        read_portable(catalog, file)
+    assert set(before) <= {one.id for one in find_runs(catalog, RunFilter())}
+    catalog.close()
+
+
+@in_loop
+async def test_the_catalog_comes_back_from_the_repository_alone(director):
+    text = client("web1") + job("nightly") + ADMIN % 'Console = "rebuild catalog"'
+    director.configure(text)
+    await director.open()
+    agent = await director.agent("web1")
+    made = [await director.back_up(agent) for _ in range(2)]
+    before = await director.service.snapshots(SnapshotFilter())
+    first = (await director.runs())[-1]
+    await director.service.stop()
+    for file in (director.folder / "work").glob("catalog.sqlite*"):
+        file.unlink()
+    director.link.agents.clear()
+    await director.open()
+    assert await director.service.snapshots(SnapshotFilter()) == []
+    run = await director.start("admin")
+    assert "2 snapshots were entered" in await director.texts(run.id)
+    after = await director.service.snapshots(SnapshotFilter())
+    assert {one.id for one in after} == set(made)
+    same = ("id", "client", "job", "pool", "storage", "level", "run", "files", "bytes", "server_ns")
+    assert [[getattr(one, name) for name in same] for one in after] == [
+        [getattr(one, name) for name in same] for one in before
+    ]
+    restored = await director.run(first.id)
+    assert (restored.state, restored.snapshot) == (first.state, first.snapshot)
+    # Backups go on from what is there.
+    await agent.connect(director.service)
+    await director.start("nightly")
+    assert agent.order().level == "incremental"
+    assert agent.order().parent == made[1]
+    # A second time there is nothing left to do.
+    run = await director.start("admin")
+    assert "0 snapshots were entered" in await director.texts(run.id)
+
+
+@in_loop
+async def test_pruning_gives_space_back(director):
+    director.configure(
+        client("web1") + job("nightly") + ADMIN % 'Console = "prune"; Console = "expire runs 1"'
+    )
+    await director.open()
+    agent = await director.agent("web1")
+    snapshot = await director.back_up(agent)
+    await director.service.forget_snapshot(snapshot, OPERATOR)
+    run = await director.start("admin")
+    assert (run.state, run.error) == ("done", "")
+    assert run.summary["removed_packs"] > 0
+    assert not [one for one in (director.folder / "main" / "packs").rglob("*") if one.is_file()]
+
+
+@in_loop
+async def test_a_command_that_there_is_not_fails_the_run(director):
+    director.configure(client("web1") + job("nightly") + ADMIN % 'Console = "label volume"')
+    await director.open()
+    run = await director.start("admin")
+    assert (run.state, run.error_id) == ("failed", "usage")
+
+
+@in_loop
+async def test_a_task_that_is_cancelled_is_gone(director):
+    director.configure(client("web1") + job("nightly") + VERIFY % ("Data", ""))
+    await director.open()
+    agent = await director.agent("web1")
+    await director.back_up(agent)
+    # The task waits for its passphrase for ever.
+    (director.folder / "passphrase").unlink()
+    os.mkfifo(director.folder / "passphrase")
+    run = await director.service.start_run("check", OPERATOR)
+    await director.until_said(run.id, "verifies")
+    ended = await director.service.cancel(run.id, OPERATOR)
+    assert ended.state == "cancelled"
+    await director.settle()
+
+
+@in_loop
+async def test_a_task_that_dies_fails_the_run(director, monkeypatch):
+    director.configure(client("web1") + job("nightly") + VERIFY % ("Data", ""))
+    await director.open()
+    agent = await director.agent("web1")
+    await director.back_up(agent)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    run = await director.start("check")
+    assert (run.state, run.error_id) == ("failed", "job-died")
+
+
+@in_loop
+async def test_a_run_of_the_directors_own_does_not_outlive_it(director):
+    director.configure(
+        client("web1") + job("nightly") + VERIFY % ("Data", "RescheduleOnError = yes")
+    )
+    await director.open()
+    agent = await director.agent("web1")
+    await director.back_up(agent)
+    (director.folder / "passphrase").unlink()
+    os.mkfifo(director.folder / "passphrase")
+    run = await director.service.start_run("check", OPERATOR)
+    await director.until_said(run.id, "verifies")
+    await director.restart()
+    ended = await director.run(run.id)
+    assert (ended.state, ended.error_id) == ("failed", "restarted")
+    assert [one.attempt for one in await director.runs(states=("waiting",))] == [2]
+
+
+def test_a_passphrase_that_is_wrong_or_that_anybody_may_read_is_told(tmp_path, caplog):
+    Repository.create(LocalStore(str(tmp_path / "main")), b"right").close()
+    file = tmp_path / "passphrase"
+    file.write_bytes(b"wrong\n")
+    file.chmod(0o644)
+    places = {"vault": RepositoryPlace(str(tmp_path / "main"), str(file))}
+    with pytest.raises(WrongKeyError, match=f"storage vault: {file}"):
+        Repositories(places).open("vault")
+    assert f"anybody here may read {file}" in caplog.text

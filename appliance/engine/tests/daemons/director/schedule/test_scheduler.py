@@ -1,0 +1,348 @@
+"""Schedules start jobs on time, once, whatever became of the director and its clock meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kit.director_in_process import (
+    OPERATOR,
+    SECOND_NS,
+    START_NS,
+    TestDirector,
+    client,
+    in_loop,
+    job,
+)
+from kit.virtual_time import ShiftedTime
+from strongroom.daemons.director.runs import lifecycle as life_of_runs
+from strongroom.daemons.director.schedule import scheduler
+from strongroom.daemons.director.schedule.clock_guard import HOLD_SECONDS
+
+HOUR = 3600
+DAY = 24 * HOUR
+NIGHTLY = "Schedule { Name = Nightly; Run = Incremental daily at 2:00; }\n"
+
+
+def due_hours(runs) -> list[float]:
+    return sorted((run.scheduled_ns - START_NS) / SECOND_NS / HOUR for run in runs)
+
+
+@in_loop
+async def test_a_job_is_started_when_it_is_due(director):
+    director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
+    await director.open()
+    await director.go(14 * HOUR - 60)
+    assert await director.runs() == []
+    status = await director.service.status()
+    assert [one.due_ns for one in status.due] == [START_NS + 14 * HOUR * SECOND_NS]
+    assert status.due[0].job == "nightly"
+    await director.go(60)
+    runs = await director.runs()
+    assert due_hours(runs) == [14]
+    assert runs[0].requested_by == "schedule Nightly"
+    await director.go(60)
+    assert len(await director.runs()) == 1
+
+
+@in_loop
+async def test_the_scheduler_runs_by_itself(director):
+    director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
+    await director.open()
+    await director.service.start()
+    director.time.pass_by(14 * HOUR)
+    director.service._scheduler.wake()
+    for _ in range(3000):
+        if await director.runs():
+            break
+    assert due_hours(await director.runs()) == [14]
+
+
+@pytest.fixture
+def sleepy_director(tmp_path, monkeypatch):
+    """One with the real clocks, whose scheduler looks at them only when there is a reason."""
+    monkeypatch.setattr(scheduler, "LONGEST_SLEEP_SECONDS", 3600.0)
+    return TestDirector(tmp_path, ShiftedTime(monkeypatch))
+
+
+async def until_state(director, run_id: str, state: str) -> None:
+    async for event in director.service.watch(run_id):
+        if event.run is not None and event.run.state == state:
+            return
+    raise AssertionError(f"it ended, and was never {state}")
+
+
+@in_loop
+async def test_another_attempt_begins_when_its_time_has_come(sleepy_director):
+    director = sleepy_director
+    again = "RescheduleOnError = yes; RescheduleInterval = 1; RescheduleTimes = 2"
+    director.configure(client("web1") + job("nightly", more=again))
+    try:
+        await director.open()
+        await director.service.start()
+        await asyncio.sleep(0)
+        agent = await director.agent("web1")
+        run = await director.start("nightly")
+        for attempt in (2, 3):
+            await director.end(agent, run.id, "failed", exit_code=30, error_id="store")
+            (run,) = await director.runs(states=("waiting", "running"))
+            assert run.attempt == attempt
+            await until_state(director, run.id, "running")
+    finally:
+        await director.close()
+
+
+@in_loop
+async def test_an_agent_that_hears_no_cancel_is_given_up_in_time(sleepy_director, monkeypatch):
+    monkeypatch.setattr(life_of_runs, "STOP_SECONDS", 0.5)
+    director = sleepy_director
+    director.configure(client("web1") + job("nightly"))
+    try:
+        await director.open()
+        await director.service.start()
+        await director.agent("web1")
+        run = await director.start("nightly")
+        await director.service.cancel(run.id, OPERATOR)
+        await until_state(director, run.id, "cancelled")
+    finally:
+        await director.close()
+
+
+@in_loop
+async def test_what_was_missed_is_started_once(director):
+    director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
+    await director.open()
+    director.time.pass_by(3 * DAY)
+    await director.restart()
+    await director.go()
+    runs = await director.runs()
+    assert due_hours(runs) == [14 + 48]
+    assert "while the director did not run" in await director.texts(runs[0].id)
+    await director.restart()
+    await director.go()
+    assert len(await director.runs()) == 1
+
+
+@in_loop
+async def test_a_crash_before_the_due_time_is_noted_starts_nothing_twice(director, monkeypatch):
+
+    director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
+    await director.open()
+    noting = scheduler.note_due
+
+    def crash(*_) -> None:
+        raise RuntimeError("the power failed")
+
+    monkeypatch.setattr(scheduler, "note_due", crash)
+    with pytest.raises(RuntimeError):
+        await director.go(15 * HOUR)
+    monkeypatch.setattr(scheduler, "note_due", noting)
+    await director.restart()
+    await director.go()
+    assert due_hours(await director.runs()) == [14]
+
+
+@in_loop
+async def test_of_several_that_are_due_the_highest_level_is_started(director):
+    text = """Schedule { Name = Mixed
+      Run = Incremental mon-sat at 2:00
+      Run = Full sun at 2:00
+      Run = Differential sun at 3:00; }
+    """
+    director.configure(text + client("web1") + job("nightly", more="Schedule = Mixed"))
+    await director.open()
+    director.time.pass_by(2 * DAY)
+    await director.go()
+    runs = await director.runs()
+    assert [run.level for run in runs] == ["full"]
+    assert "3 entries" in await director.texts(runs[0].id)
+
+
+@in_loop
+async def test_overrides_of_a_run_hold(director):
+    text = """Schedule { Name = S
+      Run = Level=Full Pool=Monthly Priority=7 MaxRunSchedTime="1 hour" daily at 2:00; }
+    Pool { Name = Monthly }
+    """
+    director.configure(text + client("web1") + job("nightly", more="Schedule = S"))
+    await director.open()
+    await director.go(14 * HOUR)
+    run = (await director.runs())[0]
+    assert (run.level, run.pool, run.priority, run.state) == ("full", "Monthly", 7, "waiting")
+    await director.go(HOUR + 1)
+    ended = await director.run(run.id)
+    assert (ended.state, ended.error_id) == ("cancelled", "time-limit")
+
+
+@in_loop
+async def test_max_run_sched_time_counts_from_the_schedule_and_ends_what_runs(director):
+    more = "Schedule = Nightly; MaxRunSchedTime = 2 hours"
+    director.configure(NIGHTLY + client("web1") + job("nightly", more=more))
+    await director.open()
+    await director.go(14 * HOUR)
+    await director.go(HOUR)
+    agent = await director.agent("web1")
+    run = (await director.runs())[0]
+    assert run.state == "running"
+    await director.go(HOUR - 10)
+    assert agent.cancelled == []
+    await director.go(20)
+    assert agent.cancelled == [run.id]
+    await director.end(agent, run.id, "cancelled", exit_code=130)
+    assert (await director.run(run.id)).error_id == "time-limit"
+
+
+@in_loop
+async def test_max_start_delay_cancels_what_is_late_but_not_what_runs(director):
+    more = "Schedule = Nightly; MaxStartDelay = 1 hour"
+    director.configure(NIGHTLY + client("web1") + job("nightly", more=more))
+    await director.open()
+    agent = await director.agent("web1")
+    await director.go(14 * HOUR)
+    first = (await director.runs())[0]
+    assert first.state == "running"
+    await director.go(5 * HOUR)
+    assert await director.state(first.id) == "running"
+    await director.backed_up(agent, first.id, 1)
+    # Down over the next due time, and back too late for it.
+    director.time.pass_by(DAY)
+    await director.restart()
+    await director.go()
+    late = (await director.runs(limit=1))[0]
+    assert (late.state, late.error_id) == ("cancelled", "time-limit")
+
+
+@in_loop
+async def test_a_new_schedule_does_not_make_up_for_what_was_before_it(director):
+    director.configure(client("web1") + job("nightly"))
+    await director.open()
+    await director.go(30 * DAY)
+    director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
+    assert (await director.service.reload(OPERATOR)).is_loaded
+    await director.go()
+    assert await director.runs() == []
+    await director.go(DAY)
+    assert len(await director.runs()) == 1
+
+
+@in_loop
+async def test_disabled_jobs_schedules_and_clients_start_nothing(director):
+    text = NIGHTLY + "Schedule { Name = Off; Enabled = no; Run = daily at 2:00; }\n"
+    text += client("web1") + client("web2", "Enabled = no")
+    text += job("a", more="Schedule = Nightly; Enabled = no") + job("b", more="Schedule = Off")
+    text += job("c", "web2", more="Schedule = Nightly")
+    director.configure(text)
+    await director.open()
+    await director.go(2 * DAY)
+    assert await director.runs() == []
+
+
+@in_loop
+async def test_schedules_are_in_the_time_zone_that_is_set(director):
+    text = 'Schedule { Name = Tokyo; TimeZone = "Asia/Tokyo"; Run = daily at 2:00; }\n' + NIGHTLY
+    text += client("web1") + job("a", more="Schedule = Nightly") + job("b", more="Schedule = Tokyo")
+    director.configure(text, zone="Europe/Vienna")
+    await director.open()
+    due = {
+        one.job: (one.due_ns - START_NS) / SECOND_NS / HOUR
+        for one in (await director.service.status()).due
+    }
+    assert due == {"a": 13, "b": 5}
+
+
+@in_loop
+async def test_a_jump_ahead_of_a_week_starts_each_job_once_and_holds_retention(director):
+    director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
+    await director.open()
+    await director.go(60)
+    director.time.jump(7 * DAY)
+    await director.go(30)
+    assert len(await director.runs()) == 1
+    status = await director.service.status()
+    assert any("jumped" in text for text in status.warnings)
+    assert director.service._scheduler.guard.obstacle
+    # Set right again: it is known at once, and the schedule goes on as if nothing had been.
+    director.time.jump(-7 * DAY)
+    await director.go(30)
+    assert director.service._scheduler.guard.obstacle == ""
+    await director.go(14 * HOUR)
+    assert len(await director.runs()) == 2
+
+
+@in_loop
+async def test_a_small_correction_of_the_clock_repeats_nothing(director):
+    director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
+    await director.open()
+    await director.go(14 * HOUR)
+    director.time.jump(-120)
+    await director.go(60)
+    await director.go(120)
+    assert len(await director.runs()) == 1
+    assert director.service._scheduler.guard.obstacle == ""
+
+
+@in_loop
+async def test_a_clock_that_went_back_while_the_director_was_down_is_noticed(director):
+    director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
+    await director.open()
+    await director.go(60)
+    director.time.jump(-7 * DAY)
+    await director.restart()
+    assert director.service._scheduler.guard.obstacle
+    await director.go()
+    await director.go(14 * HOUR)
+    assert len(await director.runs()) == 1
+    await director.go(HOLD_SECONDS)
+    assert director.service._scheduler.guard.obstacle == ""
+
+
+@in_loop
+async def test_a_hold_of_retention_outlives_a_restart(director):
+    director.configure(client("web1") + job("nightly"))
+    await director.open()
+    await director.go(60)
+    director.time.jump(7 * DAY)
+    await director.go(60)
+    await director.restart()
+    assert director.service._scheduler.guard.obstacle
+
+
+@in_loop
+async def test_a_job_runs_when_its_client_connects_after_long_enough(director):
+    more = "RunOnIncomingConnectInterval = 1 day"
+    director.configure(client("web1") + job("laptop", more=more))
+    await director.open()
+    agent = await director.agent("web1")
+    run = (await director.runs())[0]
+    assert run.state == "running"
+    await director.backed_up(agent, run.id, 1)
+    await agent.disconnect()
+    await director.go(HOUR)
+    await agent.connect()
+    await director.settle()
+    assert len(await director.runs()) == 1
+    await agent.disconnect()
+    await director.go(DAY)
+    await agent.connect()
+    await director.settle()
+    assert len(await director.runs()) == 2
+
+
+@in_loop
+async def test_fifty_jobs_at_once_are_all_run_within_the_limit(director):
+    text = NIGHTLY + "".join(
+        client(f"c{n}") + job(f"j{n}", f"c{n}", more="Schedule = Nightly") for n in range(50)
+    )
+    director.configure(text, concurrent=10)
+    await director.open()
+    agents = {f"c{n}": await director.agent(f"c{n}") for n in range(50)}
+    await director.go(14 * HOUR)
+    done = 0
+    while running := await director.runs(states=("running",), limit=100):
+        assert len(running) <= 10
+        for run in running:
+            done += 1
+            await director.backed_up(agents[run.client], run.id, done)
+    assert done == 50
+    assert len(await director.runs(states=("done",), limit=100)) == 50

@@ -1,0 +1,102 @@
+"""Files of several segments, sparse ones too, and directories of very many entries."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strongroom.jobs.backup.deferred_content import SEGMENT_BYTES
+from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kit.user import User
+
+MEBIBYTE = 1 << 20
+
+
+def test_a_sparse_file_of_several_segments_comes_back_with_its_holes(
+    user: User, source: Path
+) -> None:
+    path = source / "sparse"
+    with path.open("wb") as file:
+        for start, size in (
+            (0, 5),
+            (SEGMENT_BYTES - 3 * MEBIBYTE, 6 * MEBIBYTE),  # across a boundary
+            (2 * SEGMENT_BYTES, 4096),  # begins at one
+            (3 * SEGMENT_BYTES - 8192, 8192),  # ends at one
+            (4 * SEGMENT_BYTES + 12345, 100_000),  # nothing before it in its segment
+        ):
+            file.seek(start)
+            file.write(os.urandom(size))
+        file.truncate(5 * SEGMENT_BYTES + 777)
+    (source / "hole").touch()
+    os.truncate(source / "hole", 2 * SEGMENT_BYTES + 1)
+    (source / "other").write_bytes(os.urandom(1000))
+    first = user.backup(source).summary
+    assert (first["files_read"], first["problems"]) == (3, 0)
+    assert first["bytes_read"] < 16 * MEBIBYTE, "holes are not read"
+    user.assert_restores(source)
+    time.sleep(0.1)
+    with path.open("r+b") as file:
+        file.seek(SEGMENT_BYTES + MEBIBYTE)
+        file.write(b"changed")
+    second = user.backup(source).summary
+    assert second["files_read"] == 1
+    assert 0 < second["new_bytes"] < 9 * MEBIBYTE
+    user.assert_restores(source)
+
+
+def test_a_file_of_several_segments_deduplicates_after_an_insertion(
+    user: User, source: Path
+) -> None:
+    size = SEGMENT_BYTES + 30 * MEBIBYTE
+    chance = random.Random(5)
+    pieces = [chance.randbytes(MEBIBYTE) for _ in range(size // MEBIBYTE)]
+    (source / "large").write_bytes(b"".join(pieces))
+    first = user.backup(source).summary
+    assert (first["files_read"], first["bytes_read"], first["new_bytes"]) == (1, size, size)
+    (source / "large").write_bytes(b"inserted" + b"".join(pieces))
+    (source / "copy").write_bytes(b"".join(pieces))
+    second = user.backup(source).summary
+    assert second["files_read"] == 2
+    assert second["new_bytes"] < 40 * MEBIBYTE
+    assert user.backup(source).summary["files_read"] == 0
+    user.assert_restores(source)
+
+
+@pytest.mark.parametrize("words", [[], ["--scan-threads", "8"]], ids=["", "threads"])
+def test_a_directory_of_very_many_entries(user: User, source: Path, words: list[str]) -> None:
+    wide = source / "wide"
+    wide.mkdir()
+    count = 2 * WIDE_DIRECTORY_ROWS + 100
+    for number in range(count):
+        os.close(os.open(wide / f"{number * 7919 % 1_000_003:07}", os.O_CREAT | os.O_WRONLY))
+    (wide / "below").mkdir()
+    (wide / "below/file").write_bytes(b"below")
+    time.sleep(0.1)
+    first = user.backup(source, *words).summary
+    assert (first["files"], first["files_read"]) == (count + 1, count + 1)
+    second = user.backup(source, *words).summary
+    assert (second["files_read"], second["stored_bytes"]) == (0, 0)
+    (wide / "0000000").write_bytes(b"changed")
+    (wide / "0500000x").write_bytes(b"added")
+    third = user.backup(source, *words).summary
+    assert (third["files"], third["files_read"], third["new_bytes"]) == (count + 2, 2, 12)
+    assert third["stored_bytes"] < first["stored_bytes"], "not all pages of the listing changed"
+    user.assert_restores(source)
+
+
+def test_slices_of_a_wide_directory_keep_their_cuts() -> None:
+    names = sorted(b"%x" % (number * 2654435761 % (1 << 32)) for number in range(60_000))
+    slices = list(name_slices([names], []))
+    assert b"\0".join(slices).split(b"\0") == names
+    assert list(name_slices([names[:100], names[100:40_000], names[40_000:]], [])) == slices
+    changed = set(name_slices([sorted([*names, b"7777777"])], []))
+    assert len(changed - set(slices)) <= 2
+    assert list(name_slices([[b"a"]], [b"."])) == [b".\0a"]

@@ -1,0 +1,158 @@
+"""Backups with a put key, which compare with the listing kept in a sealed local cache."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kit.user import User
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = 40
+
+
+@pytest.fixture
+def agent(user: User) -> User:
+    """Somebody who has only the put key of the user's repository."""
+    key = user.folder / "put.key"
+    assert user.run("key", "export-put", key).code == 0
+    return User(user.folder, credentials=("--key-file", str(key)))
+
+
+@pytest.fixture
+def tree(source: Path) -> Path:
+    for number in range(FILES):
+        path = source / f"{number % 5}" / f"secret-name-{number}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(os.urandom(3000))
+    time.sleep(0.1)
+    return source
+
+
+def cached(agent: User) -> list[Path]:
+    return sorted((agent.folder / "home/.cache/strongroom/parents").iterdir())
+
+
+def files_read(agent: User, *words: str | Path) -> int:
+    return int(agent.backup(*words).summary["files_read"])
+
+
+def test_an_unchanged_tree_is_not_read_again(agent: User, user: User, tree: Path) -> None:
+    first = agent.backup(tree).summary
+    assert (first["files_read"], len(cached(agent))) == (FILES, 1)
+    second = agent.backup(tree).summary
+    assert (second["files_read"], second["parent"]) == (0, first["snapshot"])
+    (tree / "1/secret-name-1").write_bytes(b"changed")
+    assert files_read(agent, tree) == 1
+    user.assert_restores(tree)
+    assert [snapshot["level"] for snapshot in user.snapshots()] == ["full", *["incremental"] * 2]
+
+
+def test_the_cache_tells_nothing_and_is_for_its_owner_only(agent: User, tree: Path) -> None:
+    agent.backup(tree)
+    folder = agent.folder / "home/.cache/strongroom"
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(files) == 2
+    for path in files:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert b"secret-name" not in path.read_bytes()
+    assert stat.S_IMODE((folder / "parents").stat().st_mode) == 0o700
+
+
+def test_a_lost_cache_costs_a_full_read_with_the_same_result(
+    agent: User, user: User, tree: Path
+) -> None:
+    agent.backup(tree)
+    for path in cached(agent):
+        path.unlink()
+    outcome = agent.backup(tree)
+    assert (outcome.summary["files_read"], outcome.summary["new_bytes"]) == (FILES, 0)
+    assert outcome.warnings == []
+    assert files_read(agent, tree) == 0
+    user.assert_restores(tree)
+
+
+@pytest.mark.parametrize("place", [5, 60, -300, -30, -2])
+def test_a_damaged_cache_costs_a_full_read_with_the_same_result(
+    agent: User, user: User, tree: Path, place: int
+) -> None:
+    agent.backup(tree)
+    (path,) = cached(agent)
+    data = bytearray(path.read_bytes())
+    data[place] ^= 0x55
+    path.write_bytes(data)
+    outcome = agent.backup(tree)
+    assert outcome.summary["files_read"] == FILES
+    assert len(outcome.warnings) == 1, outcome.warnings
+    assert files_read(agent, tree) == 0
+    user.assert_restores(tree)
+
+
+def test_a_cut_off_cache_or_a_lost_key_costs_a_full_read(agent: User, tree: Path) -> None:
+    agent.backup(tree)
+    (path,) = cached(agent)
+    path.write_bytes(path.read_bytes()[:100])
+    assert files_read(agent, tree) == FILES
+    (agent.folder / "home/.cache/strongroom/key").write_bytes(b"short")
+    assert files_read(agent, tree) == FILES
+    assert files_read(agent, tree) == 0
+
+
+def test_a_stale_cache_is_not_used(agent: User, user: User, tree: Path) -> None:
+    agent.backup(tree)
+    user.backup(tree)  # another machine's user, say: the newest snapshot is not in the cache
+    assert files_read(agent, tree) == FILES
+    assert files_read(agent, tree) == 0
+    for path in user.packs:
+        path.unlink()
+    summary = agent.backup(tree).summary
+    assert (summary["files_read"], summary["new_bytes"]) == (FILES, FILES * 3000)
+    user.assert_restores(tree)
+
+
+def test_each_job_has_its_own_listing_and_differentials_theirs(agent: User, tree: Path) -> None:
+    assert files_read(agent, tree, "--job", "a") == FILES
+    assert files_read(agent, tree, "--job", "b") == FILES
+    assert files_read(agent, tree, "--job", "a") == 0
+    (tree / "1/secret-name-1").write_bytes(b"changed")
+    time.sleep(0.1)
+    assert files_read(agent, tree, "--job", "a") == 1
+    assert files_read(agent, tree, "--job", "a", "--level", "differential") == 1
+    assert len(cached(agent)) == 3
+    assert files_read(agent, tree, "--job", "a", "--level", "full") == FILES
+    assert len(cached(agent)) == 2
+
+
+def test_without_a_cache_everything_is_read(agent: User, tree: Path) -> None:
+    agent.backup(tree, "--no-cache")
+    assert files_read(agent, tree, "--no-cache") == FILES
+    assert not (agent.folder / "home/.cache").exists()
+    elsewhere = agent.folder / "elsewhere"
+    assert files_read(agent, tree, "--cache-dir", elsewhere) == FILES
+    assert files_read(agent, tree, "--cache-dir", elsewhere) == 0
+    (agent.folder / "file").touch()
+    outcome = agent.backup(tree, "--cache-dir", agent.folder / "file")
+    assert outcome.summary["files_read"] == FILES
+    assert "no cache" in outcome.warnings[0]
+
+
+def test_a_dry_run_and_a_failed_backup_leave_the_cache_alone(agent: User, tree: Path) -> None:
+    agent.backup(tree)
+    before = [(path.name, path.read_bytes()) for path in cached(agent)]
+    (tree / "new").write_bytes(b"new")
+    agent.backup(tree, "--dry-run")
+    agent.environment["STRONGROOM_STORE_FAULTS"] = "put_durable:snapshots:1:EIO"
+    agent.backup(tree, code=30)
+    assert [(path.name, path.read_bytes()) for path in cached(agent)] == before
+
+
+def test_a_passphrase_needs_no_cache(user: User, tree: Path) -> None:
+    user.backup(tree)
+    assert files_read(user, tree) == 0
+    assert not (user.folder / "home/.cache").exists()

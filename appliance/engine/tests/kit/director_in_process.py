@@ -1,0 +1,162 @@
+"""A director in this process: its configuration in a folder, its time and agents simulated."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from kit.agents_in_process import SimulatedAgent, SimulatedLink
+from strongroom.daemons.director.results import Actor, RunFilter, RunInfo
+from strongroom.daemons.director.service import DirectorService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from kit.virtual_time import VirtualTime
+    from strongroom.net.identities.identity import Identity
+
+OPERATOR = Actor("ann", "operator", "192.0.2.7")
+SECOND_NS = 1_000_000_000
+# A Saturday.
+START_NS = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()) * SECOND_NS
+
+MINIMAL = """
+Director {{ Name = dir; Password = "x"; Messages = Standard; MaximumConcurrentJobs = {concurrent}
+  WorkingDirectory = "{folder}/work"; TimeZone = "{zone}" }}
+Messages {{ Name = Standard; Append = "{folder}/reports.log" = all }}
+{catalog}
+Storage {{ Name = main; Address = 192.0.2.3; Password = "x"; Device = disk; MediaType = File
+  MaximumConcurrentJobs = 50; {storage} }}
+Pool {{ Name = Default; {pool} }}
+FileSet {{ Name = Home; Include {{ File = /home }} }}
+"""
+
+
+def client(name: str, more: str = "") -> str:
+    return f'Client {{ Name = {name}; Address = {name}.example; Password = "x"; {more} }}\n'
+
+
+def job(name: str, client_name: str = "web1", more: str = "", kind: str = "Backup") -> str:
+    return (
+        f"Job {{ Name = {name}; Type = {kind}; Client = {client_name}; FileSet = Home; "
+        f"Storage = main; Pool = Default; Messages = Standard\n {more}\n }}\n"
+    )
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an asynchronous test; the director it was given is closed after it."""
+
+    @functools.wraps(test)
+    def run(**fixtures: Any) -> None:
+        async def whole() -> None:
+            try:
+                await asyncio.wait_for(test(**fixtures), 60)
+            finally:
+                director = fixtures.get("director")
+                if isinstance(director, TestDirector) and hasattr(director, "service"):
+                    await director.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+class TestDirector:
+    """One director and its agents; `restart` makes another over the same catalog."""
+
+    __test__ = False
+
+    def __init__(self, folder: Path, time: VirtualTime, identity: Identity | None = None) -> None:
+        self.folder = folder
+        self.time = time
+        self.identity = identity
+        self.link = SimulatedLink()
+        self.service: DirectorService
+        self._settings = {
+            "folder": str(folder),
+            "concurrent": "20",
+            "zone": "UTC",
+            "storage": "",
+            "pool": "",
+            "catalog": "Catalog { Name = C; DbName = catalog; DbUser = none }",
+        }
+
+    def configure(self, text: str, **settings: Any) -> None:
+        self._settings |= {name: str(value) for name, value in settings.items()}
+        configuration = self.folder / "etc" / "director.d" / "all"
+        configuration.mkdir(parents=True, exist_ok=True)
+        (configuration / "all.conf").write_text(MINIMAL.format(**self._settings) + text)
+
+    async def open(self) -> None:
+        self.service = await DirectorService.open(
+            str(self.folder / "etc"), self.identity, self.link
+        )
+        # The scheduler does not run by itself: `go` looks at the time.
+        await self.service._runs.resume()
+        await self.service._scheduler.load()
+        await self.settle()
+
+    async def close(self) -> None:
+        await self.service.stop()
+
+    async def restart(self) -> None:
+        """As after a crash: no agent is told, nothing is finished."""
+        await self.service.stop()
+        for agent in list(self.link.agents.values()):
+            self.link.agents.pop(agent.name)
+        await self.open()
+
+    async def agent(self, name: str) -> SimulatedAgent:
+        agent = SimulatedAgent(self.service, self.link, name)
+        await agent.connect()
+        await self.settle()
+        return agent
+
+    async def settle(self) -> None:
+        await asyncio.wait_for(self.service._runs.settle(), 30)
+
+    async def go(self, seconds: float = 0.0) -> None:
+        """Let time go by and the director look at it."""
+        self.time.pass_by(seconds)
+        await self.service._scheduler.tick()
+        await self.settle()
+
+    async def start(self, name: str, **options: Any) -> RunInfo:
+        run = await self.service.start_run(name, OPERATOR, **options)
+        await self.settle()
+        return await self.service.run(run.id)
+
+    async def run(self, run_id: str) -> RunInfo:
+        return await self.service.run(run_id)
+
+    async def state(self, run_id: str) -> str:
+        return (await self.service.run(run_id)).state
+
+    async def runs(self, **wanted: Any) -> list[RunInfo]:
+        return await self.service.runs(RunFilter(**wanted))
+
+    async def texts(self, run_id: str) -> str:
+        return "\n".join(line.text for line in await self.service.log(run_id))
+
+    async def until_said(self, run_id: str, text: str) -> None:
+        """Wait for a line of a run's log."""
+        async for event in self.service.watch(run_id):
+            if event.line is not None and text in event.line.text:
+                return
+
+    async def end(
+        self, agent: SimulatedAgent, run_id: str, status: str = "done", **more: Any
+    ) -> None:
+        await agent.end(run_id, status, **more)
+        await self.settle()
+
+    async def backed_up(self, agent: SimulatedAgent, run_id: str, number: int, **more: Any) -> str:
+        """The run's backup went well; the id of its snapshot."""
+        snapshot = f"{number:064x}"
+        await agent.start(run_id)
+        summary = {"files": 3, "size_bytes": 100, "stored_bytes": 10, "problems": 0}
+        await self.end(agent, run_id, snapshot=snapshot, summary=summary, **more)
+        return snapshot

@@ -1,0 +1,103 @@
+"""A director in this process with repositories in folders, and agents that back up for real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from kit.director_in_process import TestDirector
+from kit.tiny_backup import CHEAP
+from strongroom.net.identities.authority import Authority
+from strongroom.repo.repository import Repository
+from strongroom.stores.local import LocalStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kit.agents_in_process import SimulatedAgent
+    from kit.virtual_time import ShiftedTime
+
+PASSPHRASE = b"open sesame"
+ADMIN = """Job { Name = admin; Type = Admin; Storage = main; Pool = Default; Messages = Standard
+  Client = web1; FileSet = Home
+  RunScript { RunsWhen = Before; RunsOnClient = no; %s } }
+"""
+
+
+class Place(TestDirector):
+    """A director with two repositories, and a folder that is backed up."""
+
+    def __init__(self, folder: Path, time: ShiftedTime) -> None:
+        authority = Authority.create(str(folder / "ca"), "test")
+        identity = authority.issue_identity(str(folder / "identity"), "dir", "director", ())
+        super().__init__(folder, time, identity)
+        self.source = folder / "home"
+        self.source.mkdir()
+        for number in range(20):
+            (self.source / f"file{number}").write_bytes(os.urandom(2000))
+        (self.source / "odd \xff".encode("latin-1").decode("utf-8", "surrogateescape")).write_text(
+            "x"
+        )
+        (folder / "passphrase").write_bytes(PASSPHRASE + b"\n")
+        (folder / "passphrase").chmod(0o600)
+        for name in ("main", "offsite"):
+            Repository.create(LocalStore(str(folder / name)), PASSPHRASE, cost=CHEAP).close()
+
+    def configure(self, text: str, **settings: Any) -> None:
+        offsite = f"""
+        Storage {{ Name = offsite; Address = 192.0.2.4; Password = "x"; Device = disk
+          MediaType = File; {self.reached("offsite")} }}
+        Pool {{ Name = Offsite; Storage = offsite; KeepLast = 2 }}
+        """
+        super().configure(text + offsite, storage=self.reached("main"), **settings)
+
+    def reached(self, name: str) -> str:
+        return f'Repository = "{self.folder}/{name}"; PassphraseFile = "{self.folder}/passphrase"'
+
+    def repository(self, name: str = "main") -> Repository:
+        return Repository.open(LocalStore(str(self.folder / name)), PASSPHRASE)
+
+    async def back_up(self, agent: SimulatedAgent, name: str = "nightly", host: str = "") -> str:
+        """Have the agent do what it is told, by the command line of the engine."""
+        run = await self.start(name)
+        order = agent.order()
+        await agent.start(run.id)
+        summary = await asyncio.to_thread(
+            self.command,
+            "backup",
+            str(self.source),
+            "--host",
+            host or agent.name,
+            "--job",
+            name,
+            "--tag",
+            ",".join(order.tags),
+            "--shards",
+            "1",
+        )
+        await self.end(agent, run.id, snapshot=summary["snapshot"], summary=summary)
+        return str(summary["snapshot"])
+
+    def command(self, *words: str) -> dict[str, Any]:
+        ended = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "strongroom",
+                *words,
+                "--json",
+                "--no-cache",
+                "--repo",
+                str(self.folder / "main"),
+                "--password-file",
+                str(self.folder / "passphrase"),
+            ],
+            check=True,
+            stdout=subprocess.PIPE,
+            timeout=60,
+        )
+        return dict(json.loads(ended.stdout.splitlines()[-1]))

@@ -1,0 +1,12 @@
+"""Where the parts of the project are that tests look at besides the engine's modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+TESTS: Final = Path(__file__).resolve().parents[1]
+ENGINE: Final = TESTS.parent
+FUZZ: Final = ENGINE / "fuzz"
+UNITS: Final = ENGINE.parent / "systemd"
+DOCUMENTS: Final = ENGINE.parents[1] / "docs"

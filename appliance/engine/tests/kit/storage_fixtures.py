@@ -1,0 +1,60 @@
+"""Fixtures: storage daemons in folders in memory, which make many small objects durable."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit.storage_daemon import Daemon
+from kit.storage_site import StorageSite
+from kit.tiny_backup import new_repository
+from strongroom.repo.repository import Repository
+from strongroom.stores.store import Store
+
+
+@pytest.fixture
+def make_daemon(folder: Path) -> Iterator[Callable[..., Daemon]]:
+    made: list[Daemon] = []
+
+    def make(**options: Any) -> Daemon:
+        made.append(Daemon(folder, **options))
+        return made[-1]
+
+    yield make
+    for daemon in made:
+        daemon.stop()
+
+
+@pytest.fixture
+def daemon(make_daemon: Callable[..., Daemon]) -> Daemon:
+    return make_daemon()
+
+
+@pytest.fixture
+def appliance(daemon: Daemon) -> Iterator[Repository]:
+    """A repository made through the local socket, opened with the restore key."""
+    repository = new_repository(daemon.local())
+    yield repository
+    repository.close()
+
+
+@pytest.fixture
+def open_as(appliance: Repository) -> Iterator[Callable[[Store], Repository]]:
+    """Opens the appliance's repository through another store, with the put key."""
+    opened: list[Repository] = []
+
+    def open_it(store: Store) -> Repository:
+        opened.append(Repository.open(store, appliance.key.put_key))
+        return opened[-1]
+
+    yield open_it
+    for repository in opened:
+        repository.close()
+
+
+@pytest.fixture
+def site(folder: Path) -> Iterator[StorageSite]:
+    made = StorageSite(folder)
+    yield made
+    assert made.stop() == 0, made.log()
