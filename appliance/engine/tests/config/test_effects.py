@@ -10,6 +10,7 @@ import pytest
 import strongroom
 from strongroom.config.reports.effects import ACTED_ON, effect_of
 from strongroom.config.table.schema import schema
+from strongroom.knobs.table import BACKUP_KNOBS
 
 # Where a component's directives are read, below the package.
 READERS = {
@@ -25,6 +26,10 @@ BY_OTHER_NAMES = re.compile(
     r"|job_defs|pool_type|(client_)?run_(before|after|after_failed)_job|run_script"
     r"|mail_command|operator_command|mail_on_(error|success)"
 )
+# Read by `client_knobs`, which both directors and agents do.
+BY_THE_TABLE_OF_KNOBS = {
+    knob.directive.lower().replace(" ", "_") for knob in BACKUP_KNOBS if knob.stands_in("Client")
+}
 
 
 def source_of(component: str) -> str:
@@ -35,7 +40,7 @@ def source_of(component: str) -> str:
 
 @pytest.mark.parametrize("component", READERS)
 def test_what_is_said_to_be_acted_on_is_read(component):
-    words = set(re.findall(r"\w+", source_of(component)))
+    words = set(re.findall(r"\w+", source_of(component))) | BY_THE_TABLE_OF_KNOBS
     unread = []
     for resource in schema().components[component].resources.values():
         for spec in resource.directives:

@@ -34,7 +34,8 @@ from strongroom.stores.local import LocalStore
 from strongroom.stores.store import Store
 
 QUICK_STRIDE = 6
-TUNING = Tuning(shards=2, pack_size_bytes=64 << 10)
+TUNING = Tuning(shards=2)
+PACK_SIZE_BYTES = 64 << 10
 THOROUGH = PruneOptions(
     repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
 )
@@ -89,7 +90,7 @@ class Site:
 
     def back_up(self, store: Store | None = None) -> str:
         source = FilesSource(SourceRequest((os.fsencode(self.tree),)))
-        options = BackupOptions(host="host", tuning=TUNING)
+        options = BackupOptions(host="host", tuning=TUNING, pack_size_bytes=PACK_SIZE_BYTES)
         with closing(self.open(store)) as repository:
             report = back_up(repository, source, options, lambda: nullcontext(NullProgress()))
         assert report.snapshot is not None

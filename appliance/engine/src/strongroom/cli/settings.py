@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from strongroom.knobs.table import TLS_MODE_DEFAULT, TLS_MODES, TLS_OPTION
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import MutableMapping
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 
 
 GLOBAL_OPTIONS_TITLE = "options of every command"
-# strongroom.net.control.messages says what they are; importing it takes too long here.
-TLS_MODES = ("off", "tls", "ktls", "ktls-required")
 
 
 class Settings(NamedTuple):
@@ -113,10 +113,10 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
             help="the folder of our certificate, for --repo strongroom://",
         )
     add(
-        "--tls",
+        TLS_OPTION.flag,
         choices=TLS_MODES,
-        default=default or "tls",
-        help="how the way to a storage daemon is protected; off authenticates only",
+        default=default or TLS_MODE_DEFAULT,
+        help=TLS_OPTION.help,
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from kit.agent_site import CLIENT, DIRECTOR, AgentSite
 from kit.small_director import SmallDirector
+from strongroom.knobs.settings import KnobSettings
 from strongroom.net.control.messages import Cancel, Script, SetBandwidth, StartEstimate
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def slow_backup(site: AgentSite, **fields: object) -> StartBackup:
     fill(site, SLOW_FILES)
     return site.backup(
         maximum_bytes_per_second=SLOW_BYTES_PER_SECOND,
-        tuning={"compression": "none", "shards": 1},
+        tuning=KnobSettings(compression="none", shards=1),
         **fields,
     )
 
@@ -116,7 +117,7 @@ def test_the_agents_own_limit_holds_whatever_the_director_asks(site: AgentSite) 
     site.configure()
     site.start_connected()
     fill(site, 6)
-    request = site.backup(tuning={"compression": "none"})
+    request = site.backup(tuning=KnobSettings(compression="none"))
     before = time.monotonic()
     site.director.send(request)
     site.director.started(request.run_id)
@@ -153,7 +154,7 @@ def test_a_run_survives_the_end_of_the_agent(agent: AgentSite, number: int) -> N
     # A pack is done with 32 MiB; two are filled at a time.
     fill(agent, 80)
     request = agent.backup(
-        maximum_bytes_per_second=40 << 20, tuning={"compression": "none", "shards": 1}
+        maximum_bytes_per_second=40 << 20, tuning=KnobSettings(compression="none", shards=1)
     )
     agent.director.send(request)
     stored: set[str] = set()

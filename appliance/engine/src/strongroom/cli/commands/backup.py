@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import begin_store, open_repository
+from strongroom.cli.knob_options import add_knob_options, knob_settings
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text, size_text
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     snapshot.add_argument("--parent", metavar="ID", help="compare with this snapshot instead")
     snapshot.add_argument("-n", "--dry-run", action="store_true", help="read, but store nothing")
-    _add_knobs(parser.add_argument_group("knobs (0: choose for me)"))
+    add_knob_options(parser.add_argument_group("knobs (0: choose for me)"))
 
 
 def _add_exclusions(group: argparse._ArgumentGroup) -> None:
@@ -92,26 +93,6 @@ def _add_exclusions(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-x", "--one-file-system", action="store_true")
     group.add_argument("--exclude-larger-than", metavar="SIZE", help="such as 500M")
     group.add_argument("--exclude-smaller-than", metavar="SIZE")
-
-
-def _add_knobs(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--compression", default="auto", metavar="CODEC",
-                       help="none, gzip1-9, lzo, lz4, lz4hc, zstd1-19, auto")  # fmt: skip
-    group.add_argument("--signature", default="none", metavar="NAME",
-                       help="none, md5, sha1, sha256, sha512, xxh128, blake3")  # fmt: skip
-    group.add_argument("--workers", type=int, default=0, metavar="N",
-                       help="threads that compress and store; 0: in each shard itself")  # fmt: skip
-    group.add_argument("--scan-threads", type=int, default=0, metavar="N",
-                       help="files and directories looked at at once in each shard")  # fmt: skip
-    group.add_argument("--shards", type=int, default=0, metavar="N",
-                       help="processes that share the work")  # fmt: skip
-    group.add_argument("--upload-queue-size", type=int, default=128, metavar="N",
-                       help="blocks on their way to the store when there are workers")  # fmt: skip
-    group.add_argument("--lru-size", type=int, default=8, metavar="N",
-                       help="pages of the last listing kept in memory")  # fmt: skip
-    group.add_argument("--no-acls", action="store_true", help="leave out POSIX ACLs")
-    group.add_argument("--no-xattrs", action="store_true", help="leave out extended attributes")
-    group.add_argument("--no-flags", action="store_true", help="leave out chattr flags")
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -188,15 +169,9 @@ def _of_fileset(
 
 
 def _options(arguments: argparse.Namespace) -> BackupOptions:
-    from strongroom.content.codecs import parse_compression
-    from strongroom.content.digests import signature_size
     from strongroom.filesets.exclusions import SelectionOptions
-    from strongroom.jobs.backup.options import BackupOptions, Tuning
+    from strongroom.jobs.backup.options import BackupOptions, settle_tuning
 
-    for name in ("workers", "scan_threads", "shards", "upload_queue_size", "lru_size"):
-        if not 0 <= getattr(arguments, name) <= 1 << 20:
-            raise UsageError(f"--{name.replace('_', '-')}: a number from 0 on is wanted")
-    signature_size(arguments.signature)
     selection = SelectionOptions(
         exclude=_encoded(arguments.exclude),
         exclude_ignoring_case=_encoded(arguments.iexclude),
@@ -208,18 +183,6 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         exclude_larger_than_bytes=_size(arguments.exclude_larger_than, "--exclude-larger-than"),
         exclude_smaller_than_bytes=_size(arguments.exclude_smaller_than, "--exclude-smaller-than"),
     )
-    tuning = Tuning(
-        compression=parse_compression(arguments.compression),
-        signature=arguments.signature,
-        workers=arguments.workers,
-        scan_threads=arguments.scan_threads,
-        shards=arguments.shards,
-        upload_queue_size=arguments.upload_queue_size or 128,
-        lru_size=arguments.lru_size or 8,
-        acls=not arguments.no_acls,
-        xattrs=not arguments.no_xattrs,
-        flags=not arguments.no_flags,
-    )
     return BackupOptions(
         host=arguments.host or socket.gethostname(),
         job=arguments.job,
@@ -229,7 +192,7 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         parent=arguments.parent,
         dry_run=arguments.dry_run,
         selection=selection,
-        tuning=tuning,
+        tuning=settle_tuning(knob_settings(arguments), spelling="option"),
         cache_folder=arguments.settings.cache_folder,
     )
 

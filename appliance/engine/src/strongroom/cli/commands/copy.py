@@ -11,6 +11,7 @@ from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import add_snapshot_filters, filtered_snapshots
 from strongroom.cli.times import time_text
 from strongroom.errors import EXIT_DONE
+from strongroom.knobs.table import default_word
 from strongroom.printable import printable
 from strongroom.repo.snapshots import find_snapshot
 
@@ -50,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--from-password-command", metavar="COMMAND", help="a command that prints its passphrase")
     add("--from-key-file", metavar="FILE", help="its exported restore key")
-    add("--compression", metavar="CODEC", default="auto", help="as for backup (default: auto)")
+    usual = default_word("compression")
+    add("--compression", metavar="CODEC", default=usual, help=f"as for backup (default: {usual})")
     add("-n", "--dry-run", action="store_true", help="only say what would be copied")
     add_snapshot_filters(parser)
 

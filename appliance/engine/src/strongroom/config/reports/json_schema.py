@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from strongroom.config.table.keywords import KEYWORDS, OPTION_KEYWORDS, OWN_KEYWORDS
 from strongroom.config.table.schema import schema
+from strongroom.knobs.table import knob_of_directive
 
 if TYPE_CHECKING:
     from strongroom.config.table.schema import DirectiveSpec, ResourceSpec
@@ -62,7 +63,9 @@ def _value(spec: DirectiveSpec) -> dict[str, Any]:
     if spec.type in ("BOOL", "BIT", "RUNSCRIPT_BOOL"):
         return {"type": "boolean"}
     if spec.type in _INTEGER_TYPES:
-        return {"type": "integer", "minimum": 0}
+        knob = knob_of_directive(spec.key) if spec.type == "PINT32" else None
+        bounds = {} if knob is None else {"maximum": knob.directive_most}
+        return {"type": "integer", "minimum": 0, **bounds}
     if spec.type in ("ADDRESSES_PORT", "RUNSCRIPT_TARGET"):
         return {"type": ["integer", "string", "boolean"]}
     if spec.type == "RUN":

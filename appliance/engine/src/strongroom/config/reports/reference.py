@@ -1,7 +1,7 @@
 """The reference of the language in Markdown, generated from the table into docs/.
 
-One page a component, one of the blocks inside resources. `strongroom config docs --into docs`
-writes them; a test fails when they are not what the table says.
+One page a component, one of the blocks inside resources, one of the knobs. `strongroom config docs
+--into docs` writes them; a test fails when they are not what the table says.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from strongroom.config.reports.effects import ACTED_ON, effect_of
 from strongroom.config.table.keywords import KEYWORDS, OPTION_KEYWORDS, OWN_KEYWORDS
 from strongroom.config.table.schema import DAEMON_RESOURCES, REFERENCE_TYPES, schema
+from strongroom.knobs.document import PAGE_NAME, knobs_page
 
 if TYPE_CHECKING:
     from strongroom.config.table.schema import ComponentSpec, DirectiveSpec, ResourceSpec
@@ -83,6 +84,7 @@ def reference_pages() -> dict[str, str]:
         for name, spec in schema().components.items()
     }
     pages["configuration-blocks.md"] = _blocks_page()
+    pages[PAGE_NAME] = knobs_page()
     return pages
 
 

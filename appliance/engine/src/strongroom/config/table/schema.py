@@ -1,7 +1,8 @@
 """The one table of directives: what drives parsing, defaults, checks, printing and documentation.
 
 Built at first use from data files beside this module: Bareos's directives, our own (marked `own`,
-with their documentation), those that were retired, and Bacula's. A ComponentSpec holds resources,
+with their documentation), those that were retired, and Bacula's. Of directives that set a knob
+default and documentation are those of `strongroom.knobs.table`. A ComponentSpec holds resources,
 a ResourceSpec directives; a block inside a resource (Include, Options, RunScript) is a
 ResourceSpec as well. Lookup is by key: the name in lower case without blanks.
 """
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any
+
+from strongroom.knobs.table import knob_at
 
 COMPONENTS = ("director", "storage", "agent", "console", "monitor")
 # Code of a reference in the table -> type of the resource it names.
@@ -269,7 +272,12 @@ def schema() -> Schema:
                 if _applies(group["in"], component, resource)
                 for name, kind in group["names"].items()
             ]
-            specs = [_described(spec, resource, descriptions, replacements) for spec in specs]
+            specs = [
+                _described(
+                    _of_knob(spec, f"{component}.{resource}"), resource, descriptions, replacements
+                )
+                for spec in specs
+            ]
             specs_of[resource.lower()] = _resource(
                 resource, component, specs, deprecated=resource == "Counter"
             )
@@ -284,7 +292,11 @@ def schema() -> Schema:
             frozenset(name.lower() for name in bacula["ignored_resources"].get(component, ())),
         )
     blocks = {
-        name: _resource(name, "", [_described(_spec(row), name, descriptions, {}) for row in rows])
+        name: _resource(
+            name,
+            "",
+            [_described(_of_knob(_spec(row), name), name, descriptions, {}) for row in rows],
+        )
         for name, rows in bareos["blocks"].items()
     }
     # An Exclude knows the names of an Include, so that what it may not hold is called by its name.
@@ -294,6 +306,17 @@ def schema() -> Schema:
 
 def _retired(row: dict[str, Any] | None) -> Retired | None:
     return Retired(row["bareos_until"], row["instead"]) if row else None
+
+
+def _of_knob(spec: DirectiveSpec, place: str) -> DirectiveSpec:
+    """A directive that sets a knob has the knob's default and text."""
+    knob = knob_at(place, spec.key)
+    if knob is None or spec.bacula:
+        return spec
+    text = knob.summary
+    if place == "director.Client" and "agent.Client" in knob.places and knob.kind == "number":
+        text += " Where the director does not set it, the agent's own directive holds."
+    return replace(spec, default=knob.directive_default, description=text)
 
 
 def _described(

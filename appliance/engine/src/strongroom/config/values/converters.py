@@ -28,6 +28,7 @@ from strongroom.config.values.fileset_options import (
 )
 from strongroom.config.values.forms import NAME_TYPES, Password, UnfitValueError, Words
 from strongroom.config.values.measures import duration_seconds, size_bytes, speed_bytes_per_second
+from strongroom.knobs.table import knob_of_directive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +105,12 @@ def _integer(spec: DirectiveSpec, words: Words) -> tuple[str, int]:
     if digits and digits[0] != text:
         words.report(
             NOTE, "number-cut", f"{text} is read as {value}: only the digits in front count"
+        )
+    knob = knob_of_directive(spec.key)
+    if knob is not None and not knob.least <= value <= knob.directive_most:
+        raise UnfitValueError(
+            f"{spec.shown_name} takes a whole number from {knob.least} to {knob.directive_most}, "
+            f"not {text}"
         )
     if value > _LARGEST.get(spec.type, 2**63 - 1):
         words.report(WARNING, "number-too-large", f"{text} is too large for {spec.shown_name}")

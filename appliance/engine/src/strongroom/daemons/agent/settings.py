@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import UsageError
-from strongroom.jobs.backup.options import LARGEST_DEFAULT_SHARDS
 from strongroom.jobs.backup.parent_cache import parents_folder
+from strongroom.knobs.table import LARGEST_DEFAULT_SHARDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strongroom.config.model import Resource
+    from strongroom.knobs.settings import KnobSettings
 
 USUAL_CONFIGURATION: Final = "/etc/strongroom"
-# Lru Size counts entries of listings; a page of a listing holds about so many.
-_ENTRIES_A_PAGE: Final = 8192
 _LONGEST_PAUSE_SECONDS: Final = 60
 _PING_SECONDS: Final = 20
 
@@ -50,7 +49,7 @@ class AgentSettings:
     listen_addresses: tuple[tuple[str, int], ...]
     identity_folder: str
     working_folder: str
-    tuning: Mapping[str, Any]
+    tuning: KnobSettings
     processes: int
     maximum_concurrent_runs: int
     maximum_run_seconds: int
@@ -83,6 +82,7 @@ class AgentSettings:
 
 def load_settings(path: str) -> AgentSettings:
     """Read the configuration at `path`. Raises ConfigurationError, UsageError."""
+    from strongroom.config.client_knobs import client_knobs
     from strongroom.config.resolve import load
 
     component = load(path, component="agent").agent
@@ -103,7 +103,7 @@ def load_settings(path: str) -> AgentSettings:
         listen_addresses=_listen_addresses(client) if listens else (),
         identity_folder=client.identity_directory,
         working_folder=client.working_directory,
-        tuning=_tuning(client),
+        tuning=client_knobs(client),
         processes=client.maximum_workers
         or min(LARGEST_DEFAULT_SHARDS, len(os.sched_getaffinity(0))),
         maximum_concurrent_runs=client.maximum_concurrent_jobs,
@@ -159,23 +159,6 @@ def _director(director: Resource, client: Resource) -> DirectorSettings:
         maximum_bytes_per_second=min(limits, default=0),
         longest_pause_seconds=director.reconnection_time_seconds or _LONGEST_PAUSE_SECONDS,
     )
-
-
-def _tuning(client: Resource) -> dict[str, Any]:
-    """The knobs that the Client sets; the engine chooses the others."""
-    found = {
-        name: getattr(client, directive)
-        for name, directive in (
-            ("workers", "maximum_workers_per_job"),
-            ("upload_queue_size", "upload_queue_size"),
-            ("scan_threads", "scan_threads"),
-            ("shards", "shards"),
-        )
-        if client.is_set(directive)
-    }
-    if client.is_set("lru_size"):
-        found["lru_size"] = max(2, client.lru_size // _ENTRIES_A_PAGE)
-    return found
 
 
 def _listen_addresses(client: Resource) -> tuple[tuple[str, int], ...]:

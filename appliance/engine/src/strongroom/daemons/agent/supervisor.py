@@ -252,7 +252,7 @@ class Supervisor:
             script_seconds=settings.script_seconds,
             allow_commands=settings.allow_commands,
             processes=run.processes,
-            tuning=dict(settings.tuning),
+            tuning=settings.tuning,
             maximum_bytes_per_second=self._bandwidth(run),
             maximum_run_seconds=min((limit for limit in limits if limit), default=0),
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from strongroom.knobs.settings import KnobSettings
 from strongroom.net.control.messages import (
     LARGEST_WHOLE_BYTES,
     LogLevel,
@@ -50,7 +51,7 @@ class JobDescription(msgspec.Struct, frozen=True, kw_only=True):
     script_seconds: int = 3600
     allow_commands: bool = False
     processes: int = 1
-    tuning: dict[str, Any] = {}
+    tuning: KnobSettings = KnobSettings()
     maximum_bytes_per_second: int = 0
     maximum_run_seconds: int = 0
 

@@ -172,7 +172,7 @@ class _Backup:
                 self._index,
                 lambda: self._new_pack(self._repository, KIND_LISTING),
                 self._take_footer,
-                options.tuning.pack_size_bytes,
+                options.pack_size_bytes,
                 NullProgress(),
                 None if keeper is None else keeper.add,
             )

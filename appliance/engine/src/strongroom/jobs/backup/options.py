@@ -4,50 +4,63 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from strongroom.content.codecs import Compression, parse_compression
 from strongroom.filesets.exclusions import SelectionOptions
+from strongroom.knobs.settings import KnobSettings, merged
+from strongroom.knobs.table import (
+    LARGEST_DEFAULT_SHARDS,
+    default_number,
+    default_switch,
+    default_word,
+)
 
 if TYPE_CHECKING:
     from strongroom.filesets.rules import FileSetRules
+    from strongroom.knobs.knob import Spelling
     from strongroom.sources.problem import Problem
 
 Level = Literal["full", "differential", "incremental"]
 
 PACK_SIZE_BYTES: Final = 32 << 20
-LARGEST_DEFAULT_SHARDS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The knobs. Each has one name as a directive, an option and an inventory variable.
+    """What the knobs of a backup are set to; `strongroom.knobs.table` says what each does.
 
-    compression: codec and level. signature: per-file digest kept for verify, or "none".
-    workers: threads that compress, seal and write, over all shards; 0 does it inline in each
-    shard. scan_threads: metadata operations and small reads in flight in each shard; 0 asks the
-    file system (more than 1 on network file systems). shards: processes; 0 means one a core, at
-    most LARGEST_DEFAULT_SHARDS. upload_queue_size: blocks in flight to the store, over all
-    shards, when there are workers. lru_size: decoded listing pages of the parent kept in memory.
+    Built by `settle_tuning` from what users said.
     """
 
-    compression: Compression = field(default_factory=lambda: parse_compression("auto"))
-    signature: str = "none"
-    workers: int = 0
-    scan_threads: int = 0
-    shards: int = 0
-    upload_queue_size: int = 128
-    lru_size: int = 8
-    acls: bool = True
-    xattrs: bool = True
-    flags: bool = True
-    pack_size_bytes: int = PACK_SIZE_BYTES
+    compression: Compression = field(
+        default_factory=lambda: parse_compression(default_word("compression"))
+    )
+    signature: str = default_word("signature")
+    workers: int = default_number("workers")
+    scan_threads: int = default_number("scan_threads")
+    shards: int = default_number("shards")
+    upload_queue_size: int = default_number("upload_queue_size")
+    lru_size: int = default_number("lru_size")
+    acls: bool = default_switch("acls")
+    xattrs: bool = default_switch("xattrs")
+    flags: bool = default_switch("flags")
 
     def shard_count(self) -> int:
         """The number of shard processes to start."""
         if self.shards:
             return self.shards
         return max(1, min(LARGEST_DEFAULT_SHARDS, len(os.sched_getaffinity(0))))
+
+
+def settle_tuning(*layers: KnobSettings, spelling: Spelling) -> Tuning:
+    """The tuning that layers of settings come to, a later one going before an earlier one.
+
+    Raises UsageError for a value that a knob does not take, spelling the knob as the user did, and
+    for a codec that is not installed.
+    """
+    found: dict[str, Any] = merged(*layers, spelling=spelling)
+    return Tuning(**{**found, "compression": parse_compression(found["compression"])})
 
 
 class Treatment(NamedTuple):
@@ -70,7 +83,8 @@ class BackupOptions:
     FileSet (see `fileset.with_fileset`) `treatments` are the ways in which its entries are kept,
     the first the job's own, () when all are kept as `tuning` says. `treatment_digest`: stands for
     which entries have which attributes and signatures, "" where all have the same. known_problems:
-    what could not be read is known of before the start.
+    what could not be read is known of before the start. pack_size_bytes: a pack is finished when
+    it has so many; a property of the format, which only tests change.
     """
 
     host: str
@@ -86,6 +100,7 @@ class BackupOptions:
     known_problems: tuple[Problem, ...] = ()
     tuning: Tuning = field(default_factory=Tuning)
     cache_folder: bytes | None = None
+    pack_size_bytes: int = PACK_SIZE_BYTES
 
     def attribute_options(self) -> dict[str, str]:
         """What rows hold besides content, as a snapshot states it.

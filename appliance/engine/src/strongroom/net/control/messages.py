@@ -21,6 +21,7 @@ import msgspec
 
 from strongroom.errors import QuotaError
 from strongroom.filesets.spec import FileSetSpec  # noqa: TC001 - msgspec looks at it
+from strongroom.knobs.settings import KnobSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,7 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
 class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
     """Make a snapshot.
 
-    `tuning`: fields of jobs.backup_options.Tuning by name, texts as the command line takes them.
+    `tuning`: the knobs that the director sets; the agent's own hold for the others.
     `parent`: id of the snapshot to compare with, "" for none.
     `maximum_bytes_per_second`: 0 is no limit. `maximum_run_seconds`: 0 is no limit.
     `expected_...`: what it may come to, for who watches it; 0 where nobody knows.
@@ -88,7 +89,7 @@ class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
     level: Literal["full", "differential", "incremental"]
     fileset: FileSetSpec
     storage: StorageTarget
-    tuning: dict[str, Any] = {}
+    tuning: KnobSettings = KnobSettings()
     tags: tuple[str, ...] = ()
     parent: str = ""
     scripts: tuple[Script, ...] = ()

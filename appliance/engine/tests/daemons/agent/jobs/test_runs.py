@@ -12,6 +12,7 @@ import msgspec
 from kit.large_ticket import with_more_packs
 from kit.tree_compare import compare_trees
 from strongroom.filesets.spec import FileSetInclude, FileSetOptions, FileSetSpec
+from strongroom.knobs.settings import KnobSettings
 from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
     Cancel,
@@ -185,10 +186,14 @@ def test_a_fault_of_the_storage_fails_the_run_with_its_id(agent: AgentSite) -> N
 
 def test_options_that_make_no_sense_fail_the_run(agent: AgentSite) -> None:
     (agent.source / "a").write_text("a")
-    for tuning in ({"workers": -1}, {"compression": "best"}, {"shards": "many"}):
+    for tuning, name in (
+        (KnobSettings(workers=-1), "Maximum Workers Per Job = -1"),
+        (KnobSettings(compression="best"), "Compression = best"),
+    ):
         ended = run(agent, agent.backup(tuning=tuning))
         assert (ended.status, ended.error_id) == ("failed", "usage"), tuning
-    first = run(agent, agent.backup(tuning={"workers": 2, "signature": "md5", "newer": 1}))
+        assert name in ended.error
+    first = run(agent, agent.backup(tuning=KnobSettings(workers=2, signature="md5")))
     assert first.status == "done"
     for target in ("relative", "/", "/../"):
         assert run(agent, restore_of(agent, first.snapshot, target)).error_id == "usage"

@@ -13,6 +13,7 @@ from kit.agent_site import CLIENT, AgentSite
 from kit.storage_site import StorageSite
 from kit.tree_compare import compare_trees
 from strongroom.daemons.agent.put_keys import keep_put_key
+from strongroom.knobs.settings import KnobSettings
 from strongroom.net.control.messages import SetBandwidth, StartRestore, StorageTarget
 from strongroom.net.identities.statements import sign_statement
 from strongroom.net.storage.place import open_socket, parse_place
@@ -101,7 +102,7 @@ def test_a_backup_waits_for_a_daemon_that_is_restarted(
         (agent.source / str(number)).write_bytes(os.urandom(1 << 20))
     request = agent.backup(
         storage=target(storage, "tls"),
-        tuning={"compression": "none", "shards": 1},
+        tuning=KnobSettings(compression="none", shards=1),
         maximum_bytes_per_second=16 << 20,
     )
     agent.director.send(request)

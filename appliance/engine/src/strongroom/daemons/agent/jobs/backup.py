@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom.content.codecs import parse_compression
-from strongroom.content.digests import signature_size
-from strongroom.daemons.agent.jobs.repository import open_store, options_of
+from strongroom.daemons.agent.jobs.repository import open_store
 from strongroom.daemons.agent.jobs.retry import persist
 from strongroom.daemons.agent.put_keys import read_put_keys
 from strongroom.daemons.job_process.messages import JobEnded
@@ -21,7 +19,7 @@ from strongroom.errors import (
 )
 from strongroom.filesets.resolve import resolve_fileset
 from strongroom.jobs.backup.fileset_options import with_fileset
-from strongroom.jobs.backup.options import BackupOptions, Tuning
+from strongroom.jobs.backup.options import BackupOptions, settle_tuning
 from strongroom.printable import printable
 from strongroom.stores.store import connect_ahead
 
@@ -39,19 +37,6 @@ if TYPE_CHECKING:
 
 # So many problems are named in the log; the rest is counted.
 MOST_TOLD_PROBLEMS: Final = 2000
-_GREATEST_NUMBER: Final = 1 << 20
-_KNOBS: Final[dict[str, type]] = {
-    "compression": str,
-    "signature": str,
-    "workers": int,
-    "scan_threads": int,
-    "shards": int,
-    "upload_queue_size": int,
-    "lru_size": int,
-    "acls": bool,
-    "xattrs": bool,
-    "flags": bool,
-}
 
 
 @dataclass(slots=True)
@@ -68,6 +53,7 @@ def run_backup(
     Raises StrongroomError.
     """
     fileset = resolve_fileset(request.fileset, allow_commands=description.allow_commands)
+    tuning = settle_tuning(description.tuning, request.tuning, spelling="directive")
     plain = BackupOptions(
         host=description.client,
         job=request.job,
@@ -75,7 +61,7 @@ def run_backup(
         level=request.level,
         tags=tuple(sorted(set(request.tags))),
         parent=request.parent or None,
-        tuning=tuning_of({**description.tuning, **request.tuning}, description.processes),
+        tuning=replace(tuning, shards=min(tuning.shard_count(), description.processes)),
         cache_folder=os.fsencode(description.cache_folder) or None,
     )
     options, notes = with_fileset(plain, fileset)
@@ -98,25 +84,6 @@ def run_backup(
         summary=report.summary(options),
         security=attempt.security,
     )
-
-
-def tuning_of(given: dict[str, Any], processes: int) -> Tuning:
-    """Knobs by name, texts as the command line takes them; no more than `processes` shards.
-
-    Raises UsageError.
-    """
-    found = options_of(Tuning, given, _KNOBS)
-    for name, value in found.items():
-        if _KNOBS[name] is int and not 0 <= value <= _GREATEST_NUMBER:
-            raise UsageError(f"Tuning.{name} cannot be {value}")
-    if "compression" in found:
-        found["compression"] = parse_compression(found["compression"])
-    signature_size(found.get("signature", "none"))
-    for name in ("upload_queue_size", "lru_size"):
-        if not found.get(name, 1):
-            del found[name]
-    wanted = Tuning(**found).shard_count()
-    return Tuning(**{**found, "shards": min(wanted, processes)})
 
 
 def _attempt(
@@ -162,8 +129,6 @@ def _shown(request: StartBackup, output: JobOutput) -> Iterator[Progress]:
 
 
 def _without_parent(options: BackupOptions) -> BackupOptions:
-    from dataclasses import replace
-
     return replace(options, parent=None)
 
 

@@ -10,6 +10,7 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from strongroom.config.client_knobs import client_knobs
 from strongroom.daemons.director.catalog.runs import NewLine, find_runs
 from strongroom.daemons.director.catalog.snapshots import (
     load_snapshot,
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
 
 # How long a restore may take to connect to the storage daemon again.
 GRANT_SECONDS: Final = 24 * 3600
-# A listing page holds about so many entries, which is what Lru Size counts.
-_ENTRIES_A_PAGE: Final = 8192
 _MOST_COUNTED: Final = 1 << 60
 RUN_TAG: Final = "run="
 POOL_TAG: Final = "pool="
@@ -164,7 +163,7 @@ def _backup(context: DirectorContext, record: RunRecord) -> Order:
         level=decided.level,  # type: ignore[arg-type]
         fileset=spec,
         storage=_target(context, record, record.storage),
-        tuning=_tuning(client),
+        tuning=client_knobs(client),
         tags=(RUN_TAG + record.id, POOL_TAG + pool),
         parent=decided.parent,
         scripts=scripts_of(planned.job),
@@ -304,23 +303,6 @@ def _target(context: DirectorContext, record: RunRecord, storage_name: str) -> S
         cipher_suites=client.tls_cipher_suites or storage.tls_cipher_suites or "",
         repository_id=str(devices[0]) if devices else "",
     )
-
-
-def _tuning(client: Resource) -> dict[str, Any]:
-    """The knobs that the Client sets; the agent's own hold for the others."""
-    found = {
-        name: int(getattr(client, directive))
-        for name, directive in (
-            ("workers", "maximum_workers_per_job"),
-            ("upload_queue_size", "upload_queue_size"),
-            ("scan_threads", "scan_threads"),
-            ("shards", "shards"),
-        )
-        if client.is_set(directive)
-    }
-    if client.is_set("lru_size"):
-        found["lru_size"] = max(2, int(client.lru_size) // _ENTRIES_A_PAGE)
-    return found
 
 
 def limit_set(record: RunRecord) -> SetBandwidth | None:

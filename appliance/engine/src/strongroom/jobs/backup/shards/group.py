@@ -19,6 +19,7 @@ from strongroom.jobs.backup.shards.tally import ShardTally
 from strongroom.jobs.workers.channel import CoordinatorChannel, ShardChannel, channel_pair
 from strongroom.jobs.workers.fork import await_shards, fork_shard, stop_shards
 from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings, OpenPack
+from strongroom.knobs.table import FAR_SCAN_THREADS
 from strongroom.repo.packs import KIND_DATA, PackFooter
 from strongroom.scan.mounts import far_places
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from strongroom.sources.source import Source
 
 # What each shard keeps under way on a file system behind a network or a daemon.
-FAR_SCAN_THREADS: Final = 32
 EVERYWHERE: Final = (b"",)
 
 
@@ -107,7 +107,7 @@ class ShardGroup:
                 compressions_of(self._options),
                 -(-tuning.workers // shard_count),
                 -(-tuning.upload_queue_size // shard_count),
-                tuning.pack_size_bytes,
+                self._options.pack_size_bytes,
             ),
             lambda: self._new_pack(repository, KIND_DATA),
             lambda footer: channel.send(["footer", msgspec.msgpack.encode(footer)]),

@@ -1,0 +1,45 @@
+"""Options of the command line that the table of knobs describes."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from strongroom.knobs.table import BACKUP_KNOBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.knobs.knob import Knob
+    from strongroom.knobs.settings import KnobSettings
+
+
+def add_knob_options(group: argparse._ArgumentGroup) -> None:
+    """Add an option for every knob of a backup; what is not said is None."""
+    for knob in BACKUP_KNOBS:
+        option = knob.option
+        assert option is not None
+        if knob.kind == "switch":
+            group.add_argument(option.flag, dest=knob.name, action="store_const",
+                               const=not knob.default, help=option.help)  # fmt: skip
+        else:
+            group.add_argument(option.flag, dest=knob.name, metavar=option.metavar,
+                               type=_number(knob) if knob.kind == "number" else str,
+                               help=option.help)  # fmt: skip
+
+
+def knob_settings(arguments: argparse.Namespace) -> KnobSettings:
+    """What the command line says about the knobs, unchecked."""
+    from strongroom.knobs.settings import KnobSettings
+
+    return KnobSettings(**{knob.name: getattr(arguments, knob.name) for knob in BACKUP_KNOBS})
+
+
+def _number(knob: Knob) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r}: write {knob.expected}") from None
+
+    return number
