@@ -12,8 +12,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from strongroom.knobs.table import TLS_MODE_DEFAULT, TLS_MODES, TLS_OPTION
-
 if TYPE_CHECKING:
     import argparse
     from collections.abc import MutableMapping
@@ -49,6 +47,8 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
     `default` is argparse.SUPPRESS for the parsers of sub-commands, so that they leave alone what
     was said before them.
     """
+    from strongroom.knobs.table import TLS_MODE_DEFAULT, TLS_MODES, TLS_OPTION
+
     group = parser.add_argument_group(GLOBAL_OPTIONS_TITLE)
     add = group.add_argument
     add(
