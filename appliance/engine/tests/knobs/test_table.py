@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import fields
 from importlib import resources
 from typing import TYPE_CHECKING, Any, get_args
@@ -279,3 +281,15 @@ def test_defaults_in_the_help_of_other_commands_are_those_of_the_table() -> None
     parser = command_parser("copy")
     (action,) = [one for one in parser._actions if one.option_strings == ["--compression"]]
     assert action.default == knob_named("compression").default
+
+
+def test_a_backup_without_a_fileset_reads_no_configuration_language() -> None:
+    code = (
+        "import sys; from strongroom.cli.main import main;"
+        "main(['backup', '/nowhere', '--repo', '/nowhere', '--shards', '2', '--workers', '1']);"
+        "print(*sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert "strongroom.knobs.table" in loaded
+    assert not [name for name in loaded if name.startswith(("pyparsing", "strongroom.config"))]
