@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from strongroom.config.language import commands
 from strongroom.config.language.commands import patterns_of_command
 from strongroom.config.language.includes import target_of
 from strongroom.config.language.sources import Limits
 from strongroom.config.trees.loader import LoadOptions, load_trees
 from strongroom.errors import UsageError
+from strongroom.sources import shell
 from strongroom.sources.shell import run_command
 
 
@@ -164,7 +164,7 @@ def test_a_command_that_fails_is_an_error(tmp_path):
 def test_a_command_is_stopped_when_it_says_too_much_or_takes_too_long(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="more than 1000 bytes"):
         run_command("yes", 1000)
-    monkeypatch.setattr(commands, "COMMAND_SECONDS", 0.3)
+    monkeypatch.setattr(shell, "COMMAND_SECONDS", 0.3)
     for slow in ("sleep 60 & sleep 60", "exec >&- 2>&-; sleep 60", f"sleep 1; touch {tmp_path}/x"):
         with pytest.raises(OSError, match="took longer"):
             run_command(slow, 1000)
