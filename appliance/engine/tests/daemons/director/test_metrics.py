@@ -10,7 +10,7 @@ from kit.director_in_process import client, in_loop, job
 from kit.director_with_repositories import Place
 from kit.project import DOCUMENTS
 from kit.virtual_time import ShiftedTime
-from strongroom.daemons.director.reconciliation import Reconciler
+from strongroom.daemons.director.snapshots.reconciliation import Reconciler
 
 DOCUMENTATION = DOCUMENTS / "director.md"
 

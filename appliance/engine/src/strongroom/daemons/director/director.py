@@ -25,11 +25,11 @@ from strongroom.daemons.director.commands import Commands
 from strongroom.daemons.director.configuration import open_context
 from strongroom.daemons.director.own_jobs.own_jobs import OwnJobs
 from strongroom.daemons.director.queries import Queries
-from strongroom.daemons.director.reconciliation import Reconciler
 from strongroom.daemons.director.repositories.browsing import SnapshotBrowser
 from strongroom.daemons.director.runs.aftermath import DirectorAftermath
 from strongroom.daemons.director.runs.lifecycle import Runs
 from strongroom.daemons.director.schedule.scheduler import Scheduler
+from strongroom.daemons.director.snapshots.reconciliation import Reconciler
 from strongroom.errors import StrongroomError
 
 if TYPE_CHECKING:

@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
 # What a job may take to end that was told to, scripts aside.
 STOP_SECONDS: Final = 10.0
-# The end of what it wrote to standard error is kept: there a process says why it dies.
-STDERR_BYTES: Final = 16 << 10
+# The end of what it wrote to standard error is kept: there a process says why it dies. The catalog
+# has room for 4 KiB of an error.
+STDERR_BYTES: Final = 3 << 10
+_LOOK_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +85,20 @@ class JobProcess:
             return _died(f"the process of the job cannot be started: {error.strerror or error}")
         assert self._writer is not None
         stderr = asyncio.create_task(self._read_stderr())
-        exit_status = asyncio.create_task(self._wait())
+        leftovers = asyncio.create_task(self._kill_leftovers())
         try:
             self._writer.write(encode_line(self._description))
             for message in self._unsent:
                 self._send(message)
             ended = await self._read(reader)
-            status = await exit_status
+            status = await self._wait()
             said = await stderr
         except BaseException:
             self.kill()
             raise
         finally:
             stderr.cancel()
-            exit_status.cancel()
+            leftovers.cancel()
             if self._killer is not None:
                 self._killer.cancel()
             self._writer.close()
@@ -177,13 +179,16 @@ class JobProcess:
         return kept.decode("utf-8", "replace").strip()
 
     async def _wait(self) -> int:
-        """The exit status; what a process leaves behind that a signal ended is killed."""
+        return 0 if self._process is None else await self._process.wait()
+
+    async def _kill_leftovers(self) -> None:
+        """Kill what a process leaves behind that a signal ended: it may hold our pipes open."""
         if self._process is None:
-            return 0
-        status = await self._process.wait()
-        if status < 0:
+            return
+        while self._process.returncode is None:  # noqa: ASYNC110 - nothing tells before the pipes
+            await asyncio.sleep(_LOOK_SECONDS)
+        if self._process.returncode < 0:
             self.kill()
-        return status
 
 
 def _died(text: str) -> JobEnded:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.director.agents.confirmation import confirm_snapshot
 from strongroom.daemons.director.agents.log_limits import AgentLines
 from strongroom.daemons.director.agents.message_limits import (
     bounded_data,
@@ -41,6 +40,7 @@ from strongroom.daemons.director.runs.reports import connection_text
 from strongroom.daemons.director.runs.start_messages import limit_set
 from strongroom.daemons.director.runs.time_limits import LOST_ID
 from strongroom.daemons.director.shown_text import shown
+from strongroom.daemons.director.snapshots.confirmation import confirm_snapshot
 from strongroom.errors import (
     CatalogUnavailableError,
     ConflictError,

@@ -44,10 +44,10 @@ from strongroom.daemons.director.own_jobs.descriptions import (
     Vouch,
 )
 from strongroom.daemons.director.own_jobs.processes import run_own_job
-from strongroom.daemons.director.reconciliation import Reconciled, reconcile
 from strongroom.daemons.director.runs.plan import VERIFY_SAMPLE, resource
 from strongroom.daemons.director.runs.protocols import Outcome
 from strongroom.daemons.director.runs.start_messages import POOL_TAG, RUN_TAG, verified_snapshot
+from strongroom.daemons.director.snapshots.reconciliation import Reconciled, reconcile
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:

@@ -25,10 +25,7 @@ PROGRAM: Final = JobProgram("strongroom.daemons.director.own_jobs.job")
 
 
 async def run_own_job(
-    description: OwnJobDescription,
-    active: ActiveRun,
-    runs: RunControl,
-    program: JobProgram = PROGRAM,
+    description: OwnJobDescription, active: ActiveRun, runs: RunControl
 ) -> JobEnded:
     """Have a job process do this for a run; cancelling the call ends the process first.
 
@@ -52,14 +49,14 @@ async def run_own_job(
         )
         runs.watchers.wake(active.record.id)
 
-    process = JobProcess(program, description, report)
+    process = JobProcess(PROGRAM, description, report)
     running = asyncio.create_task(process.run())
     try:
         ended = await asyncio.shield(running)
     except asyncio.CancelledError:
         process.stop()
         try:
-            await asyncio.wait((running,), timeout=program.stop_seconds)
+            await asyncio.wait((running,), timeout=PROGRAM.stop_seconds)
         finally:
             # A catalog that does not answer may hold up its last words.
             running.cancel()

@@ -13,9 +13,9 @@ from kit.virtual_time import ShiftedTime
 from strongroom.daemons.director import director as director_module
 from strongroom.daemons.director.catalog.access import list_audit
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, change_run, new_run_id
-from strongroom.daemons.director.reconciliation import Reconciler
-from strongroom.daemons.director.repositories import reconciliation
 from strongroom.daemons.director.results import SnapshotFilter
+from strongroom.daemons.director.snapshots import reconciliation
+from strongroom.daemons.director.snapshots.reconciliation import Reconciler
 from strongroom.errors import CatalogUnavailableError, StoreError
 from strongroom.repo.snapshots import Snapshot
 
