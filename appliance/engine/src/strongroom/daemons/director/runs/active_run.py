@@ -14,7 +14,7 @@ import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.director.runs.dispatch import Candidate
+from strongroom.daemons.director.runs.dispatch import Contender
 
 if TYPE_CHECKING:
     from strongroom.config.model import Resource
@@ -69,10 +69,10 @@ class ActiveRun:
         """Whether it has begun."""
         return self.record.state == "running"
 
-    def candidate(self, job: Resource | None) -> Candidate:
+    def contender(self, job: Resource | None) -> Contender:
         """What limits see of it."""
         record = self.record
-        return Candidate(
+        return Contender(
             id=record.id,
             job=record.job,
             client=record.client if self.is_remote else "",

@@ -166,11 +166,11 @@ class Runs:
                 else:
                     ready.append(active)
             running = [
-                active.candidate(self._job(active.record))
+                active.contender(self._job(active.record))
                 for active in self._active.values()
                 if active.is_running and active.record.kind != "estimate"
             ]
-            waiting = [active.candidate(self._job(active.record)) for active in ready]
+            waiting = [active.contender(self._job(active.record)) for active in ready]
             decision = choose(waiting, running, limits_of(self._context.configuration))
             known = {active.record.id: active for active in ready}
             for run_id in decision.start:
