@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kit.job_program import MODULE, ProgramJob
+from kit.project import TESTS
 from strongroom.daemons.job_process.messages import JobEnded, JobLog, JobProgress
 from strongroom.daemons.job_process.process import STDERR_BYTES, JobProcess, JobProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-TESTS = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,7 @@
 """The director: knows all jobs, starts their runs, and keeps what became of them.
 
+Its parts, from the top:
+
     daemon       the process: signals, certificate, API
     api          REST, events and metrics for callers; WebSockets of agents
     director     the parts put together: queries, commands, agents

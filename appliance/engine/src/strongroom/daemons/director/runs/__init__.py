@@ -1,5 +1,7 @@
 """Runs, from their request to what follows their end.
 
+Its modules:
+
     requests, plan, levels   what is asked for becomes a run
     lifecycle                queued, waiting, running, ended: the only place that changes it
     dispatch, duplicates     which runs may start, and which may be at all

@@ -1,5 +1,7 @@
 """Which snapshots the catalog has, compared with what is in the repositories.
 
-confirmation     a snapshot that an agent says it made
-reconciliation   all snapshots of a repository, now and then
+Its modules:
+
+    confirmation     a snapshot that an agent says it made
+    reconciliation   all snapshots of a repository, now and then
 """
