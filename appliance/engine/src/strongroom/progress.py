@@ -2,11 +2,14 @@
 
 Jobs call `add` once a block or a page, never once a file, from any thread. The command line gives
 them a live line, plain lines or JSON objects (strongroom.cli.live_progress); the agent sends them
-to the director; whoever does not care passes `NullProgress()`.
+to the director; whoever does not care passes `NullProgress()`. All of them count with
+`CountedProgress`.
 """
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -39,6 +42,78 @@ class Progress(Protocol):
 
     def message(self, text: str) -> None:
         """Say what the job is doing now, in a few words (`writing the index`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The counts of one job at one moment; totals are None while they are unknown."""
+
+    files: int = 0
+    bytes: int = 0
+    stored_bytes: int = 0
+    errors: int = 0
+    total_files: int | None = None
+    total_bytes: int | None = None
+    total_is_estimate: bool = False
+    message: str = ""
+
+
+class CountedProgress:
+    """A Progress that adds up the counts; `_lock` guards them and is never held for long."""
+
+    def __init__(self, message: str = "") -> None:
+        self._lock = threading.Lock()
+        self._message = message
+        self._files = self._bytes = self._stored_bytes = self._errors = 0
+        self._total_files: int | None = None
+        self._total_bytes: int | None = None
+        self._total_is_estimate = False
+
+    def total(
+        self,
+        files: int | None = None,
+        bytes: int | None = None,  # noqa: A002
+        *,
+        is_estimate: bool = False,
+    ) -> None:
+        """Set what is expected in the end; None leaves a figure as it was."""
+        with self._lock:
+            self._total_is_estimate = is_estimate
+            self._total_files = self._total_files if files is None else files
+            self._total_bytes = self._total_bytes if bytes is None else bytes
+
+    def add(
+        self,
+        files: int = 0,
+        bytes: int = 0,  # noqa: A002
+        stored_bytes: int = 0,
+        errors: int = 0,
+    ) -> None:
+        """Count as done."""
+        with self._lock:
+            self._files += files
+            self._bytes += bytes
+            self._stored_bytes += stored_bytes
+            self._errors += errors
+
+    def message(self, text: str) -> None:
+        """Replace what the job is said to be doing."""
+        with self._lock:
+            self._message = text
+
+    def counts(self) -> Counts:
+        """The counts now."""
+        with self._lock:
+            return Counts(
+                files=self._files,
+                bytes=self._bytes,
+                stored_bytes=self._stored_bytes,
+                errors=self._errors,
+                total_files=self._total_files,
+                total_bytes=self._total_bytes,
+                total_is_estimate=self._total_is_estimate,
+                message=self._message,
+            )
 
 
 class NullProgress:

@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from strongroom.cli.live_progress import CountedProgress, progress_text, show_progress
+from strongroom.cli.live_progress import ProgressRates, progress_text, show_progress
 from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.terminal import Terminal
 from strongroom.errors import EXIT_OUTPUT_CLOSED, OutputClosedError
 from strongroom.printable import printable
-from strongroom.progress import NullProgress
+from strongroom.progress import CountedProgress, NullProgress
 
 
 class Screen(io.StringIO):
@@ -179,7 +179,7 @@ def test_progress_counts_from_many_threads():
         thread.start()
     for thread in threads:
         thread.join()
-    counts = progress.snapshot()
+    counts = ProgressRates(progress).snapshot()
     assert (counts["files"], counts["bytes"], counts["stored_bytes"]) == (8000, 80000, 24000)
 
 
@@ -187,7 +187,7 @@ def test_progress_with_a_total_says_how_far_and_how_long():
     progress = CountedProgress("restoring")
     progress.total(files=10, bytes=4096)
     progress.add(files=5, bytes=1024, errors=1)
-    text = progress_text(progress.snapshot())
+    text = progress_text(ProgressRates(progress).snapshot())
     assert text.startswith("restoring 25%, 5 of 10 files, 1.0 KiB of 4.0 KiB, ")
     assert "/s, 1 errors, " in text
     assert text.endswith(" left")
@@ -196,7 +196,7 @@ def test_progress_with_a_total_says_how_far_and_how_long():
 def test_progress_without_a_total_claims_nothing():
     progress = CountedProgress("backing up")
     progress.add(files=5, bytes=1024)
-    counts = progress.snapshot()
+    counts = ProgressRates(progress).snapshot()
     assert counts["remaining_seconds"] is None
     assert "%" not in progress_text(counts)
 
@@ -205,7 +205,7 @@ def test_a_total_given_in_parts_is_kept():
     progress = CountedProgress("x")
     progress.total(files=10)
     progress.total(bytes=20)
-    counts = progress.snapshot()
+    counts = ProgressRates(progress).snapshot()
     assert (counts["total_files"], counts["total_bytes"]) == (10, 20)
 
 

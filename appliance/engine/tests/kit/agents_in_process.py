@@ -30,7 +30,7 @@ from strongroom.net.control.messages import (
 )
 
 if TYPE_CHECKING:
-    from strongroom.daemons.director.service import DirectorService
+    from strongroom.daemons.director.director import Director
 
 Order = StartBackup | StartRestore | StartVerify | StartEstimate
 
@@ -65,7 +65,7 @@ class SimulatedLink:
 class SimulatedAgent:
     """One agent. It does nothing by itself: a test says what happens."""
 
-    def __init__(self, service: DirectorService, link: SimulatedLink, name: str) -> None:
+    def __init__(self, service: Director, link: SimulatedLink, name: str) -> None:
         self.name = name
         self.orders: dict[str, Order] = {}
         self.given: list[str] = []
@@ -79,9 +79,7 @@ class SimulatedAgent:
         self._sequence: dict[str, int] = {}
         self._unacknowledged: dict[str, list[RunStarted | RunLog | RunEnded]] = {}
 
-    async def connect(
-        self, service: DirectorService | None = None, *, ahead_seconds: float = 0
-    ) -> None:
+    async def connect(self, service: Director | None = None, *, ahead_seconds: float = 0) -> None:
         """Say Hello, and again what was not acknowledged."""
         self._service = service or self._service
         self._link.agents[self.name] = self
@@ -96,14 +94,14 @@ class SimulatedAgent:
             workers=2,
             runs=tuple(sorted(known)),
         )
-        await self._service.on_connected(self.name, hello, "192.0.2.1")
+        await self._service.agents.on_connected(self.name, hello, "192.0.2.1")
         for waiting in list(self._unacknowledged.values()):
             for message in list(waiting):
                 await self._tell(message)
 
     async def disconnect(self) -> None:
         if self._link.agents.pop(self.name, None) is not None:
-            await self._service.on_disconnected(self.name)
+            await self._service.agents.on_disconnected(self.name)
 
     def lose_journal(self) -> None:
         self.orders.clear()
@@ -178,4 +176,4 @@ class SimulatedAgent:
             await self._tell(message)
 
     async def _tell(self, message: Any) -> None:
-        await self._service.on_message(self.name, decode_for_director(encode(message)))
+        await self._service.agents.on_message(self.name, decode_for_director(encode(message)))

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kit.agents_in_process import SimulatedAgent, SimulatedLink
+from strongroom.daemons.director.director import Director
 from strongroom.daemons.director.results import Actor, RunFilter, RunInfo
-from strongroom.daemons.director.service import DirectorService
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -74,7 +74,7 @@ class TestDirector:
         self.time = time
         self.identity = identity
         self.link = SimulatedLink()
-        self.service: DirectorService
+        self.service: Director
         self._settings = {
             "folder": str(folder),
             "concurrent": "20",
@@ -91,12 +91,10 @@ class TestDirector:
         (configuration / "all.conf").write_text(MINIMAL.format(**self._settings) + text)
 
     async def open(self) -> None:
-        self.service = await DirectorService.open(
-            str(self.folder / "etc"), self.identity, self.link
-        )
+        self.service = await Director.open(str(self.folder / "etc"), self.identity, self.link)
         # The scheduler does not run by itself: `go` looks at the time.
-        await self.service._runs.resume()
-        await self.service._scheduler.load()
+        await self.service.runs.resume()
+        await self.service.scheduler.load()
         await self.settle()
 
     async def close(self) -> None:
@@ -116,34 +114,34 @@ class TestDirector:
         return agent
 
     async def settle(self) -> None:
-        await asyncio.wait_for(self.service._runs.settle(), 30)
+        await asyncio.wait_for(self.service.runs.settle(), 30)
 
     async def go(self, seconds: float = 0.0) -> None:
         """Let time go by and the director look at it."""
         self.time.pass_by(seconds)
-        await self.service._scheduler.tick()
+        await self.service.scheduler.tick()
         await self.settle()
 
     async def start(self, name: str, **options: Any) -> RunInfo:
-        run = await self.service.start_run(name, OPERATOR, **options)
+        run = await self.service.commands.start_run(name, OPERATOR, **options)
         await self.settle()
-        return await self.service.run(run.id)
+        return await self.service.queries.run(run.id)
 
     async def run(self, run_id: str) -> RunInfo:
-        return await self.service.run(run_id)
+        return await self.service.queries.run(run_id)
 
     async def state(self, run_id: str) -> str:
-        return (await self.service.run(run_id)).state
+        return (await self.service.queries.run(run_id)).state
 
     async def runs(self, **wanted: Any) -> list[RunInfo]:
-        return await self.service.runs(RunFilter(**wanted))
+        return await self.service.queries.runs(RunFilter(**wanted))
 
     async def texts(self, run_id: str) -> str:
-        return "\n".join(line.text for line in await self.service.log(run_id))
+        return "\n".join(line.text for line in await self.service.queries.log(run_id))
 
     async def until_said(self, run_id: str, text: str) -> None:
         """Wait for a line of a run's log."""
-        async for event in self.service.watch(run_id):
+        async for event in self.service.queries.watch(run_id):
             if event.line is not None and text in event.line.text:
                 return
 

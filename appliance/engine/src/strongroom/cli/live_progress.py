@@ -1,7 +1,7 @@
 """Progress as the user sees it: a live line, plain lines, or JSON objects.
 
-One thread wakes up, reads the counts and draws; the job's threads only add. `_lock` guards the
-counts and is never held while drawing, so a slow terminal does not slow the job.
+One thread wakes up, reads the counts and draws; the job's threads only add. No lock is held while
+drawing, so a slow terminal does not slow the job.
 """
 
 from __future__ import annotations
@@ -14,100 +14,58 @@ from typing import TYPE_CHECKING
 from strongroom.cli.quantities import duration_text, size_text
 from strongroom.clock import elapsed_seconds
 from strongroom.errors import OutputClosedError
-from strongroom.progress import NullProgress
+from strongroom.progress import CountedProgress, NullProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from strongroom.cli.terminal import Terminal
-    from strongroom.progress import Progress
+    from strongroom.progress import Counts, Progress
 
 LIVE_INTERVAL_SECONDS = 0.25
 PLAIN_INTERVAL_SECONDS = 10.0
 RATE_WINDOW_SECONDS = 5.0
 
 
-class CountedProgress:
-    """Holds the counts of one job and tells them in words."""
+class ProgressRates:
+    """Reads the counts of one job, and says how fast it goes; for one thread."""
 
-    def __init__(self, title: str) -> None:
-        self._lock = threading.Lock()
-        self._text = title
-        self._files = 0
-        self._bytes = 0
-        self._stored_bytes = 0
-        self._errors = 0
-        self._total_files: int | None = None
-        self._total_bytes: int | None = None
-        self._total_is_estimate = False
+    def __init__(self, progress: CountedProgress) -> None:
+        self._progress = progress
         self._started_seconds = elapsed_seconds()
         self._marks: list[tuple[float, int]] = [(self._started_seconds, 0)]
 
-    def total(
-        self,
-        files: int | None = None,
-        bytes: int | None = None,  # noqa: A002
-        *,
-        is_estimate: bool = False,
-    ) -> None:
-        """Set what is expected in the end; None leaves a figure as it was."""
-        with self._lock:
-            self._total_is_estimate = is_estimate
-            if files is not None:
-                self._total_files = files
-            if bytes is not None:
-                self._total_bytes = bytes
-
-    def add(
-        self,
-        files: int = 0,
-        bytes: int = 0,  # noqa: A002
-        stored_bytes: int = 0,
-        errors: int = 0,
-    ) -> None:
-        """Count work as done."""
-        with self._lock:
-            self._files += files
-            self._bytes += bytes
-            self._stored_bytes += stored_bytes
-            self._errors += errors
-
-    def message(self, text: str) -> None:
-        """Replace what the job is said to be doing."""
-        with self._lock:
-            self._text = text
-
     def snapshot(self) -> dict[str, object]:
         """The counts now, as the object `--json` shows; rates in units a second."""
-        with self._lock:
-            now = elapsed_seconds()
-            self._marks.append((now, self._bytes))
-            while len(self._marks) > 2 and now - self._marks[1][0] >= RATE_WINDOW_SECONDS:
-                del self._marks[0]
-            since, bytes_then = self._marks[0]
-            rate = max(0, self._bytes - bytes_then) / max(now - since, 1e-6)
-            return {
-                "type": "progress",
-                "message": self._text,
-                "elapsed_seconds": round(now - self._started_seconds, 3),
-                "files": self._files,
-                "bytes": self._bytes,
-                "stored_bytes": self._stored_bytes,
-                "errors": self._errors,
-                "total_files": self._total_files,
-                "total_bytes": self._total_bytes,
-                "total_is_estimate": self._total_is_estimate,
-                "bytes_per_second": round(rate),
-                "remaining_seconds": self._remaining_seconds(now),
-            }
+        counts = self._progress.counts()
+        now = elapsed_seconds()
+        self._marks.append((now, counts.bytes))
+        while len(self._marks) > 2 and now - self._marks[1][0] >= RATE_WINDOW_SECONDS:
+            del self._marks[0]
+        since, bytes_then = self._marks[0]
+        rate = max(0, counts.bytes - bytes_then) / max(now - since, 1e-6)
+        return {
+            "type": "progress",
+            "message": counts.message,
+            "elapsed_seconds": round(now - self._started_seconds, 3),
+            "files": counts.files,
+            "bytes": counts.bytes,
+            "stored_bytes": counts.stored_bytes,
+            "errors": counts.errors,
+            "total_files": counts.total_files,
+            "total_bytes": counts.total_bytes,
+            "total_is_estimate": counts.total_is_estimate,
+            "bytes_per_second": round(rate),
+            "remaining_seconds": self._remaining_seconds(counts, now),
+        }
 
-    def _remaining_seconds(self, now: float) -> float | None:
+    def _remaining_seconds(self, counts: Counts, now: float) -> float | None:
         """Time left if the rest goes as the whole has gone so far; None while that is unknown."""
         spent = now - self._started_seconds
         for done, expected in (
-            (self._bytes, self._total_bytes),
-            (self._files, self._total_files),
+            (counts.bytes, counts.total_bytes),
+            (counts.files, counts.total_files),
         ):
             if expected and done:
                 return round(max(0, expected - done) * spent / done, 1)
@@ -115,7 +73,7 @@ class CountedProgress:
 
 
 def progress_text(counts: dict[str, object]) -> str:
-    """One line for people from what `CountedProgress.snapshot` gives."""
+    """One line for people from what `ProgressRates.snapshot` gives."""
     parts = [str(counts["message"])]
     done_files, total_files = counts["files"], counts["total_files"]
     done_bytes, total_bytes = counts["bytes"], counts["total_bytes"]
@@ -156,11 +114,12 @@ def show_progress(terminal: Terminal, title: str) -> AbstractContextManager[Prog
 def _drawn(terminal: Terminal, title: str) -> Iterator[Progress]:
     """Draw the counts until the block ends; the live line is gone when it does."""
     progress = CountedProgress(title)
+    rates = ProgressRates(progress)
     ended = threading.Event()
     live = terminal.messages.isatty() and not terminal.as_json
 
     def draw() -> None:
-        counts = progress.snapshot()
+        counts = rates.snapshot()
         if terminal.as_json:
             terminal.emit(counts)
             terminal.flush()

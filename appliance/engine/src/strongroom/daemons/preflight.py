@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-class Fault(NamedTuple):
+class FailedCheck(NamedTuple):
     """What a start would fail on, as the command line tells errors."""
 
     error_id: str
@@ -33,7 +33,7 @@ class Preflight:
     """Collects faults, and warnings of what a daemon can do without."""
 
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[FailedCheck] = []
         self.warnings: list[str] = []
 
     @contextmanager
@@ -81,7 +81,7 @@ class Preflight:
                     ) from error
 
     def _add(self, where: str, error: StrongroomError) -> None:
-        self.faults.append(Fault(error.error_id, error.exit_code, f"{where}: {error}"))
+        self.faults.append(FailedCheck(error.error_id, error.exit_code, f"{where}: {error}"))
 
 
 def sqlite_value(path: bytes | str, query: str) -> object:

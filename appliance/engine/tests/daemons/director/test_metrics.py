@@ -10,7 +10,7 @@ from kit.director_in_process import client, in_loop, job
 from kit.director_with_repositories import Place
 from kit.project import DOCUMENTS
 from kit.virtual_time import ShiftedTime
-from strongroom.daemons.director.repositories.reconciliation import Reconciler
+from strongroom.daemons.director.snapshots.reconciliation import Reconciler
 
 DOCUMENTATION = DOCUMENTS / "director.md"
 
@@ -20,7 +20,7 @@ async def figures(director) -> dict[str, dict[tuple[str, ...], float]]:
         one.name.removeprefix("strongroom_"): {
             tuple(labels.values()): value for labels, value in one.samples
         }
-        for one in await director.service.metrics()
+        for one in await director.service.queries.metrics()
     }
 
 
@@ -40,7 +40,7 @@ async def test_errors_of_backups_are_counted_from_zero_on(director):
     found = await figures(director)
     assert found["backup_errors_total"] == {("nightly", "web1"): 5, ("other", "web1"): 0}
     assert found["backup_errors"] == {("nightly", "web1"): 0}
-    kinds = {one.name: one.kind for one in await director.service.metrics()}
+    kinds = {one.name: one.kind for one in await director.service.queries.metrics()}
     assert kinds["strongroom_backup_errors_total"] == "counter"
 
 
@@ -50,7 +50,9 @@ async def test_every_figure_is_documented(director):
     await director.open()
     text = DOCUMENTATION.read_text(encoding="utf-8")
     documented = set(re.findall(r"`([a-z_{},]+)`", text.partition("## Figures")[2]))
-    names = {one.name.removeprefix("strongroom_") for one in await director.service.metrics()}
+    names = {
+        one.name.removeprefix("strongroom_") for one in await director.service.queries.metrics()
+    }
     assert names - documented == set()
 
 
@@ -67,7 +69,7 @@ def test_deduplication_is_told_once_the_repository_was_looked_at(place):
         agent = await director.agent("web1")
         await director.back_up(agent)
         assert (await figures(director))["repository_dedup_ratio"] == {}
-        context = director.service._context
+        context = director.service.context
         reconciler = Reconciler(context)
         await context.with_repository(reconciler.reconcile, "main")
         once = await figures(director)

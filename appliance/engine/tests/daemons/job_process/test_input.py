@@ -7,8 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from strongroom.daemons.agent.jobs.description import JobDescription
 from strongroom.daemons.job_process.messages import (
-    JobDescription,
     JobEnded,
     decode_from_job,
     encode_line,
@@ -24,7 +24,7 @@ def test_an_agent_that_hangs_up_when_it_has_heard_the_end_does_not_kill_the_job(
     (tmp_path / "source").mkdir()
     include = FileSetInclude(files=(str(tmp_path / "source"),))
     description = JobDescription(
-        request=StartEstimate(
+        start=StartEstimate(
             run_id="a" * 32, job="j", fileset=FileSetSpec(name="f", includes=(include,))
         ),
         client="web1",

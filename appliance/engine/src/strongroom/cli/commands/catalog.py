@@ -86,7 +86,7 @@ def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.daemons.director.repositories.reconciliation import reconcile
+    from strongroom.daemons.director.snapshots.reconciliation import reconcile
 
     with _context(arguments) as context:
         names = [arguments.storage] if arguments.storage else context.repositories.names

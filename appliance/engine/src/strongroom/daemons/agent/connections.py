@@ -44,7 +44,7 @@ _DIRECTOR: Final = ("director",)
 _log = logging.getLogger(__name__)
 
 
-class Links:
+class DirectorLinks:
     """All connections with directors. Everything happens in the event loop's thread."""
 
     def __init__(self, settings: AgentSettings) -> None:

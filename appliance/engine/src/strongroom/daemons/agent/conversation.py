@@ -42,7 +42,7 @@ _CLOSE_BAD_MESSAGE: Final = 1003
 _ULP: Final = "/proc/sys/net/ipv4/tcp_available_ulp"
 
 
-class Connection(Protocol):
+class MessageConnection(Protocol):
     """What we use of a WebSocket of the websockets library, client or server."""
 
     async def send(self, message: str) -> None:
@@ -59,7 +59,7 @@ class Conversation:
     """One connection with one director, until it ends."""
 
     def __init__(
-        self, connection: Connection, director: str, supervisor: Supervisor, name: str
+        self, connection: MessageConnection, director: str, supervisor: Supervisor, name: str
     ) -> None:
         self._connection = connection
         self._director = director

@@ -1,6 +1,6 @@
 """Runs on disk: what was asked, and what is to be reported, until the director has all of it.
 
-    FOLDER/RUN_ID.journal     JSON lines: the Entry, then reports and Acknowledged marks, in order
+    FOLDER/RUN_ID.journal     JSON lines: AcceptedRun, then reports and Acknowledged marks, in order
     FOLDER/RUN_ID.lock        held by the process that does the run
 
 A report is in the file before it is sent, and stays until the director has acknowledged RunEnded.
@@ -19,7 +19,9 @@ import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.job_process.messages import Request  # noqa: TC001 - msgspec looks at it
+from strongroom.daemons.agent.jobs.description import (
+    StartMessage,  # noqa: TC001 - msgspec looks at it
+)
 from strongroom.net.control.messages import RunEnded, RunLog, RunStarted, encode
 from strongroom.net.identities.private_files import sync_folder
 
@@ -38,11 +40,11 @@ _LOCK_ENDING: Final = ".lock"
 Report = RunStarted | RunLog | RunEnded
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="entry"):
-    """The first line: whose run it is, and what was asked."""
+class AcceptedRun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="entry"):
+    """The first line: whose run it is, and what the director's message said."""
 
     director: str
-    request: Request
+    start: StartMessage = msgspec.field(name="request")
     accepted_ns: int
 
 
@@ -58,7 +60,7 @@ class Acknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     sequence: int
 
 
-_decoder = msgspec.json.Decoder(RunStarted | RunLog | RunEnded | Entry | Begun | Acknowledged)
+_decoder = msgspec.json.Decoder(RunStarted | RunLog | RunEnded | AcceptedRun | Begun | Acknowledged)
 _encoder = msgspec.json.Encoder()
 
 
@@ -72,7 +74,7 @@ class RunJournal:
         self._offsets = array("Q")
         self._lengths = array("Q")
         self._left_out = 0
-        self.entry: Entry
+        self.entry: AcceptedRun
         self.begun = 0
         # When it was first begun, 0 for not yet.
         self.begun_ns = 0
@@ -80,12 +82,12 @@ class RunJournal:
         self.ended: RunEnded | None = None
 
     @classmethod
-    def create(cls, folder: bytes, director: str, request: Request) -> RunJournal:
+    def create(cls, folder: bytes, director: str, start: StartMessage) -> RunJournal:
         """Keep a new run, durably. Raises OSError."""
-        path = os.path.join(folder, request.run_id.encode("ascii") + _ENDING.encode())
+        path = os.path.join(folder, start.run_id.encode("ascii") + _ENDING.encode())
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         journal = cls(path, os.open(path, flags, 0o600))
-        journal.entry = Entry(director=director, request=request, accepted_ns=clock.now_ns())
+        journal.entry = AcceptedRun(director=director, start=start, accepted_ns=clock.now_ns())
         journal._append(_encoder.encode(journal.entry))
         os.fsync(journal._file)
         sync_folder(folder)
@@ -104,7 +106,7 @@ class RunJournal:
     @property
     def run_id(self) -> str:
         """The run's id."""
-        return self.entry.request.run_id
+        return self.entry.start.run_id
 
     @property
     def last_sequence(self) -> int:
@@ -233,7 +235,7 @@ class RunJournal:
                     found = _decoder.decode(line)
                 except (msgspec.MsgspecError, UnicodeDecodeError):
                     break
-                if not line.endswith(b"\n") or is_first is not isinstance(found, Entry):
+                if not line.endswith(b"\n") or is_first is not isinstance(found, AcceptedRun):
                     break
                 is_first = False
                 self._take(found, offset, len(line) - 1)
@@ -242,8 +244,10 @@ class RunJournal:
         self._size = offset
         return not is_first
 
-    def _take(self, found: Report | Entry | Begun | Acknowledged, offset: int, size: int) -> None:
-        if isinstance(found, Entry):
+    def _take(
+        self, found: Report | AcceptedRun | Begun | Acknowledged, offset: int, size: int
+    ) -> None:
+        if isinstance(found, AcceptedRun):
             self.entry = found
         elif isinstance(found, Begun):
             self._begin(found.time_ns)

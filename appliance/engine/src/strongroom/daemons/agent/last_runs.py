@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from strongroom.daemons.agent.jobs.job import kind_of
+from strongroom.daemons.agent.jobs.description import kind_of
 from strongroom.errors import UsageError
 from strongroom.net.identities.private_files import SECRET_MODE, read_bounded, write_file
 
@@ -61,7 +61,7 @@ class LastRuns:
         ended, entry = journal.ended, journal.entry
         if ended is None:
             return False
-        key = (entry.director, entry.request.job, kind_of(entry.request))
+        key = (entry.director, entry.start.job, kind_of(entry.start))
         before = self._runs.pop(key, None)
         if before is not None and before.ended_ns >= ended.time_ns:
             self._runs[key] = before

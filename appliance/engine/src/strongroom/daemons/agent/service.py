@@ -16,7 +16,7 @@ import signal
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
-from strongroom.daemons.agent.connections import Links
+from strongroom.daemons.agent.connections import DirectorLinks
 from strongroom.daemons.agent.enrolment import renew
 from strongroom.daemons.agent.metrics_file import MetricsFile
 from strongroom.daemons.agent.settings import load_settings
@@ -46,7 +46,7 @@ class _Service:
     def __init__(self, path: str) -> None:
         self._path = path
         self._settings = load_settings(path)
-        self._links = Links(self._settings)
+        self._links = DirectorLinks(self._settings)
         self._stopped = asyncio.Event()
         self._figures = MetricsFile(self._settings, self._links.is_welcome)
 

@@ -21,18 +21,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
-from strongroom.daemons.agent.jobs.job import kind_of
+from strongroom.daemons.agent.jobs.description import JobDescription, kind_of
 from strongroom.daemons.agent.journal import RunJournal, load_journals
-from strongroom.daemons.job_process.messages import JobDescription, JobEnded, JobLog, JobProgress
-from strongroom.daemons.job_process.process import STOP_SECONDS, RunProcess
+from strongroom.daemons.job_process.messages import JobEnded, JobLog, JobProgress
+from strongroom.daemons.job_process.process import STOP_SECONDS, JobProcess, JobProgram
 from strongroom.errors import CancelledError, JobDiedError, RefusedError
-from strongroom.net.control.messages import RunEnded, RunProgress
+from strongroom.net.control.messages import RunEnded, RunProgress, StartRestore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strongroom.daemons.agent.jobs.description import StartMessage
     from strongroom.daemons.agent.settings import AgentSettings
-    from strongroom.daemons.job_process.messages import Request
 
 MOST_BEGINNINGS: Final = 3
 _RUN_ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -47,12 +47,12 @@ _log = logging.getLogger(__name__)
 @dataclass(eq=False, slots=True)
 class _Run:
     journal: RunJournal
-    process: RunProcess | None = None
+    process: JobProcess | None = None
     task: asyncio.Task[None] | None = None
     processes: int = 0
     progress: RunProgress | None = None
     is_cancelled: bool = False
-    # The latest order of the director; None: as it was asked for.
+    # What the director set it to last; None: as the start message says.
     limit_bytes_per_second: int | None = None
 
 
@@ -100,24 +100,24 @@ class Supervisor:
         self._limits[director] = maximum_runs
         self._begin_waiting()
 
-    def accept(self, director: str, request: Request) -> RunEnded | None:
+    def accept(self, director: str, start: StartMessage) -> RunEnded | None:
         """Do a run, unless it is known already; an answer where it cannot even be kept.
 
         Raises ValueError for a run id that is none.
         """
-        run_id = request.run_id
+        run_id = start.run_id
         if not _RUN_ID.fullmatch(run_id):
             raise ValueError("a run's id is no UUID in hex")
         if run_id in self._runs:
             return None
         try:
-            journal = RunJournal.create(self.settings.run_folder, director, request)
+            journal = RunJournal.create(self.settings.run_folder, director, start)
         except OSError as error:
             return _ending(
                 run_id, "failed", JobDiedError(f"the run cannot be kept: {error.strerror}")
             )
         run = self._runs[run_id] = _Run(journal)
-        refusal = self._refusal(director, kind_of(request))
+        refusal = self._refusal(director, kind_of(start))
         if refusal is not None:
             self._end(run, "failed", refusal)
         self._begin_waiting()
@@ -230,7 +230,7 @@ class Supervisor:
         settings = self.settings.directors.get(entry.director)
         wanted = run.limit_bytes_per_second
         if wanted is None:
-            wanted = getattr(entry.request, "maximum_bytes_per_second", 0)
+            wanted = getattr(entry.start, "maximum_bytes_per_second", 0)
         own = 0 if settings is None else settings.maximum_bytes_per_second
         return min((limit for limit in (wanted, own) if limit), default=0)
 
@@ -239,10 +239,10 @@ class Supervisor:
         director = settings.directors.get(entry.director)
         limits = (
             settings.maximum_run_seconds,
-            getattr(entry.request, "maximum_run_seconds", 0),
+            getattr(entry.start, "maximum_run_seconds", 0),
         )
         return JobDescription(
-            request=entry.request,
+            start=entry.start,
             client=settings.name,
             director=entry.director,
             identity_folder=settings.identity_folder,
@@ -257,6 +257,21 @@ class Supervisor:
             maximum_run_seconds=min((limit for limit in limits if limit), default=0),
         )
 
+    def _program(self, run: _Run) -> JobProgram:
+        """The job process of a run; a restore's can write everything, if such a one is to be had.
+
+        It has the time of a script more to stop, if there are scripts.
+        """
+        start, settings = run.journal.entry.start, self.settings
+        scripts = getattr(start, "scripts", ())
+        lacks_rights = isinstance(start, StartRestore) and os.geteuid() != 0
+        has_socket = lacks_rights and os.path.exists(settings.restore_socket)
+        return JobProgram(
+            "strongroom.daemons.agent.jobs.job",
+            settings.restore_socket if has_socket else "",
+            STOP_SECONDS + (settings.script_seconds if scripts else 0),
+        )
+
     async def _do(self, run: _Run) -> None:
         journal = run.journal
         try:
@@ -269,11 +284,11 @@ class Supervisor:
                     clock.now_ns(), "warning", "the agent was restarted; the run is begun again"
                 )
             self._news(journal.entry.director)
-            run.process = RunProcess(
-                self._description(run),
-                self.settings.restore_socket,
-                lambda message: self._take(run, message),
-            )
+
+            async def report(message: JobProgress | JobLog) -> None:
+                self._take(run, message)
+
+            run.process = JobProcess(self._program(run), self._description(run), report)
             if run.is_cancelled:
                 run.process.stop()
             ended = await run.process.run()
@@ -295,6 +310,7 @@ class Supervisor:
                 errors=message.errors,
                 total_files=message.total_files,
                 total_bytes=message.total_bytes,
+                total_is_estimate=message.total_is_estimate,
                 message=message.message,
             )
         self._news(run.journal.entry.director)

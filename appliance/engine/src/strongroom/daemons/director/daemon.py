@@ -1,4 +1,4 @@
-"""The director as a process: configuration, identity, service, API, signals.
+"""The director as a process: configuration, identity, director, API, signals.
 
 SIGTERM and SIGINT end it: requests under way are answered, agents are told to come back, runs on
 agents go on. SIGHUP has it read its configuration and certificate again; addresses, folders and the
@@ -23,8 +23,8 @@ from strongroom.daemons.director.api.failed_attempts import Attempts
 from strongroom.daemons.director.api.request_context import Door
 from strongroom.daemons.director.api.server import ApiServer, renew_identity, tls_context
 from strongroom.daemons.director.catalog.retry import RETRY_SECONDS
+from strongroom.daemons.director.director import Director
 from strongroom.daemons.director.results import Actor
-from strongroom.daemons.director.service import DirectorService
 from strongroom.daemons.director.settings import DirectorSettings
 from strongroom.daemons.service_manager import notify
 from strongroom.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
@@ -71,7 +71,7 @@ class DirectorDaemon:
         self._authority = self._open_authority()
         self._put_key = self.settings.put_key()
         self._context: ssl.SSLContext
-        self._service: DirectorService
+        self._director: Director
         self._dialling: AgentDialling
         self.ports: list[int] = []
 
@@ -89,19 +89,19 @@ class DirectorDaemon:
         self, stopping: asyncio.Event, reloading: asyncio.Event, ready: asyncio.Event
     ) -> None:
         """Serve until `stopping` is set; `ready` is set once it does. Raises StrongroomError."""
-        self._service = await DirectorService.open(self._path, self._identity)
+        self._director = await Director.open(self._path, self._identity)
         revocations = self._identity.trust.revocations
         assert revocations is not None
-        agents = AgentConnections(self._service, revocations)
-        self._dialling = AgentDialling(self._service, agents, self._identity)
+        agents = AgentConnections(self._director.agents, revocations)
+        self._dialling = AgentDialling(self._director, agents, self._identity)
         door = self._door(agents, revocations)
         self._context = tls_context(self._identity, self.settings.cipher_suites)
         server = ApiServer(
             Application(door), self._context, self.settings.addresses, door.closing.set
         )
         try:
-            self._service.use_link(agents)
-            await self._service.start()
+            self._director.use_link(agents)
+            await self._director.start()
             agents.start()
             await server.start()
             self._dialling.follow()
@@ -115,7 +115,7 @@ class DirectorDaemon:
             await self._dialling.stop()
             await agents.stop()
             await server.stop()
-            await self._service.stop()
+            await self._director.stop()
 
     async def _watch(
         self, server: ApiServer, stopping: asyncio.Event, reloading: asyncio.Event
@@ -148,7 +148,7 @@ class DirectorDaemon:
     async def _reload(self) -> bool:
         """Whether that came to an end, good or bad; otherwise it is to be done again."""
         try:
-            report = await self._service.reload(Actor("root", "signal"))
+            report = await self._director.commands.reload(Actor("root", "signal"))
         except CatalogUnavailableError as away:
             _log.error("reload, which is done again: %s", away)
             return False
@@ -175,7 +175,7 @@ class DirectorDaemon:
         if found.serial != self._identity.serial:
             renew_identity(self._context, found)
             self._identity = found
-            self._service.use_identity(found)
+            self._director.use_identity(found)
             self._dialling.identity = found
             _log.info("the director's certificate is a new one, good until %s", found.not_after)
         elif found.renewal_due():
@@ -188,8 +188,8 @@ class DirectorDaemon:
         wrong_tokens = Attempts(WRONG_TOKENS, WINDOW_SECONDS)
         authority = self._authority
         return Door(
-            service=self._service,
-            callers=Callers(self._service, revocations, wrong_tokens),
+            director=self._director,
+            callers=Callers(self._director, revocations, wrong_tokens),
             agents=agents,
             enrolling=None if authority is None else Enrolling(authority, self._put_key),
             wrong_enrolments=Attempts(WRONG_ENROLMENTS, WINDOW_SECONDS),

@@ -1,4 +1,7 @@
-"""The part of the service that only looks; see `service`."""
+"""What is and was: status, clients, jobs, runs, snapshots and the files in them, tokens, metrics.
+
+Nothing here changes anything. See `director` for what is raised.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.director.catalog.access import (
-    list_audit,
-)
+from strongroom.daemons.director.catalog.access import find_token, list_audit, list_tokens
 from strongroom.daemons.director.catalog.clients import ClientRecord, load_clients
 from strongroom.daemons.director.catalog.runs import (
     find_runs,
@@ -20,7 +21,6 @@ from strongroom.daemons.director.catalog.runs import (
 )
 from strongroom.daemons.director.catalog.snapshots import find_snapshots, load_snapshot
 from strongroom.daemons.director.metrics import catalog_metrics, live_metrics
-from strongroom.daemons.director.repositories.browsing import Browser
 from strongroom.daemons.director.results import (
     FINAL_STATES,
     ClientInfo,
@@ -31,12 +31,8 @@ from strongroom.daemons.director.results import (
     SnapshotFilter,
     SnapshotInfo,
 )
-from strongroom.daemons.director.runs.aftermath import DirectorAftermath
-from strongroom.daemons.director.runs.lifecycle import Runs
-from strongroom.daemons.director.runs.own_jobs import DirectorWork
 from strongroom.daemons.director.runs.plan import plan, resource, tls_mode_of
-from strongroom.daemons.director.runs.retention import kept_until_ns
-from strongroom.daemons.director.schedule.scheduler import Scheduler
+from strongroom.daemons.director.runs.retention import snapshot_info
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,13 +41,17 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.repositories.browsing import SnapshotBrowser
     from strongroom.daemons.director.results import (
         AuditEntry,
         FilePage,
         FilesFound,
         LogLine,
         RunInfo,
+        TokenInfo,
     )
+    from strongroom.daemons.director.runs.lifecycle import Runs
+    from strongroom.daemons.director.schedule.scheduler import Scheduler
     from strongroom.daemons.exposition import Metric
 
 _RECENT_RUNS: Final = 20
@@ -60,18 +60,16 @@ MOST_LISTED: Final = 10_000
 _Filter = TypeVar("_Filter", RunFilter, SnapshotFilter)
 
 
-class Looking:
-    """What is and was: status, clients, jobs, runs, snapshots and the files in them."""
+class Queries:
+    """See the module."""
 
-    def __init__(self, context: DirectorContext, configuration_path: str) -> None:
+    def __init__(
+        self, context: DirectorContext, runs: Runs, scheduler: Scheduler, browser: SnapshotBrowser
+    ) -> None:
         self._context = context
-        self._browser = Browser(context.repositories)
-        self._runs = Runs(
-            context,
-            DirectorWork(context, configuration_path),
-            DirectorAftermath(context, lambda: self._scheduler.guard.obstacle),
-        )
-        self._scheduler = Scheduler(context, self._runs)
+        self._runs = runs
+        self._scheduler = scheduler
+        self._browser = browser
         self._started_ns = clock.now_ns()
 
     async def status(self) -> DirectorStatus:
@@ -166,11 +164,11 @@ class Looking:
         records = await self._context.in_thread(
             find_snapshots, self._context.catalog, _bounded(wanted)
         )
-        return [self._snapshot_info(record) for record in records]
+        return [snapshot_info(self._context.configuration, record) for record in records]
 
     async def snapshot(self, snapshot_id: str) -> SnapshotInfo:
         """One snapshot, by its id or an unambiguous beginning of it; SnapshotNotFoundError."""
-        return self._snapshot_info(await self._snapshot(snapshot_id))
+        return snapshot_info(self._context.configuration, await self._snapshot(snapshot_id))
 
     async def list_files(
         self, snapshot_id: str, path: bytes = b"", after: bytes = b"", limit: int = 1000
@@ -219,6 +217,14 @@ class Looking:
             list_audit, self._context.catalog, limit, before_id, who
         )
 
+    async def tokens(self) -> list[TokenInfo]:
+        """All tokens, without their texts."""
+        return await self._context.in_thread(list_tokens, self._context.catalog)
+
+    async def token_of(self, text: str) -> TokenInfo | None:
+        """The token of this text, unless it has expired or was withdrawn."""
+        return await self._context.in_thread(find_token, self._context.catalog, text)
+
     async def metrics(self) -> list[Metric]:
         """What the director counts, for /metrics."""
         context = self._context
@@ -233,29 +239,6 @@ class Looking:
     def _info(self, record: RunRecord) -> RunInfo:
         active = self._runs.active(record.id)
         return record.info() if active is None else active.info()
-
-    def _snapshot_info(self, record: SnapshotRecord) -> SnapshotInfo:
-        pool = self._context.configuration.find("Pool", record.pool)
-        return SnapshotInfo(
-            id=record.id,
-            client=record.client,
-            job=record.job,
-            fileset=record.fileset,
-            storage=record.storage,
-            pool=record.pool,
-            level=record.level,
-            run=record.run,
-            original=record.original,
-            start_ns=record.start_ns,
-            server_ns=record.server_ns,
-            files=record.files,
-            bytes=record.bytes,
-            stored_bytes=record.stored_bytes,
-            errors=record.errors,
-            tags=record.tags,
-            removed_ns=record.removed_ns,
-            kept_until_ns=kept_until_ns(record, pool),
-        )
 
     def _client_info(
         self, client: Resource, known: ClientRecord | None, ends: list[RunRecord]

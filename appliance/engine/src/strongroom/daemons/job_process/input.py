@@ -1,4 +1,4 @@
-"""What a job process is told while it works: another limit, or to stop.
+"""What a job process is told while its job runs: another limit, or to stop.
 
 No thread may run when the job forks its workers, so the kernel is asked for a signal (SIGIO)
 whenever there is something to read; the handler reads it in the main thread, wherever that is.
@@ -11,15 +11,13 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from strongroom.daemons.job_process.messages import (
     LARGEST_DESCRIPTION_BYTES,
-    JobDescription,
     SetLimit,
-    decode_description,
     decode_to_job,
 )
 from strongroom.errors import EXIT_TERMINATED, CancelledError, TimeLimitError, UsageError
@@ -31,6 +29,8 @@ if TYPE_CHECKING:
 _INPUT: Final = 0
 _READ_BYTES: Final = 1 << 16
 
+Description = TypeVar("Description")
+
 
 class JobInput:
     """Standard input of the job. One main thread; handlers run in it."""
@@ -41,7 +41,7 @@ class JobInput:
         self._set_limit: Callable[[int], None]
         self._maximum_run_seconds = 0
 
-    def description(self) -> JobDescription:
+    def description(self, decoder: msgspec.json.Decoder[Description]) -> Description:
         """Wait for the first line. Raises UsageError when there is none of the right form."""
         received = bytearray()
         while True:
@@ -51,15 +51,15 @@ class JobInput:
                 break
             received += data
             if not data or len(received) > LARGEST_DESCRIPTION_BYTES:
-                raise UsageError("this process is started by the agent, which says what to do")
+                raise UsageError("this process is started by a daemon, which says what to do")
         line, self._pending = bytes(received + data[:end]), data[end + 1 :]
         try:
-            return decode_description(line)
+            return decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise UsageError(f"this is no description of a job: {error}") from error
 
     def listen(self, set_limit: Callable[[int], None], maximum_run_seconds: int) -> None:
-        """From now on obey, until `ignore`."""
+        """From now on obey, until `ignore`. maximum_run_seconds: 0 is no limit."""
         self._set_limit = set_limit
         self._maximum_run_seconds = maximum_run_seconds
         self._ends_job = True
@@ -75,12 +75,12 @@ class JobInput:
         self._take()
 
     def ignore(self) -> None:
-        """The work is done or given up: nothing ends the job any more."""
+        """The job is done or given up: nothing ends the job any more."""
         self._ends_job = False
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def close(self) -> None:
-        """Before the process ends: an agent that hangs up must not kill it on its last steps."""
+        """Before the process ends: a daemon that hangs up must not kill it on its last steps."""
         self.ignore()
         # The interpreter puts handlers of ours back to what ends the process, but not this.
         signal.signal(signal.SIGIO, signal.SIG_IGN)
@@ -119,14 +119,14 @@ class JobInput:
             try:
                 message = decode_to_job(line)
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                # Of a newer agent; what it means to change cannot be of the essence.
+                # Of a newer daemon; what it means to change cannot be of the essence.
                 continue
             if isinstance(message, SetLimit):
                 self._set_limit(message.maximum_bytes_per_second)
             else:
                 self._cancel("cancelled")
         if not is_open:
-            self._cancel("the agent has ended")
+            self._cancel("the daemon that started it has ended")
 
     def _owner(self) -> int:
         owner: int = fcntl.fcntl(_INPUT, fcntl.F_GETOWN)

@@ -1,8 +1,9 @@
-"""What the agent and a job process say to each other: JSON objects, one a line.
+"""What a daemon and a job process say to each other: JSON objects, one a line.
 
-The first line to the job is its JobDescription; after that SetLimit and Stop may come at any
-time. The end of the job's input means Stop: nobody is there any more who would hear of the job.
-The job answers with reports, the last of which is JobEnded.
+The first line to the job process is its description, which each daemon defines for the jobs it has;
+after that SetLimit and Stop may come at any time. The end of the input means Stop: nobody is there
+any more who would hear of the job. The job process answers with reports, the last of which is
+JobEnded.
 """
 
 from __future__ import annotations
@@ -11,49 +12,12 @@ from typing import Any
 
 import msgspec
 
-from strongroom.knobs.settings import KnobSettings
-from strongroom.net.control.messages import (
-    LARGEST_WHOLE_BYTES,
-    LogLevel,
-    RunStatus,
-    StartBackup,
-    StartEstimate,
-    StartRestore,
-    StartVerify,
-)
+from strongroom.net.control.messages import LARGEST_WHOLE_BYTES, LogLevel, RunStatus
 
 # A longer line of the job's input or output is a fault.
 LARGEST_LINE_BYTES = 9 << 20
-# But for the first, which has all of the request.
+# But for the first, which has a whole start message.
 LARGEST_DESCRIPTION_BYTES = LARGEST_WHOLE_BYTES + LARGEST_LINE_BYTES
-
-Request = StartBackup | StartRestore | StartVerify | StartEstimate
-
-
-class JobDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One job.
-
-    client: the agent's name, the host of its snapshots. director: whose job it is. lock_file: is
-    locked while the job is under way, so that the same run is never done twice at once.
-    script_folders: where scripts may lie. script_seconds: how long each may take. allow_commands:
-    whether a FileSet may have commands run. processes: how many the job may start to work for it.
-    tuning: the agent's own knobs, which those of the request override. maximum_...: the lower of
-    the agent's and the request's, 0 is no limit.
-    """
-
-    request: Request
-    client: str
-    director: str
-    identity_folder: str
-    cache_folder: str
-    lock_file: str
-    script_folders: tuple[str, ...] = ()
-    script_seconds: int = 3600
-    allow_commands: bool = False
-    processes: int = 1
-    tuning: KnobSettings = KnobSettings()
-    maximum_bytes_per_second: int = 0
-    maximum_run_seconds: int = 0
 
 
 class SetLimit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="set-limit"):
@@ -67,7 +31,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="sto
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="progress"):
-    """Counts so far."""
+    """Counts so far; fields as of progress.Counts."""
 
     files: int = 0
     bytes: int = 0
@@ -75,6 +39,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     errors: int = 0
     total_files: int | None = None
     total_bytes: int | None = None
+    total_is_estimate: bool = False
     message: str = ""
 
 
@@ -104,17 +69,11 @@ FromJob = JobProgress | JobLog | JobEnded
 _encoder = msgspec.json.Encoder()
 _to_job: msgspec.json.Decoder[ToJob] = msgspec.json.Decoder(ToJob)
 _from_job: msgspec.json.Decoder[FromJob] = msgspec.json.Decoder(FromJob)
-_description: msgspec.json.Decoder[JobDescription] = msgspec.json.Decoder(JobDescription)
 
 
-def encode_line(message: JobDescription | ToJob | FromJob) -> bytes:
-    """A message as a line."""
+def encode_line(message: msgspec.Struct) -> bytes:
+    """A description or a message as a line."""
     return _encoder.encode(message) + b"\n"
-
-
-def decode_description(line: bytes) -> JobDescription:
-    """The first line. Raises msgspec.MsgspecError."""
-    return _description.decode(line)
 
 
 def decode_to_job(line: bytes) -> ToJob:

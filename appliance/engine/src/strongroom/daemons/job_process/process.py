@@ -1,16 +1,21 @@
-"""One job process, seen from the agent: started, listened to, told to stop, waited for.
+"""One job process, seen from the daemon: started, listened to, told to stop, waited for.
 
-Restores need rights that the agent does not have where it runs in its sandbox. There a socket of
+Some jobs need rights that a daemon does not have where it runs in its sandbox. There a socket of
 the service manager starts a process with those rights for each connection; it speaks the same
-lines. Everywhere else a job is a child of the agent.
+lines. Everywhere else a job process is a child of the daemon, in a process group of its own, so
+that it can be killed together with all that it started.
+
+Everything happens in the event loop's thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,57 +31,76 @@ from strongroom.daemons.job_process.messages import (
     encode_line,
 )
 from strongroom.errors import JobDiedError
-from strongroom.net.control.messages import StartRestore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from strongroom.daemons.job_process.messages import JobDescription, ToJob
+    from strongroom.daemons.job_process.messages import ToJob
 
 # What a job may take to end that was told to, scripts aside.
 STOP_SECONDS: Final = 10.0
-_STDERR_BYTES: Final = 16 << 10
+# The end of what it wrote to standard error is kept: there a process says why it dies. The catalog
+# has room for 4 KiB of an error.
+STDERR_BYTES: Final = 3 << 10
+_LOOK_SECONDS: Final = 1.0
 
 
-class RunProcess:
+@dataclass(frozen=True, slots=True)
+class JobProgram:
+    """What does a job: a module, or where `socket_path` is set whatever answers that socket.
+
+    stop_seconds: how long it may take to end once it was told to; then it is killed.
+    """
+
+    module: str
+    socket_path: str = ""
+    stop_seconds: float = STOP_SECONDS
+
+
+class JobProcess:
     """A job under way. `report` gets its progress and log lines, in order."""
 
     def __init__(
         self,
-        description: JobDescription,
-        restore_socket: str,
-        report: Callable[[JobProgress | JobLog], None],
+        program: JobProgram,
+        description: msgspec.Struct,
+        report: Callable[[JobProgress | JobLog], Awaitable[None]],
     ) -> None:
+        self._program = program
         self._description = description
-        self._restore_socket = restore_socket
         self._report = report
         self._writer: asyncio.StreamWriter | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._killer: asyncio.TimerHandle | None = None
-        self._waiting: list[ToJob] = []
+        self._unsent: list[ToJob] = []
 
     async def run(self) -> JobEnded:
-        """Start the process and wait for its end. Never raises but for being cancelled."""
+        """Start the process and wait for its end, however it ends.
+
+        Raises only what `report` raises, and CancelledError; then the process is killed.
+        """
         try:
             reader = await self._start()
         except OSError as error:
             return _died(f"the process of the job cannot be started: {error.strerror or error}")
         assert self._writer is not None
         stderr = asyncio.create_task(self._read_stderr())
+        leftovers = asyncio.create_task(self._kill_leftovers())
         try:
             self._writer.write(encode_line(self._description))
-            for message in self._waiting:
+            for message in self._unsent:
                 self._send(message)
             ended = await self._read(reader)
             status = await self._wait()
-            if self._killer is not None:
-                self._killer.cancel()
             said = await stderr
         except BaseException:
-            stderr.cancel()
             self.kill()
             raise
         finally:
+            stderr.cancel()
+            leftovers.cancel()
+            if self._killer is not None:
+                self._killer.cancel()
             self._writer.close()
         if ended is not None:
             return ended
@@ -91,28 +115,27 @@ class RunProcess:
         """Tell it to end; a child that does not is killed."""
         self._send(Stop())
         if self._killer is None:
-            scripts = getattr(self._description.request, "scripts", ())
-            patience = STOP_SECONDS + (self._description.script_seconds if scripts else 0)
-            self._killer = asyncio.get_running_loop().call_later(patience, self.kill)
+            loop = asyncio.get_running_loop()
+            self._killer = loop.call_later(self._program.stop_seconds, self.kill)
 
     def kill(self) -> None:
         """End it at once, and with it all that it started."""
         if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         elif self._writer is not None:
             self._writer.close()
 
     async def _start(self) -> asyncio.StreamReader:
-        if self._needs_rights():
+        if self._program.socket_path:
             reader, self._writer = await asyncio.open_unix_connection(
-                self._restore_socket, limit=LARGEST_LINE_BYTES
+                self._program.socket_path, limit=LARGEST_LINE_BYTES
             )
             return reader
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "strongroom.daemons.agent.jobs.job",
+            self._program.module,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -123,14 +146,9 @@ class RunProcess:
         assert self._process.stdout is not None
         return self._process.stdout
 
-    def _needs_rights(self) -> bool:
-        """Whether a process that can write everything is to be had, and wanted."""
-        is_restore = isinstance(self._description.request, StartRestore)
-        return is_restore and os.geteuid() != 0 and os.path.exists(self._restore_socket)
-
     def _send(self, message: ToJob) -> None:
         if self._writer is None:
-            self._waiting.append(message)
+            self._unsent.append(message)
         elif not self._writer.is_closing():
             # A job that has just ended hears no more.
             with suppress(OSError):
@@ -150,19 +168,27 @@ class RunProcess:
                 return None
             if isinstance(message, JobEnded):
                 return message
-            self._report(message)
+            await self._report(message)
 
     async def _read_stderr(self) -> str:
-        """What it says besides, the beginning of it."""
         if self._process is None or self._process.stderr is None:
             return ""
         kept = b""
         while data := await self._process.stderr.read(1 << 16):
-            kept += data[: _STDERR_BYTES - len(kept)]
+            kept = (kept + data)[-STDERR_BYTES:]
         return kept.decode("utf-8", "replace").strip()
 
     async def _wait(self) -> int:
         return 0 if self._process is None else await self._process.wait()
+
+    async def _kill_leftovers(self) -> None:
+        """Kill what a process leaves behind that a signal ended: it may hold our pipes open."""
+        if self._process is None:
+            return
+        while self._process.returncode is None:  # noqa: ASYNC110 - nothing tells before the pipes
+            await asyncio.sleep(_LOOK_SECONDS)
+        if self._process.returncode < 0:
+            self.kill()
 
 
 def _died(text: str) -> JobEnded:

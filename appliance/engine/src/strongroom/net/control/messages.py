@@ -204,7 +204,8 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run-started"):
 class RunProgress(Message, frozen=True, kw_only=True, tag="run-progress"):
     """Counts so far; not kept and not acknowledged: the next one replaces it.
 
-    The totals of a backup are estimates: what its order expected.
+    total_is_estimate: the totals may come to something else; those of a backup are what its start
+    message expected.
     """
 
     run_id: str
@@ -214,6 +215,7 @@ class RunProgress(Message, frozen=True, kw_only=True, tag="run-progress"):
     errors: int = 0
     total_files: int | None = None
     total_bytes: int | None = None
+    total_is_estimate: bool = False
     message: str = ""
 
 

@@ -8,12 +8,13 @@ import pytest
 from sqlalchemy import insert
 
 from kit.director_in_process import client, in_loop, job
-from strongroom.daemons.director.agents.message_limits import LONGEST_LOGGED, MOST_DATA_DEPTH
 from strongroom.daemons.director.agents.rejected_reports import Undeliverable
 from strongroom.daemons.director.api.models import responses as answers
 from strongroom.daemons.director.catalog.runs import RunRecord, find_runs, load_run, new_run_id
+from strongroom.daemons.director.catalog.storable_data import MOST_DATA_DEPTH
 from strongroom.daemons.director.catalog.tables import RUNS
 from strongroom.daemons.director.results import RunFilter
+from strongroom.daemons.director.shown_text import LONGEST_LOGGED
 from strongroom.daemons.exposition import exposition
 from strongroom.errors import ProtocolError
 from strongroom.net.control.messages import (
@@ -58,7 +59,7 @@ async def test_data_that_is_nested_too_deep_is_not_kept(director):
     run = await director.run(run_id)
     assert (run.summary, run.security, run.files) == (LEFT_OUT, LEFT_OUT, 7)
     assert "too deep" in answered(await director.runs())
-    assert "too deep" in answered((await director.service.status()).recent)
+    assert "too deep" in answered((await director.service.queries.status()).recent)
 
 
 @pytest.mark.parametrize("depth", [300, 800])
@@ -78,7 +79,7 @@ async def test_data_as_deep_as_may_be_and_a_number_beyond_all_are_kept_and_shown
         run_id=run_id, sequence=1, time_ns=1, status="failed", exit_code=1, summary=sound
     )
     said = encode(ended).replace(b'"security":{}', b'"security":{"n":1%s}' % (b"0" * 100))
-    await director.service.on_message("web1", decode_for_director(said))
+    await director.service.agents.on_message("web1", decode_for_director(said))
     await director.settle()
     run = await director.run(run_id)
     assert (run.state, run.summary, run.security) == ("failed", sound, {"n": 10**100})
@@ -105,8 +106,8 @@ def test_figures_outlive_any_word_of_an_agent(director, said):
         security = {"ktls_send": said, "ktls_receive": True, "mode": said, "cipher": FORGED}
         summary = dict.fromkeys(("files", "size_bytes", "stored_bytes", "problems"), said)
         await director.end(agent, run_id, security=security, summary=summary)
-        assert all(line.text.isprintable() for line in await director.service.log(run_id))
-        found = exposition(await director.service.metrics())
+        assert all(line.text.isprintable() for line in await director.service.queries.log(run_id))
+        found = exposition(await director.service.queries.metrics())
         labels = '{job="nightly",client="web1"}'
         assert f"strongroom_backup_ktls_send{labels} 0\n" in found
         assert f"strongroom_backup_ktls_receive{labels} 1\n" in found
@@ -128,15 +129,15 @@ async def test_what_an_agent_says_of_itself_is_bounded(director):
         workers=10**4000,
         runs=("r" * 5_000_000, *(f"{number:032x}" for number in range(9000))),
     )
-    await director.service.on_connected("web1", hello, "192.0.2.1")
-    (known,) = await director.service.clients()
+    await director.service.agents.on_connected("web1", hello, "192.0.2.1")
+    (known,) = await director.service.queries.clients()
     assert known.workers == 1 << 16
     assert (len(known.version), known.version[:8]) == (100, "v\\n\\x00v")
     assert (len(known.platform), len(known.features)) == (200, 100)
     assert max(map(len, known.features)) == 50
-    assert len(exposition(await director.service.metrics())) < 20_000
+    assert len(exposition(await director.service.queries.metrics())) < 20_000
     assert len(agent.cancelled) <= 4096
-    await director.service.on_connected(
+    await director.service.agents.on_connected(
         "web1",
         Hello(
             **{name: getattr(hello, name) for name in ("name", "protocol", "clock_ns")},
@@ -146,15 +147,15 @@ async def test_what_an_agent_says_of_itself_is_bounded(director):
         ),
         "192.0.2.1",
     )
-    assert (await director.service.clients())[0].workers == 0
+    assert (await director.service.queries.clients())[0].workers == 0
 
 
 @in_loop
 async def test_the_message_of_progress_is_bounded(director):
     _, run_id = await one_run(director)
     progress = RunProgress(run_id=run_id, files=1, message=FORGED + "m" * 5_000_000)
-    await director.service.on_message("web1", progress)
-    (run,) = (await director.service.status()).active
+    await director.service.agents.on_message("web1", progress)
+    (run,) = (await director.service.queries.status()).active
     assert len(run.message) == LONGEST_LOGGED
     assert run.message.isprintable()
     assert run.message.startswith("x\\nstrongroom")
@@ -165,10 +166,10 @@ async def test_an_agent_forges_no_lines_of_the_log(director, caplog):
     caplog.set_level(logging.DEBUG)
     agent, run_id = await one_run(director)
     stranger = RunLog(run_id=FORGED, sequence=1, time_ns=1, level="info", text="x")
-    await director.service.on_message("web1", stranger)
+    await director.service.agents.on_message("web1", stranger)
     report = Undeliverable(run_id, 1, "run-ended", "done")
     wrong = ProtocolError(f"it cannot be decoded: {FORGED}{'y' * 10_000}")
-    await director.service.on_undeliverable("web1", report, wrong)
+    await director.service.agents.on_undeliverable("web1", report, wrong)
     await agent.connect()
     about = [one for one in caplog.records if "not its own" in one.msg or "dealt" in one.msg]
     assert len(about) == 2

@@ -78,7 +78,7 @@ async def test_a_report_that_is_never_understood_ends_its_run_on_the_agent_too(d
     # The agent was done before it heard; what it made is not lost.
     snapshot = await director.backed_up(agent, first, 1)
     assert agent.unacknowledged == []
-    assert (await director.service.snapshot(snapshot)).run == first
+    assert (await director.service.queries.snapshot(snapshot)).run == first
     await director.backed_up(agent, second, 2)
     assert await director.state(second) == "done"
 
@@ -96,17 +96,17 @@ def test_what_hinders_for_a_while_keeps_a_report_with_its_agent(director, fault,
     async def whole(director):
         agent, (first, _) = await two_runs(director)
         await agent.start(first)
-        keep = director.service._runs.end
+        keep = director.service.runs.end
 
         async def end(*arguments, **named):
             raise fault
 
-        director.service._runs.end = end
+        director.service.runs.end = end
         with pytest.raises(raised):
             await director.backed_up(agent, first, 1)
         assert await director.state(first) == "running"
         assert [one.sequence for one in agent.unacknowledged] == [3]
-        director.service._runs.end = keep
+        director.service.runs.end = keep
         await agent.connect()
         await director.settle()
         assert await director.state(first) == "done"
@@ -138,14 +138,14 @@ async def test_a_locked_catalog_makes_an_agent_wait(director, monkeypatch):
 async def test_a_fault_of_the_catalog_with_one_report_fails_its_run(director):
     agent, (first, _) = await two_runs(director)
     await agent.start(first)
-    change = director.service._runs.change
+    change = director.service.runs.change
 
     async def changed(active, changes, lines=()):
         if any("poison" in line.text for line in lines):
             raise CatalogError("the catalog failed: value out of range")
         await change(active, changes, lines)
 
-    director.service._runs.change = changed
+    director.service.runs.change = changed
     await agent.log(first, "poison")
     await director.settle()
     ended = await director.run(first)
@@ -158,14 +158,14 @@ async def test_a_fault_of_the_catalog_with_one_report_fails_its_run(director):
 async def test_a_fault_with_one_run_keeps_no_agent_away(director, monkeypatch, caplog):
     agent, (first, second) = await two_runs(director)
     await agent.disconnect()
-    answer = director.service._agents._answer_named
+    answer = director.service.agents._answer_named
 
     async def answered(client_name, run_id):
         if run_id == first:
             raise ZeroDivisionError("by naught")
         await answer(client_name, run_id)
 
-    monkeypatch.setattr(director.service._agents, "_answer_named", answered)
+    monkeypatch.setattr(director.service.agents, "_answer_named", answered)
     await agent.connect()
     assert any(first in line and "web1" in line for line in caplog.messages)
     await director.backed_up(agent, second, 2)
@@ -193,7 +193,9 @@ async def test_a_report_that_cannot_be_decoded_fails_its_run_and_is_acknowledged
     later = {"type": "run-ended", "run_id": first, "sequence": 7, "status": "splendid", "new": []}
     report = read_undeliverable(json.dumps(later))
     assert report is not None
-    await director.service.on_undeliverable("web1", report, ProtocolError("status: 'splendid'"))
+    await director.service.agents.on_undeliverable(
+        "web1", report, ProtocolError("status: 'splendid'")
+    )
     ended = await director.run(first)
     assert (ended.state, ended.error_id) == ("failed", "protocol")
     assert "report 7 of the agent (run-ended, splendid) cannot be dealt with" in ended.error
@@ -210,7 +212,7 @@ async def test_an_agent_gives_up_no_run_of_another(director):
     await director.agent("web2")
     run = await director.start("first")
     report = Undeliverable(run.id, 1, "run-ended", "done")
-    await director.service.on_undeliverable("web2", report, ProtocolError("no sense"))
+    await director.service.agents.on_undeliverable("web2", report, ProtocolError("no sense"))
     assert await director.state(run.id) == "running"
 
 
@@ -242,7 +244,9 @@ async def test_reports_about_what_is_not_its_own_fill_no_log(director, caplog):
     log = RunLog(run_id="a" * 32, sequence=1, time_ns=0, level="info", text="x")
     undeliverable = Undeliverable("b" * 32, 1, "run-ended", "done")
     for _ in range(2 * MOST_LINES):
-        await director.service.on_message("web1", log)
-        await director.service.on_undeliverable("web1", undeliverable, ProtocolError("no sense"))
+        await director.service.agents.on_message("web1", log)
+        await director.service.agents.on_undeliverable(
+            "web1", undeliverable, ProtocolError("no sense")
+        )
     lines = [line for line in caplog.messages if "not its own" in line or "no sense" in line]
     assert len(lines) == MOST_LINES

@@ -4,7 +4,7 @@ import asyncio
 
 from kit.director_in_process import in_loop
 from strongroom.daemons.agent import connections as agent_links
-from strongroom.daemons.agent.connections import Links
+from strongroom.daemons.agent.connections import DirectorLinks
 from strongroom.daemons.director.api import agent_dialling
 from strongroom.daemons.director.api.agent_connections import AgentConnections
 from strongroom.daemons.director.api.agent_dialling import AgentDialling
@@ -36,7 +36,7 @@ async def end(task):
 async def test_an_agent_dials_its_director_again_after_a_fault(monkeypatch):
     monkeypatch.setattr(agent_links, "SHORTEST_PAUSE_SECONDS", 0.01)
     dial, again = fails_once()
-    links = Links(None)
+    links = DirectorLinks(None)
     monkeypatch.setattr(links, "_dial", dial)
 
     class Director:

@@ -8,9 +8,9 @@ from kit.virtual_time import ShiftedTime
 from strongroom import clock
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
-from strongroom.daemons.director.repositories.confirmation import confirm_snapshot
-from strongroom.daemons.director.repositories.reconciliation import rebuild_catalog, reconcile
 from strongroom.daemons.director.results import SnapshotFilter
+from strongroom.daemons.director.snapshots.confirmation import confirm_snapshot
+from strongroom.daemons.director.snapshots.reconciliation import rebuild_catalog, reconcile
 from strongroom.errors import RightError
 from strongroom.jobs.upkeep.forget import ForgetOptions, forget
 from strongroom.jobs.upkeep.retention import RetentionRules
@@ -43,9 +43,9 @@ async def test_rebuilding_the_catalog_believes_no_agent_that_it_is_another(
     back_up(open_as(daemon.agent("web2")), FILES, host="web1")
     own = back_up(appliance, FILES, host="web3")
     await director.open()
-    context = director.service._context
+    context = director.service.context
     assert await context.with_repository(rebuild_catalog, context, "main") == 2
-    found = await director.service.snapshots(SnapshotFilter())
+    found = await director.service.queries.snapshots(SnapshotFilter())
     assert {(one.client, one.id) for one in found} == {("web1", honest.id), ("web3", own.id)}
 
 
@@ -56,14 +56,14 @@ async def test_what_is_forgotten_at_the_maintenance_socket_is_gone_from_the_cata
     gone = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
     kept = back_up(appliance, FILES, host="web3")
     await director.open()
-    context = director.service._context
+    context = director.service.context
     await context.with_repository(rebuild_catalog, context, "main")
     forget(appliance, [gone], ForgetOptions(snapshot_ids=(gone.id,)), NullProgress())
     unordered = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
     result = await context.with_repository(reconcile, context, "main")
     assert (result.gone, result.entered) == ((gone.id,), ())
     assert list(result.refused) == [unordered.id]
-    found = await director.service.snapshots(SnapshotFilter())
+    found = await director.service.queries.snapshots(SnapshotFilter())
     assert [one.id for one in found] == [kept.id]
 
 
@@ -106,7 +106,7 @@ async def test_when_a_snapshot_came_is_not_for_its_agent_to_say(
     )
     backup.abandon()
     await director.open()
-    context = director.service._context
+    context = director.service.context
     run = RunRecord(
         id=new_run_id(),
         job="nightly",

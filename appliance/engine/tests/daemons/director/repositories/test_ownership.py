@@ -39,10 +39,10 @@ async def test_the_snapshot_of_another_that_an_agent_named_unseen_is_opened_for_
     (director.folder / "away").rename(config)
     assert await director.state(run.id) == "done"
     assert "could not be looked up" in await director.texts(run.id)
-    assert (await director.service.snapshot(theirs)).client == "web1"
+    assert (await director.service.queries.snapshot(theirs)).client == "web1"
     for name in ("web1", "web2"):
         request = RestoreRequest(theirs, client=name, target=b"/tmp/back")
-        restore = await director.service.start_restore(request, OPERATOR)
+        restore = await director.service.commands.start_restore(request, OPERATOR)
         await director.settle()
         restore = await director.run(restore.id)
         assert (restore.state, restore.error_id) == ("failed", "damage")
@@ -50,8 +50,8 @@ async def test_the_snapshot_of_another_that_an_agent_named_unseen_is_opened_for_
     assert not agent.orders
     assert not other.orders
     with pytest.raises(DamageError, match="not of web1"):
-        await director.service.list_files(theirs)
-    found = await director.service.find_files(b"file3", SnapshotFilter(client="web1"))
+        await director.service.queries.list_files(theirs)
+    found = await director.service.queries.find_files(b"file3", SnapshotFilter(client="web1"))
     assert found.entries == ()
     assert "not of web1" in found.warnings[0]
     # Nor is it removed to make room for what is web1's own.
@@ -59,4 +59,7 @@ async def test_the_snapshot_of_another_that_an_agent_named_unseen_is_opened_for_
         director.time.pass_by(60)
         own = await director.back_up(agent)
     assert (director.folder / "main" / "snapshots" / theirs).exists()
-    assert {one.id for one in await director.service.snapshots(SnapshotFilter())} == {theirs, own}
+    assert {one.id for one in await director.service.queries.snapshots(SnapshotFilter())} == {
+        theirs,
+        own,
+    }

@@ -52,7 +52,7 @@ async def test_a_snapshot_is_entered_as_the_repository_has_it(director):
     snapshot = await director.back_up(agent)
     run = (await director.runs())[0]
     assert (run.state, run.files, run.snapshot) == ("done", 21, snapshot)
-    found = await director.service.snapshot(snapshot[:8])
+    found = await director.service.queries.snapshot(snapshot[:8])
     assert (found.id, found.files, found.run) == (snapshot, 21, run.id)
     assert f"run={run.id}" in found.tags
     assert "pool=Default" in found.tags
@@ -74,7 +74,7 @@ async def test_a_snapshot_of_another_client_or_of_nobody_is_not_believed(directo
     await director.end(thief, run.id, snapshot="ab" * 32)
     ended = await director.run(run.id)
     assert (ended.state, ended.error_id) == ("failed", "object-missing")
-    assert await director.service.snapshots(SnapshotFilter()) == []
+    assert await director.service.queries.snapshots(SnapshotFilter()) == []
 
 
 @in_loop
@@ -86,7 +86,7 @@ async def test_a_restore_opens_one_snapshot_for_one_agent(director):
     snapshot = await director.back_up(agent)
     paths = (os.fsencode(director.source / "file3"), os.fsencode(director.source) + b"/odd \xff")
     request = RestoreRequest(snapshot[:10], paths, client="web2", target=b"/tmp/back")
-    run = await director.service.start_restore(request, OPERATOR)
+    run = await director.service.commands.start_restore(request, OPERATOR)
     await director.settle()
     order = other.order(StartRestore)
     assert order.run_id == run.id
@@ -125,15 +125,17 @@ async def test_a_restore_that_makes_no_sense_is_refused(director):
         (RestoreRequest("ffff", target=b"/t"), SnapshotNotFoundError),
     ):
         with pytest.raises(error):
-            await director.service.start_restore(wrong, OPERATOR)
+            await director.service.commands.start_restore(wrong, OPERATOR)
     # What is not in the snapshot is found out when the ticket is made.
     missing = RestoreRequest(snapshot, (b"/etc/shadow",), target=b"/t")
-    run = await director.service.start_restore(missing, OPERATOR)
+    run = await director.service.commands.start_restore(missing, OPERATOR)
     await director.settle()
     assert (await director.run(run.id)).error_id == "snapshot-not-found"
     # So is that somebody removed it without the director.
     (director.folder / "main" / "snapshots" / snapshot).unlink()
-    run = await director.service.start_restore(RestoreRequest(snapshot, target=b"/t"), OPERATOR)
+    run = await director.service.commands.start_restore(
+        RestoreRequest(snapshot, target=b"/t"), OPERATOR
+    )
     await director.settle()
     run = await director.run(run.id)
     assert (run.error_id, "somebody removed it" in run.error) == ("snapshot-not-found", True)
@@ -146,19 +148,21 @@ async def test_files_of_snapshots_are_listed_and_found(director):
     agent = await director.agent("web1")
     snapshot = await director.back_up(agent)
     folder = os.fsencode(director.source)
-    page = await director.service.list_files(snapshot, folder, limit=5)
+    page = await director.service.queries.list_files(snapshot, folder, limit=5)
     names = [entry.path for entry in page.entries]
     while page.next:
-        page = await director.service.list_files(snapshot, folder, after=page.next, limit=5)
+        page = await director.service.queries.list_files(snapshot, folder, after=page.next, limit=5)
         names += [entry.path for entry in page.entries]
     assert sorted(names) == sorted(folder + b"/" + name for name in os.listdir(folder))
     assert len(names) == len(set(names)) == 21
-    found = await director.service.find_files(b"FILE1?", SnapshotFilter(), ignoring_case=True)
+    found = await director.service.queries.find_files(
+        b"FILE1?", SnapshotFilter(), ignoring_case=True
+    )
     assert len(found.entries) == 10
     assert {entry.snapshot for entry in found.entries} == {snapshot}
     assert found.warnings == ()
     with pytest.raises(SourceError):
-        await director.service.list_files(snapshot, b"/nowhere")
+        await director.service.queries.list_files(snapshot, b"/nowhere")
 
 
 @in_loop
@@ -167,10 +171,10 @@ async def test_retention_forgets_after_a_backup_but_never_the_newest(director):
     await director.open()
     agent = await director.agent("web1")
     made = [await director.back_up(agent) for _ in range(4)]
-    there = {one.id for one in await director.service.snapshots(SnapshotFilter())}
+    there = {one.id for one in await director.service.queries.snapshots(SnapshotFilter())}
     assert there == set(made[2:])
     assert {one.id for one in director.repository().snapshots()} == set(made[2:])
-    removed = await director.service.snapshots(SnapshotFilter(with_removed=True))
+    removed = await director.service.queries.snapshots(SnapshotFilter(with_removed=True))
     assert {one.id for one in removed if one.removed_ns} == set(made[:2])
     assert "forgotten" in await director.texts((await director.runs())[0].id)
 
@@ -199,21 +203,21 @@ async def test_nobody_lifts_minimum_retention(director):
     agent = await director.agent("web1")
     made = [await director.back_up(agent) for _ in range(2)]
     assert len(director.repository().snapshots()) == 2
-    info = await director.service.snapshot(made[0])
+    info = await director.service.queries.snapshot(made[0])
     assert info.kept_until_ns == info.server_ns + 10 * DAY * 10**9
     with pytest.raises(ConflictError, match="Minimum Retention"):
-        await director.service.forget_snapshot(made[0], OPERATOR)
+        await director.service.commands.forget_snapshot(made[0], OPERATOR)
     # A clock that jumps ahead is not believed.
     director.time.jump(20 * DAY)
     await director.go()
     with pytest.raises(ConflictError, match="jumped"):
-        await director.service.forget_snapshot(made[0], OPERATOR)
+        await director.service.commands.forget_snapshot(made[0], OPERATOR)
     assert len(director.repository().snapshots()) == 2
     await director.go(2 * DAY)
-    assert (await director.service.forget_snapshot(made[0], OPERATOR)).removed_ns
+    assert (await director.service.commands.forget_snapshot(made[0], OPERATOR)).removed_ns
     assert [one.id for one in director.repository().snapshots()] == [made[1]]
     with pytest.raises(ConflictError, match="removed"):
-        await director.service.forget_snapshot(made[0], OPERATOR)
+        await director.service.commands.forget_snapshot(made[0], OPERATOR)
 
 
 @in_loop
@@ -253,7 +257,7 @@ def test_a_verify_job_reads_what_a_restore_would(director, level):
             assert (good.files, good.bytes > 0) == (9, True)
         else:
             assert good.bytes > 40_000
-        metrics = {one.name: one.samples for one in await director.service.metrics()}
+        metrics = {one.name: one.samples for one in await director.service.queries.metrics()}
         labels = {"job": "check", "client": "web1"}
         assert metrics["strongroom_backup_last_verify_success"] == ((labels, 1.0),)
         tested = metrics["strongroom_backup_last_restore_test_success"]
@@ -299,7 +303,7 @@ async def test_a_copy_job_brings_another_repository_what_it_lacks(director):
     assert (run.state, run.error) == ("done", "")
     there = director.repository("offsite").snapshots()
     assert {one.original.partition(":")[2] for one in there} == made
-    entered = await director.service.snapshots(SnapshotFilter(pool="Offsite"))
+    entered = await director.service.queries.snapshots(SnapshotFilter(pool="Offsite"))
     assert {(one.id, one.storage, one.client) for one in entered} == {
         (one.id, "offsite", "web1") for one in there
     }
@@ -307,10 +311,10 @@ async def test_a_copy_job_brings_another_repository_what_it_lacks(director):
     again = await director.start("offsite")
     assert "nothing to copy" in await director.texts(again.id)
     # The pool of the copies has a retention of its own, which is told here.
-    assert len(await director.service.snapshots(SnapshotFilter(pool="Default"))) == 2
+    assert len(await director.service.queries.snapshots(SnapshotFilter(pool="Default"))) == 2
     third = await director.back_up(agent)
     run = await director.start("offsite")
-    entered = await director.service.snapshots(SnapshotFilter(pool="Offsite"))
+    entered = await director.service.queries.snapshots(SnapshotFilter(pool="Offsite"))
     assert len(entered) == len(director.repository("offsite").snapshots()) == 2
     made.add(third)
     # Copies do not become parents of backups.
@@ -331,7 +335,7 @@ async def test_the_catalog_is_backed_up_and_read_back(director, tmp_path):
     run = await director.start("admin")
     assert (run.state, run.error) == ("done", "")
     # Only the newest is kept: it has a retention like any other job.
-    found = await director.service.snapshots(SnapshotFilter(job="catalog"))
+    found = await director.service.queries.snapshots(SnapshotFilter(job="catalog"))
     assert [one.id for one in found] == [run.snapshot]
     assert found[0].client == "dir"
     director.command("restore", run.snapshot, "--target", str(tmp_path / "back"))
@@ -351,17 +355,17 @@ async def test_the_catalog_comes_back_from_the_repository_alone(director):
     await director.open()
     agent = await director.agent("web1")
     made = [await director.back_up(agent) for _ in range(2)]
-    before = await director.service.snapshots(SnapshotFilter())
+    before = await director.service.queries.snapshots(SnapshotFilter())
     first = (await director.runs())[-1]
     await director.service.stop()
     for file in (director.folder / "work").glob("catalog.sqlite*"):
         file.unlink()
     director.link.agents.clear()
     await director.open()
-    assert await director.service.snapshots(SnapshotFilter()) == []
+    assert await director.service.queries.snapshots(SnapshotFilter()) == []
     run = await director.start("admin")
     assert "2 snapshots were entered" in await director.texts(run.id)
-    after = await director.service.snapshots(SnapshotFilter())
+    after = await director.service.queries.snapshots(SnapshotFilter())
     assert {one.id for one in after} == set(made)
     same = ("id", "client", "job", "pool", "storage", "level", "run", "files", "bytes", "server_ns")
     assert [[getattr(one, name) for name in same] for one in after] == [
@@ -387,7 +391,7 @@ async def test_pruning_gives_space_back(director):
     await director.open()
     agent = await director.agent("web1")
     snapshot = await director.back_up(agent)
-    await director.service.forget_snapshot(snapshot, OPERATOR)
+    await director.service.commands.forget_snapshot(snapshot, OPERATOR)
     run = await director.start("admin")
     assert (run.state, run.error) == ("done", "")
     assert run.summary["removed_packs"] > 0
@@ -411,9 +415,9 @@ async def test_a_task_that_is_cancelled_is_gone(director):
     # The task waits for its passphrase for ever.
     (director.folder / "passphrase").unlink()
     os.mkfifo(director.folder / "passphrase")
-    run = await director.service.start_run("check", OPERATOR)
+    run = await director.service.commands.start_run("check", OPERATOR)
     await director.until_said(run.id, "verifies")
-    ended = await director.service.cancel(run.id, OPERATOR)
+    ended = await director.service.commands.cancel(run.id, OPERATOR)
     assert ended.state == "cancelled"
     await director.settle()
 
@@ -439,7 +443,7 @@ async def test_a_run_of_the_directors_own_does_not_outlive_it(director):
     await director.back_up(agent)
     (director.folder / "passphrase").unlink()
     os.mkfifo(director.folder / "passphrase")
-    run = await director.service.start_run("check", OPERATOR)
+    run = await director.service.commands.start_run("check", OPERATOR)
     await director.until_said(run.id, "verifies")
     await director.restart()
     ended = await director.run(run.id)

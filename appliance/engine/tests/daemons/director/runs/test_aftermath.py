@@ -23,7 +23,7 @@ class DyingCatalog:
     def __init__(self, director, most_writes: int) -> None:
         self.died = asyncio.Event()
         self._left = most_writes
-        catalog = director.service._context.catalog
+        catalog = director.service.context.catalog
         self._writing = catalog.writing
         self._loop = asyncio.get_running_loop()
         catalog.writing = self.writing
@@ -86,7 +86,7 @@ async def test_wherever_a_director_dies_all_that_follows_a_run_is_done(director)
         assert [one.attempt for one in again] == [2], most_writes
         assert run.id in note.read_text()
         assert run.id in (director.folder / "reports.log").read_text()
-        await director.service.cancel(again[0].id, OPERATOR)
+        await director.service.commands.cancel(again[0].id, OPERATOR)
         await director.settle()
         await agent.disconnect()
         await director.close()
@@ -103,7 +103,7 @@ async def test_a_catalog_that_is_away_for_a_while_loses_no_attempt(director, mon
     await director.open()
     agent = await director.agent("web1")
     run = await director.start("nightly")
-    catalog = director.service._context.catalog
+    catalog = director.service.context.catalog
     writing, failures = catalog.writing, iter(range(4))
 
     @contextmanager
@@ -128,16 +128,16 @@ async def test_work_of_the_director_ends_once_the_catalog_takes_its_end(director
     tidy = 'RunScript { RunsWhen = Before; RunsOnClient = no; Console = "expire runs 400" }'
     director.configure(client("web1") + job("tidy", kind="Admin", more=tidy))
     await director.open()
-    local = director.service._runs._local
+    local = director.service.runs._own_jobs
     carry_out, locked = local.carry_out, []
-    start_run, is_asked = director.service.start_run, asyncio.Event()
+    start_run, is_asked = director.service.commands.start_run, asyncio.Event()
 
     async def asked(*arguments, **named):
         record = await start_run(*arguments, **named)
         is_asked.set()
         return record
 
-    director.service.start_run = asked
+    director.service.commands.start_run = asked
 
     async def carried_out(active, runs):
         outcome = await carry_out(active, runs)
@@ -150,7 +150,7 @@ async def test_work_of_the_director_ends_once_the_catalog_takes_its_end(director
 
     local.carry_out = carried_out
     tries = []
-    end = director.service._runs.end
+    end = director.service.runs.end
 
     async def ended(*arguments, **named):
         try:
@@ -160,7 +160,7 @@ async def test_work_of_the_director_ends_once_the_catalog_takes_its_end(director
             locked[0].execute("ROLLBACK")
             raise
 
-    director.service._runs.end = ended
+    director.service.runs.end = ended
     run = await director.start("tidy")
     locked[0].close()
     assert len(tries) == 1

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strongroom.daemons.director.catalog.runs import RunRecord
-from strongroom.daemons.director.runs.dispatch import Candidate, Limits, choose
+from strongroom.daemons.director.runs.dispatch import ConcurrencyLimits, Contender, choose
 from strongroom.daemons.director.runs.duplicates import DuplicateRules, judge
 
 NAMES = ("a", "b", "c")
 
 
 @st.composite
-def candidates(draw, prefix: str) -> list[Candidate]:
+def candidates(draw, prefix: str) -> list[Contender]:
     return [
-        Candidate(
+        Contender(
             id=f"{prefix}{number}",
             job=draw(st.sampled_from(NAMES)),
             client=draw(st.sampled_from((*NAMES, ""))),
@@ -34,7 +34,7 @@ some = st.dictionaries(st.sampled_from(NAMES), st.integers(1, 3))
 @given(
     candidates("w"),
     candidates("r"),
-    st.builds(Limits, st.integers(1, 6), some, some, some, some),
+    st.builds(ConcurrencyLimits, st.integers(1, 6), some, some, some, some),
 )
 def test_no_limit_is_passed_and_every_run_that_waits_has_a_reason(waiting, running, limits):
     decision = choose(waiting, running, limits)
@@ -61,7 +61,7 @@ def test_no_limit_is_passed_and_every_run_that_waits_has_a_reason(waiting, runni
 
 @given(candidates("w"), candidates("r"))
 def test_priorities_are_mixed_only_by_those_that_allow_it(waiting, running):
-    decision = choose(waiting, running, Limits(director=100))
+    decision = choose(waiting, running, ConcurrencyLimits(director=100))
     started = [one for one in waiting if one.id in decision.start]
     for one in started:
         lower = [other for other in running if other.priority < one.priority]
@@ -78,7 +78,7 @@ def test_priorities_are_mixed_only_by_those_that_allow_it(waiting, running):
 
 @given(candidates("w"))
 def test_a_run_held_back_by_a_limit_is_not_overtaken_by_higher_numbers(waiting):
-    decision = choose(waiting, [], Limits(director=2))
+    decision = choose(waiting, [], ConcurrencyLimits(director=2))
     started = [one.priority for one in waiting if one.id in decision.start]
     held = [one.priority for one in waiting if one.id in decision.reasons]
     assert not started or not held or max(started) <= min(held)

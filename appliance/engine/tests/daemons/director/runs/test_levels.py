@@ -28,7 +28,7 @@ class Backups:
 
     def remove(self, *numbers: int) -> None:
         ids = [f"{number:064x}" for number in numbers]
-        catalog = self._director.service._context.catalog
+        catalog = self._director.service.context.catalog
         note_removed(catalog, ids, self._director.time.now_ns, "keep-last 1")
 
 
@@ -94,12 +94,12 @@ async def test_a_fileset_that_is_changed_back_has_its_old_snapshots_to_compare_w
     before = path.read_text()
     assert await backups.make(1) == ("full", "")
     path.write_text(before.replace("File = /home", "File = /home; File = /etc"))
-    assert (await director.service.reload(OPERATOR)).is_loaded
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
     assert await backups.make(2) == ("full", "")
     assert "the FileSet has changed" in backups.reason
     assert await backups.make(3) == ("incremental", "2")
     path.write_text(before)
-    assert (await director.service.reload(OPERATOR)).is_loaded
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
     assert await backups.make(4) == ("incremental", "1")
 
 
@@ -108,7 +108,7 @@ async def test_without_a_known_full_backup_its_age_is_not_believed(director):
     backups = await opened(director, "MaxFullInterval = 30 days")
     assert await backups.make(1) == ("full", "")
     assert await backups.make(2) == ("incremental", "1")
-    catalog = director.service._context.catalog
+    catalog = director.service.context.catalog
     with catalog.writing() as connection:
         # As a rebuild finds them when the full one was forgotten before.
         connection.exec_driver_sql(f"DELETE FROM snapshots WHERE id = '{1:064x}'")

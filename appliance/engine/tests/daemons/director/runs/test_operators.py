@@ -13,7 +13,7 @@ async def test_a_limit_stays_with_its_run_when_agent_and_director_are_restarted(
     agent = await director.agent("web1")
     run = await director.start("nightly")
     await agent.start(run.id)
-    await director.service.set_bandwidth(run.id, 1000, OPERATOR)
+    await director.service.commands.set_bandwidth(run.id, 1000, OPERATOR)
     told = SetBandwidth(run_id=run.id, maximum_bytes_per_second=1000)
     assert agent.others == [told]
     await agent.disconnect()
@@ -32,7 +32,7 @@ async def test_a_limit_said_while_the_agent_is_away_is_told_when_it_is_back(dire
     run = await director.start("nightly")
     await agent.start(run.id)
     await agent.disconnect()
-    await director.service.set_bandwidth(run.id, 1000, OPERATOR)
+    await director.service.commands.set_bandwidth(run.id, 1000, OPERATOR)
     assert "agent web1 is told when it is connected again" in await director.texts(run.id)
     await agent.connect()
     assert agent.others == [SetBandwidth(run_id=run.id, maximum_bytes_per_second=1000)]
@@ -47,7 +47,7 @@ async def test_an_order_that_is_given_again_has_the_limit_that_was_set(director)
     run = await director.start("nightly")
     assert agent.order().maximum_bytes_per_second == 5000
     for limit in (1000, 0):
-        await director.service.set_bandwidth(run.id, limit, OPERATOR)
+        await director.service.commands.set_bandwidth(run.id, limit, OPERATOR)
         await agent.disconnect()
         agent.lose_journal()
         await agent.connect()
@@ -63,7 +63,7 @@ async def test_a_cancel_that_the_agent_has_not_confirmed_is_told_as_such(directo
     agent = await director.agent("web1")
     run = await director.start("nightly")
     await agent.start(run.id)
-    answer = await director.service.cancel(run.id, OPERATOR)
+    answer = await director.service.commands.cancel(run.id, OPERATOR)
     assert (answer.state, answer.ending) == ("running", "cancelled")
     await director.settle()
     assert "web1 has not confirmed it yet" in await director.texts(run.id)
@@ -82,9 +82,9 @@ async def test_whoever_watches_hears_of_a_cancel_before_the_agent_confirms_it(di
     agent = await director.agent("web1")
     run = await director.start("nightly")
     await agent.start(run.id)
-    events = director.service.watch(run.id)
+    events = director.service.queries.watch(run.id)
     await anext(events)
-    await director.service.cancel(run.id, OPERATOR)
+    await director.service.commands.cancel(run.id, OPERATOR)
     async for event in events:
         if event.run is not None and event.run.ending:
             break
@@ -102,10 +102,10 @@ async def test_agents_say_how_many_workers_they_have(director):
     await director.agent("web1")
 
     async def workers(name: str) -> tuple[int, str]:
-        metrics = {one.name: one for one in await director.service.metrics()}
+        metrics = {one.name: one for one in await director.service.queries.metrics()}
         labels = [one for one, _ in metrics["strongroom_agent_info"].samples]
         (found,) = [one["workers"] for one in labels if one["client"] == name]
-        return (await director.service.client(name)).workers, found
+        return (await director.service.queries.client(name)).workers, found
 
     assert await workers("web1") == (2, "2")
     assert await workers("web2") == (0, "")
@@ -127,7 +127,7 @@ async def test_a_backup_is_told_what_the_last_one_came_to(director):
         run = await director.start("nightly", level=level)
         order = agent.order()
         assert (order.expected_files, order.expected_bytes) == (30, size_bytes)
-        await agent.progress(run.id, files=1, total_files=30)
+        await agent.progress(run.id, files=1, total_files=30, total_is_estimate=True)
         assert (await director.run(run.id)).total_is_estimate
         await director.end(agent, run.id, snapshot=f"{run.id:>064}", summary=summary)
 

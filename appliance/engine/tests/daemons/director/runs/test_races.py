@@ -30,7 +30,7 @@ def director(tmp_path, monkeypatch):
 
 def at_the_first_start(director, happens):
     """Have something happen just before the first run that is begun is written as running."""
-    runs = director.service._runs
+    runs = director.service.runs
     change = runs.change
 
     async def changed(active, changes, lines=()):
@@ -61,10 +61,10 @@ async def test_a_run_may_be_cancelled_while_another_is_started(director):
 
     async def other_is_cancelled(active):
         (other,) = set(ids) - {active.record.id}
-        await director.service.cancel(other, OPERATOR)
+        await director.service.commands.cancel(other, OPERATOR)
 
     at_the_first_start(director, other_is_cancelled)
-    await director.service._runs.dispatch()
+    await director.service.runs.dispatch()
     await director.settle()
     assert sorted([await director.state(one) for one in ids]) == ["cancelled", "running"]
 
@@ -74,10 +74,10 @@ async def test_a_run_that_is_cancelled_while_it_starts_keeps_no_other_from_start
     agents, ids = await two_runs(director)
 
     async def it_is_cancelled(active):
-        await director.service.cancel(active.record.id, OPERATOR)
+        await director.service.commands.cancel(active.record.id, OPERATOR)
 
     at_the_first_start(director, it_is_cancelled)
-    await director.service._runs.dispatch()
+    await director.service.runs.dispatch()
     await director.settle()
     assert sorted([await director.state(one) for one in ids]) == ["cancelled", "running"]
     assert sum(len(agent.given) for agent in agents) == 1
@@ -87,7 +87,7 @@ async def test_a_run_that_is_cancelled_while_it_starts_keeps_no_other_from_start
 async def test_the_scheduler_survives_a_fault(director, monkeypatch):
     director.configure(TWO_JOBS)
     await director.open()
-    scheduler = director.service._scheduler
+    scheduler = director.service.scheduler
     faults = 0
     tick = scheduler.tick
     done = asyncio.Event()
@@ -118,7 +118,7 @@ async def test_what_the_catalog_does_not_take_is_not_tried_without_a_pause(direc
     director.configure(schedule + client("web1") + job("first", "web1", "Schedule = often"))
     await director.open()
     director.time.pass_by(600)
-    scheduler = director.service._scheduler
+    scheduler = director.service.scheduler
     tries = 0
 
     async def failing(now_ns):
@@ -174,11 +174,11 @@ async def test_a_storage_daemon_that_hangs_does_not_stop_the_director(director, 
         SnapshotRecord(id=f"{number:064x}", client="web1", job="first", storage="main")
         for number in range(1, 2 * THREADS + 1)
     ]
-    add_snapshots(service._context.catalog, records)
-    looking = [asyncio.create_task(service.list_files(record.id)) for record in records]
+    add_snapshots(service.context.catalog, records)
+    looking = [asyncio.create_task(service.queries.list_files(record.id)) for record in records]
     try:
         await until(lambda: len(storage.connections) >= THREADS)
-        run = await asyncio.wait_for(service.start_run("first", OPERATOR), 10)
+        run = await asyncio.wait_for(service.commands.start_run("first", OPERATOR), 10)
         await until(lambda: agent.given)
         assert agent.given == [run.id]
     finally:

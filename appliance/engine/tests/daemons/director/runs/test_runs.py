@@ -44,7 +44,7 @@ async def test_a_backup_goes_from_its_order_to_its_snapshot(director):
     ended = await director.run(run.id)
     assert (ended.state, ended.files, ended.bytes, ended.stored_bytes) == ("done", 3, 100, 10)
     assert ended.ended_ns - ended.started_ns == 60 * SECOND_NS
-    found = await director.service.snapshot(snapshot)
+    found = await director.service.queries.snapshot(snapshot)
     assert (found.client, found.job, found.level, found.pool) == (
         "web1",
         "nightly",
@@ -183,7 +183,7 @@ async def test_an_agent_speaks_for_its_own_runs_only(director):
     # What it will not be believed it need not keep.
     assert thief.unacknowledged == []
     with pytest.raises(SnapshotNotFoundError):
-        await director.service.snapshot(f"{9:064x}")
+        await director.service.queries.snapshot(f"{9:064x}")
     await director.backed_up(agent, run.id, 1)
 
 
@@ -203,9 +203,9 @@ async def test_a_report_of_an_unknown_run_is_answered(director):
 async def test_an_unknown_or_disabled_client_is_not_welcome(director):
     director.configure(client("web1") + client("web2", "Enabled = no") + job("nightly"))
     await director.open()
-    assert director.service.refusal("web1") == ""
-    assert "no Client" in director.service.refusal("stranger")
-    assert "disabled" in director.service.refusal("web2")
+    assert director.service.agents.refusal("web1") == ""
+    assert "no Client" in director.service.agents.refusal("stranger")
+    assert "disabled" in director.service.agents.refusal("web2")
 
 
 @in_loop
@@ -213,12 +213,12 @@ async def test_a_waiting_run_is_cancelled_at_once(director):
     director.configure(client("web1") + job("nightly"))
     await director.open()
     run = await director.start("nightly")
-    ended = await director.service.cancel(run.id, OPERATOR)
+    ended = await director.service.commands.cancel(run.id, OPERATOR)
     assert (ended.state, ended.reason) == ("cancelled", "cancelled by operator ann")
     with pytest.raises(ConflictError, match="has ended"):
-        await director.service.cancel(run.id, OPERATOR)
+        await director.service.commands.cancel(run.id, OPERATOR)
     with pytest.raises(UnknownNameError):
-        await director.service.cancel("ffff", OPERATOR)
+        await director.service.commands.cancel("ffff", OPERATOR)
 
 
 @in_loop
@@ -228,7 +228,7 @@ async def test_a_running_run_ends_when_its_agent_says_so(director):
     agent = await director.agent("web1")
     run = await director.start("nightly")
     await agent.start(run.id)
-    assert (await director.service.cancel(run.id, OPERATOR)).state == "running"
+    assert (await director.service.commands.cancel(run.id, OPERATOR)).state == "running"
     assert agent.cancelled == [run.id]
     await director.end(agent, run.id, "cancelled", exit_code=130, error_id="interrupted")
     ended = await director.run(run.id)
@@ -241,7 +241,7 @@ async def test_a_run_that_was_done_before_the_cancel_arrived_is_done(director):
     await director.open()
     agent = await director.agent("web1")
     run = await director.start("nightly")
-    await director.service.cancel(run.id, OPERATOR)
+    await director.service.commands.cancel(run.id, OPERATOR)
     await director.backed_up(agent, run.id, 1)
     assert await director.state(run.id) == "done"
 
@@ -253,7 +253,7 @@ async def test_an_agent_that_does_not_answer_a_cancel_is_not_waited_for(director
     agent = await director.agent("web1")
     run = await director.start("nightly")
     await agent.start(run.id)
-    await director.service.cancel(run.id, OPERATOR)
+    await director.service.commands.cancel(run.id, OPERATOR)
     await director.go(5)
     assert await director.state(run.id) == "running"
     await director.go(20)
@@ -261,7 +261,7 @@ async def test_an_agent_that_does_not_answer_a_cancel_is_not_waited_for(director
     # It was working all along and comes with a snapshot: that is kept, the run stays as it was.
     snapshot = await director.backed_up(agent, run.id, 3)
     assert await director.state(run.id) == "cancelled"
-    assert (await director.service.snapshot(snapshot)).run == run.id
+    assert (await director.service.queries.snapshot(snapshot)).run == run.id
     assert agent.unacknowledged == []
 
 
@@ -273,7 +273,7 @@ async def test_a_run_cancelled_while_its_agent_was_away_is_cancelled_there_later
     run = await director.start("nightly")
     await agent.start(run.id)
     await agent.disconnect()
-    assert (await director.service.cancel(run.id, OPERATOR)).state == "cancelled"
+    assert (await director.service.commands.cancel(run.id, OPERATOR)).state == "cancelled"
     await agent.connect()
     assert agent.cancelled == [run.id]
 
@@ -352,7 +352,7 @@ async def test_a_cancelled_run_is_not_tried_again(director):
     director.configure(client("web1") + job("nightly", more="RescheduleOnError = yes"))
     await director.open()
     run = await director.start("nightly")
-    await director.service.cancel(run.id, OPERATOR)
+    await director.service.commands.cancel(run.id, OPERATOR)
     await director.settle()
     assert len(await director.runs()) == 1
 
@@ -458,7 +458,7 @@ async def test_a_changed_fileset_makes_the_next_backup_full(director):
     await director.backed_up(agent, run.id, 2)
     path = director.folder / "etc/director.d/all/all.conf"
     path.write_text(path.read_text().replace("File = /home", "File = /home; File = /etc"))
-    assert (await director.service.reload(OPERATOR)).is_loaded
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
     run = await director.start("nightly")
     assert agent.order().level == "full"
     await director.backed_up(agent, run.id, 3)
@@ -495,10 +495,10 @@ async def test_an_estimate_goes_past_the_queue(director):
     director.configure(client("web1") + job("nightly"), concurrent=1)
     await director.open()
     with pytest.raises(ConflictError, match="not connected"):
-        await director.service.start_estimate("nightly", OPERATOR)
+        await director.service.commands.start_estimate("nightly", OPERATOR)
     agent = await director.agent("web1")
     await director.start("nightly")
-    run = await director.service.start_estimate("nightly", OPERATOR, listing=True)
+    run = await director.service.commands.start_estimate("nightly", OPERATOR, listing=True)
     await director.settle()
     order = agent.order(StartEstimate)
     assert (order.run_id, order.listing) == (run.id, True)
@@ -512,13 +512,13 @@ async def test_a_bandwidth_is_changed_while_a_run_is_under_way(director):
     await director.open()
     agent = await director.agent("web1")
     run = await director.start("nightly")
-    await director.service.set_bandwidth(run.id, 1000, OPERATOR)
+    await director.service.commands.set_bandwidth(run.id, 1000, OPERATOR)
     assert agent.others[-1] == SetBandwidth(run_id=run.id, maximum_bytes_per_second=1000)
     with pytest.raises(UsageError):
-        await director.service.set_bandwidth(run.id, -1, OPERATOR)
+        await director.service.commands.set_bandwidth(run.id, -1, OPERATOR)
     await director.backed_up(agent, run.id, 1)
     with pytest.raises(ConflictError):
-        await director.service.set_bandwidth(run.id, 1000, OPERATOR)
+        await director.service.commands.set_bandwidth(run.id, 1000, OPERATOR)
 
 
 @in_loop
@@ -526,7 +526,7 @@ async def test_watching_a_run_tells_its_states_counts_and_lines(director):
     director.configure(client("web1") + job("nightly"))
     await director.open()
     run = await director.start("nightly")
-    events = director.service.watch(run.id)
+    events = director.service.queries.watch(run.id)
     seen = [await anext(events)]
 
     async def watch() -> None:
@@ -553,13 +553,13 @@ async def test_what_cannot_be_started_says_why(director):
     await director.open()
     for name, error in (("nothing", UnknownNameError), ("bring-back", UsageError)):
         with pytest.raises(error):
-            await director.service.start_run(name, OPERATOR)
+            await director.service.commands.start_run(name, OPERATOR)
     for options in ({"level": "Fuller"}, {"client": "nobody"}, {"pool": "x"}, {"storage": "x"}):
         with pytest.raises((UnknownNameError, UsageError)):
-            await director.service.start_run("nightly", OPERATOR, **options)
+            await director.service.commands.start_run("nightly", OPERATOR, **options)
     with pytest.raises(SnapshotNotFoundError):
-        await director.service.start_restore(RestoreRequest("abcd"), OPERATOR)
-    results = [entry.result for entry in await director.service.audit_entries()]
+        await director.service.commands.start_restore(RestoreRequest("abcd"), OPERATOR)
+    results = [entry.result for entry in await director.service.queries.audit_entries()]
     assert len(results) == 7
     assert "done" not in results
 
@@ -570,7 +570,7 @@ async def test_a_run_that_no_longer_fits_the_configuration_fails_with_words(dire
     await director.open()
     run = await director.start("nightly")
     director.configure(client("web1") + job("other"))
-    assert (await director.service.reload(OPERATOR)).is_loaded
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
     await director.agent("web1")
     ended = await director.run(run.id)
     assert (ended.state, ended.error_id) == ("failed", "unknown-name")
@@ -585,15 +585,15 @@ async def test_a_reload_with_errors_changes_nothing_and_one_without_cuts_no_run(
     agent = await director.agent("web1")
     run = await director.start("nightly")
     director.configure(text + "Job { Nonsense = 1 }")
-    report = await director.service.reload(OPERATOR)
+    report = await director.service.commands.reload(OPERATOR)
     assert not report.is_loaded
     assert report.errors
     director.configure(text + job("second"))
-    assert (await director.service.reload(OPERATOR)).is_loaded
-    assert [one.name for one in await director.service.jobs()] == ["nightly", "second"]
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
+    assert [one.name for one in await director.service.queries.jobs()] == ["nightly", "second"]
     assert await director.state(run.id) == "running"
     director.configure(client("web1", "Enabled = no") + job("nightly"))
-    await director.service.reload(OPERATOR)
+    await director.service.commands.reload(OPERATOR)
     assert agent.refusals == ["client web1 is disabled"]
     # It is told to go, but what it does is not undone.
     assert await director.state(run.id) == "running"
@@ -657,8 +657,8 @@ async def test_what_operators_do_is_audited(director):
     director.configure(client("web1") + job("nightly"))
     await director.open()
     run = await director.start("nightly")
-    await director.service.cancel(run.id, OPERATOR)
-    entries = await director.service.audit_entries()
+    await director.service.commands.cancel(run.id, OPERATOR)
+    entries = await director.service.queries.audit_entries()
     assert [(entry.action, entry.object, entry.result) for entry in entries] == [
         ("cancel", run.id, "done"),
         ("run", "nightly", "done"),
@@ -676,19 +676,19 @@ async def test_status_clients_and_jobs_show_what_is(director):
     await agent.disconnect()
     await agent.connect(ahead_seconds=90)
     run = await director.start("nightly")
-    status = await director.service.status()
+    status = await director.service.queries.status()
     assert (status.clients, status.clients_connected) == (2, 1)
     assert [one.id for one in status.active] == [run.id]
-    web1 = await director.service.client("web1")
+    web1 = await director.service.queries.client("web1")
     assert (web1.is_connected, web1.running, web1.tls_mode) == (True, 1, "ktls")
     assert web1.clock_ahead_seconds == pytest.approx(90)
     await director.backed_up(agent, run.id, 1)
-    assert (await director.service.client("web1")).last_backup_ns == START_NS
-    job_info = (await director.service.jobs())[0]
+    assert (await director.service.queries.client("web1")).last_backup_ns == START_NS
+    job_info = (await director.service.queries.jobs())[0]
     assert job_info.last_run is not None
     assert (job_info.last_run.id, job_info.storage, job_info.pool) == (run.id, "main", "Default")
     with pytest.raises(UnknownNameError):
-        await director.service.client("nobody")
+        await director.service.queries.client("nobody")
 
 
 @in_loop
@@ -699,7 +699,7 @@ async def test_metrics_tell_success_and_age(director):
     await director.backed_up(agent, (await director.start("nightly")).id, 1)
     run = await director.start("nightly")
     await director.end(agent, run.id, "failed", exit_code=1)
-    metrics = {one.name: one for one in await director.service.metrics()}
+    metrics = {one.name: one for one in await director.service.queries.metrics()}
     labels = {"job": "nightly", "client": "web1"}
     assert metrics["strongroom_backup_last_success_timestamp_seconds"].samples == (
         (labels, START_NS / SECOND_NS),
@@ -754,7 +754,7 @@ async def test_an_agent_that_reports_what_cannot_be_is_sent_away(director):
         RunProgress(run_id=run.id, files=-1),
         RunProgress(run_id=run.id, bytes=(1 << 64) - 1),
     ):
-        await director.service.on_message("web1", wrong)
+        await director.service.agents.on_message("web1", wrong)
         assert agent.refusals.pop().startswith("a report cannot be")
         await agent.connect()
     assert await director.state(run.id) == "running"
@@ -799,6 +799,6 @@ async def test_a_director_works_on_postgresql(director, cluster):
     await agent.connect(director.service)
     snapshot = await director.backed_up(agent, run.id, 1)
     assert await director.state(run.id) == "done"
-    assert (await director.service.snapshot(snapshot)).run == run.id
-    assert len(await director.service.metrics()) > 10
+    assert (await director.service.queries.snapshot(snapshot)).run == run.id
+    assert len(await director.service.queries.metrics()) > 10
     assert not list((director.folder / "work").glob("*.sqlite"))

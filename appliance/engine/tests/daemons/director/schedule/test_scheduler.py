@@ -35,7 +35,7 @@ async def test_a_job_is_started_when_it_is_due(director):
     await director.open()
     await director.go(14 * HOUR - 60)
     assert await director.runs() == []
-    status = await director.service.status()
+    status = await director.service.queries.status()
     assert [one.due_ns for one in status.due] == [START_NS + 14 * HOUR * SECOND_NS]
     assert status.due[0].job == "nightly"
     await director.go(60)
@@ -52,7 +52,7 @@ async def test_the_scheduler_runs_by_itself(director):
     await director.open()
     await director.service.start()
     director.time.pass_by(14 * HOUR)
-    director.service._scheduler.wake()
+    director.service.scheduler.wake()
     for _ in range(3000):
         if await director.runs():
             break
@@ -67,7 +67,7 @@ def sleepy_director(tmp_path, monkeypatch):
 
 
 async def until_state(director, run_id: str, state: str) -> None:
-    async for event in director.service.watch(run_id):
+    async for event in director.service.queries.watch(run_id):
         if event.run is not None and event.run.state == state:
             return
     raise AssertionError(f"it ended, and was never {state}")
@@ -103,7 +103,7 @@ async def test_an_agent_that_hears_no_cancel_is_given_up_in_time(sleepy_director
         await director.service.start()
         await director.agent("web1")
         run = await director.start("nightly")
-        await director.service.cancel(run.id, OPERATOR)
+        await director.service.commands.cancel(run.id, OPERATOR)
         await until_state(director, run.id, "cancelled")
     finally:
         await director.close()
@@ -219,7 +219,7 @@ async def test_a_new_schedule_does_not_make_up_for_what_was_before_it(director):
     await director.open()
     await director.go(30 * DAY)
     director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
-    assert (await director.service.reload(OPERATOR)).is_loaded
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
     await director.go()
     assert await director.runs() == []
     await director.go(DAY)
@@ -246,7 +246,7 @@ async def test_schedules_are_in_the_time_zone_that_is_set(director):
     await director.open()
     due = {
         one.job: (one.due_ns - START_NS) / SECOND_NS / HOUR
-        for one in (await director.service.status()).due
+        for one in (await director.service.queries.status()).due
     }
     assert due == {"a": 13, "b": 5}
 
@@ -259,13 +259,13 @@ async def test_a_jump_ahead_of_a_week_starts_each_job_once_and_holds_retention(d
     director.time.jump(7 * DAY)
     await director.go(30)
     assert len(await director.runs()) == 1
-    status = await director.service.status()
+    status = await director.service.queries.status()
     assert any("jumped" in text for text in status.warnings)
-    assert director.service._scheduler.guard.obstacle
+    assert director.service.scheduler.guard.obstacle
     # Set right again: it is known at once, and the schedule goes on as if nothing had been.
     director.time.jump(-7 * DAY)
     await director.go(30)
-    assert director.service._scheduler.guard.obstacle == ""
+    assert director.service.scheduler.guard.obstacle == ""
     await director.go(14 * HOUR)
     assert len(await director.runs()) == 2
 
@@ -279,7 +279,7 @@ async def test_a_small_correction_of_the_clock_repeats_nothing(director):
     await director.go(60)
     await director.go(120)
     assert len(await director.runs()) == 1
-    assert director.service._scheduler.guard.obstacle == ""
+    assert director.service.scheduler.guard.obstacle == ""
 
 
 @in_loop
@@ -289,12 +289,12 @@ async def test_a_clock_that_went_back_while_the_director_was_down_is_noticed(dir
     await director.go(60)
     director.time.jump(-7 * DAY)
     await director.restart()
-    assert director.service._scheduler.guard.obstacle
+    assert director.service.scheduler.guard.obstacle
     await director.go()
     await director.go(14 * HOUR)
     assert len(await director.runs()) == 1
     await director.go(HOLD_SECONDS)
-    assert director.service._scheduler.guard.obstacle == ""
+    assert director.service.scheduler.guard.obstacle == ""
 
 
 @in_loop
@@ -305,7 +305,7 @@ async def test_a_hold_of_retention_outlives_a_restart(director):
     director.time.jump(7 * DAY)
     await director.go(60)
     await director.restart()
-    assert director.service._scheduler.guard.obstacle
+    assert director.service.scheduler.guard.obstacle
 
 
 @in_loop

@@ -26,7 +26,7 @@ from strongroom.stores.store import connect_ahead
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strongroom.daemons.job_process.messages import JobDescription
+    from strongroom.daemons.agent.jobs.description import JobDescription
     from strongroom.daemons.job_process.output import JobOutput
     from strongroom.jobs.backup.backup import BackupReport
     from strongroom.net.control.messages import StartBackup

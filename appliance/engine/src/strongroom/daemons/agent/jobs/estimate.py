@@ -13,7 +13,7 @@ from strongroom.jobs.backup.estimate import estimate
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from strongroom.daemons.job_process.messages import JobDescription
+    from strongroom.daemons.agent.jobs.description import JobDescription
     from strongroom.daemons.job_process.output import JobOutput
     from strongroom.net.control.messages import StartEstimate
 

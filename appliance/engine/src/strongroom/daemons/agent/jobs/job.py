@@ -1,9 +1,7 @@
 """One job, in a process of its own: `python -m strongroom.daemons.agent.jobs.job`.
 
-Standard input brings a JobDescription as one JSON line and later orders (job_messages); standard
-output carries reports, one JSON line each; what anything prints by mistake goes to standard
-error. SIGTERM, an order or the end of the input stop the job within a second: what it had begun
-is removed, what was stored is found by the next run.
+Scripts before the job, the job itself, scripts after it. See job_process for what comes in and
+goes out.
 """
 
 from __future__ import annotations
@@ -11,43 +9,23 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from strongroom.daemons.agent.jobs.bandwidth import SharedBucket
+from strongroom.daemons.agent.jobs.description import JobDescription, kind_of
 from strongroom.daemons.agent.jobs.scripts import ScriptRules, run_script
-from strongroom.daemons.job_process.bandwidth import SharedBucket
-from strongroom.daemons.job_process.input import JobInput
-from strongroom.daemons.job_process.messages import JobDescription, JobEnded
-from strongroom.daemons.job_process.output import JobOutput
-from strongroom.errors import (
-    EXIT_BUG,
-    CancelledError,
-    OperatingSystemError,
-    ScriptError,
-    StrongroomError,
-    TimeLimitError,
-    UsageError,
-)
+from strongroom.daemons.job_process.program import ended_by, run_program
+from strongroom.errors import ScriptError
 from strongroom.net.control.messages import StartBackup, StartRestore, StartVerify
 
 if TYPE_CHECKING:
-    from strongroom.daemons.job_process.messages import Request
+    from strongroom.daemons.job_process.input import JobInput
+    from strongroom.daemons.job_process.messages import JobEnded
+    from strongroom.daemons.job_process.output import JobOutput
     from strongroom.net.control.messages import Script
-
-_KINDS: Final = {
-    "StartBackup": "backup",
-    "StartRestore": "restore",
-    "StartVerify": "verify",
-    "StartEstimate": "estimate",
-}
-
-
-def kind_of(request: Request) -> str:
-    """backup, restore, verify or estimate."""
-    return _KINDS[type(request).__name__]
 
 
 @dataclass(slots=True)
@@ -58,19 +36,19 @@ class _Job:
     bucket: SharedBucket
 
     def run(self) -> JobEnded:
-        """Scripts, work, scripts."""
-        scripts = getattr(self.description.request, "scripts", ())
+        """Scripts, the job, scripts."""
+        scripts = getattr(self.description.start, "scripts", ())
         try:
             self.input.listen(self.bucket.set_limit, self.description.maximum_run_seconds)
             self._lock()
             for script in scripts:
                 if script.when == "before":
                     self._script(script, "")
-            ended = self._work()
+            ended = self._execute()
             self.input.ignore()
         except BaseException as error:  # noqa: BLE001 - it is told, after the scripts have run
             self.input.ignore()
-            ended = _ended_by(error, self.output)
+            ended = ended_by(error, self.output)
         succeeded = ended.status in ("done", "incomplete")
         for script in scripts:
             if script.when == "after" and (script.on_success if succeeded else script.on_failure):
@@ -90,23 +68,23 @@ class _Job:
         )
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
-    def _work(self) -> JobEnded:
-        request = self.description.request
-        if isinstance(request, StartBackup):
+    def _execute(self) -> JobEnded:
+        start = self.description.start
+        if isinstance(start, StartBackup):
             from strongroom.daemons.agent.jobs.backup import run_backup
 
-            return run_backup(self.description, request, self.output, self.bucket)
-        if isinstance(request, StartRestore):
+            return run_backup(self.description, start, self.output, self.bucket)
+        if isinstance(start, StartRestore):
             from strongroom.daemons.agent.jobs.restore_and_verify import run_restore
 
-            return run_restore(self.description, request, self.output, self.bucket)
-        if isinstance(request, StartVerify):
+            return run_restore(self.description, start, self.output, self.bucket)
+        if isinstance(start, StartVerify):
             from strongroom.daemons.agent.jobs.restore_and_verify import run_verify
 
-            return run_verify(self.description, request, self.output, self.bucket)
+            return run_verify(self.description, start, self.output, self.bucket)
         from strongroom.daemons.agent.jobs.estimate import run_estimate
 
-        return run_estimate(self.description, request, self.output)
+        return run_estimate(self.description, start, self.output)
 
     def _script(self, script: Script, status: str) -> None:
         """Raises ScriptError where the script's failure is the job's."""
@@ -125,42 +103,20 @@ class _Job:
 
 
 def _values(description: JobDescription, status: str) -> dict[str, str]:
-    request = description.request
-    fileset = getattr(request, "fileset", None)
+    start = description.start
+    fileset = getattr(start, "fileset", None)
     return {
         "%": "%",
         "c": description.client,
         "d": description.director,
         "e": {"done": "OK", "incomplete": "OK -- with warnings"}.get(status, status.capitalize()),
         "f": "" if fileset is None else fileset.name,
-        "i": request.run_id,
-        "j": f"{request.job}.{request.run_id}",
-        "l": getattr(request, "level", "").capitalize(),
-        "n": request.job,
-        "t": kind_of(request).capitalize(),
+        "i": start.run_id,
+        "j": f"{start.job}.{start.run_id}",
+        "l": getattr(start, "level", "").capitalize(),
+        "n": start.job,
+        "t": kind_of(start).capitalize(),
     }
-
-
-def _ended_by(error: BaseException, output: JobOutput) -> JobEnded:
-    if isinstance(error, OSError):
-        names = [os.fsdecode(name) for name in (error.filename,) if isinstance(name, str | bytes)]
-        text = ": ".join([*names, error.strerror or str(error)])
-        error = OperatingSystemError(text)
-    if isinstance(error, StrongroomError):
-        is_cancelled = isinstance(error, CancelledError | TimeLimitError)
-        return JobEnded(
-            status="cancelled" if is_cancelled else "failed",
-            exit_code=error.exit_code,
-            error_id=error.error_id,
-            error=str(error),
-        )
-    output.log("error", "".join(traceback.format_exception(error)))
-    return JobEnded(
-        status="failed",
-        exit_code=EXIT_BUG,
-        error_id="bug",
-        error=f"this is a fault in Strongroom, please report it: {type(error).__name__}: {error}",
-    )
 
 
 def _failed_after(ended: JobEnded, error: ScriptError) -> JobEnded:
@@ -173,23 +129,16 @@ def _failed_after(ended: JobEnded, error: ScriptError) -> JobEnded:
     )
 
 
-def main() -> int:
-    """Do what standard input says; gives the exit code, which the last report has too."""
-    # numpy would start a thread for every core that nothing of ours uses.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    orders = JobInput()
-    try:
-        description = orders.description()
-    except UsageError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+def _do(description: JobDescription, job_input: JobInput, output: JobOutput) -> JobEnded:
     bucket = SharedBucket(description.maximum_bytes_per_second)
-    writes = isinstance(description.request, StartBackup)
-    output = JobOutput((lambda: bucket.taken_bytes) if writes else (lambda: 0))
-    ended = _Job(description, orders, output, bucket).run()
-    orders.close()
-    output.ended(ended)
-    return ended.exit_code
+    if isinstance(description.start, StartBackup):
+        output.count_stored_bytes(lambda: bucket.taken_bytes)
+    return _Job(description, job_input, output, bucket).run()
+
+
+def main() -> int:
+    """Do what standard input says; gives the exit code."""
+    return run_program(msgspec.json.Decoder(JobDescription), _do)
 
 
 if __name__ == "__main__":

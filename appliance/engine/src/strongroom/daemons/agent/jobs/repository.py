@@ -17,7 +17,7 @@ from strongroom.stores.local import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strongroom.daemons.job_process.messages import JobDescription
+    from strongroom.daemons.agent.jobs.description import JobDescription
     from strongroom.net.control.messages import (
         StartBackup,
         StartRestore,

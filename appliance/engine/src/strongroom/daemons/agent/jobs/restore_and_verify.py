@@ -18,7 +18,7 @@ from strongroom.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strongroom.daemons.job_process.messages import JobDescription
+    from strongroom.daemons.agent.jobs.description import JobDescription
     from strongroom.daemons.job_process.output import JobOutput
     from strongroom.jobs.restore.options import Problem, RestoreReport, Step
     from strongroom.jobs.verify.options import Difference, VerifyOptions, VerifyReport

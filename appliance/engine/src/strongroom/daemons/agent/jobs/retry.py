@@ -1,6 +1,6 @@
-"""Doing a job's work again when the connection to the storage daemon was lost on the way.
+"""Doing a job again when the connection to the storage daemon was lost on the way.
 
-Every kind of work may be done again from its beginning: a backup does not send again what was
+Every kind of job may be done again from its beginning: a backup does not send again what was
 stored, and a restore finds the files that it has written already.
 """
 

@@ -11,24 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from strongroom.printable import printable
+from strongroom.daemons.director.catalog.storable_data import left_out, shallow
+from strongroom.daemons.director.shown_text import shown
 
 if TYPE_CHECKING:
     from strongroom.net.control.messages import Hello, RunProgress
 
 # What an agent can claim at once; a sound one has a few.
 MOST_NAMED: Final = 4096
-MOST_DATA_DEPTH: Final = 16
-LONGEST_LOGGED: Final = 300
 _MOST_DATA_BYTES: Final = 64 << 10
 _MOST_FEATURES: Final = 100
 _MOST_WORKERS: Final = 1 << 16
 _LONGEST_RUN_ID: Final = 64
-
-
-def shown(text: object, most: int = LONGEST_LOGGED) -> str:
-    """As a line of a log may have it: so many characters at most, all of them printable."""
-    return printable(str(text), most)
 
 
 def bounded_data(data: dict[str, Any]) -> dict[str, Any]:
@@ -38,11 +32,6 @@ def bounded_data(data: dict[str, Any]) -> dict[str, Any]:
     except RecursionError:
         return left_out()
     return left_out() if is_long else shallow(data)
-
-
-def shallow(data: Any) -> Any:
-    """Data of the catalog as it is, unless it is nested so deep that no answer can have it."""
-    return left_out() if _is_deep(data, MOST_DATA_DEPTH) else data
 
 
 def bounded_hello(hello: Hello) -> Hello:
@@ -61,17 +50,3 @@ def bounded_hello(hello: Hello) -> Hello:
 def bounded_progress(progress: RunProgress) -> RunProgress:
     """Progress that may be kept until the next one comes."""
     return msgspec.structs.replace(progress, message=shown(progress.message))
-
-
-def left_out() -> dict[str, Any]:
-    """What stands where data would be that cannot be kept or shown."""
-    return {"left_out": "it was too long, or too deep"}
-
-
-def _is_deep(value: Any, room: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    if not room:
-        return True
-    inner = value.values() if isinstance(value, dict) else value
-    return any(_is_deep(one, room - 1) for one in inner)

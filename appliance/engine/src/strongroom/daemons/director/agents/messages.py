@@ -3,8 +3,8 @@
 An agent numbers what it reports of a run and keeps it until it is acknowledged; a number is
 acknowledged when the catalog holds the report. So nothing is lost when either side or the
 connection goes away, and what comes twice is kept once. At Hello each run that the agent names is
-answered by Acknowledge (the number we hold) or Cancel; an order that never arrived is given again,
-and a run that the agent had begun but no longer knows has failed.
+answered by Acknowledge (the number we hold) or Cancel; a start message that never arrived is sent
+again, and a run that the agent had begun but no longer knows has failed.
 
 An agent speaks for its own runs only: whatever it says of others is ignored and logged.
 
@@ -26,7 +26,6 @@ from strongroom.daemons.director.agents.message_limits import (
     bounded_data,
     bounded_hello,
     bounded_progress,
-    shown,
 )
 from strongroom.daemons.director.agents.rejected_reports import (
     MOST_REPORTED,
@@ -36,10 +35,12 @@ from strongroom.daemons.director.agents.rejected_reports import (
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import NewLine, load_run
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
-from strongroom.daemons.director.repositories.confirmation import confirm_snapshot
+from strongroom.daemons.director.runs.on_connect import start_on_connect
 from strongroom.daemons.director.runs.reports import connection_text
 from strongroom.daemons.director.runs.start_messages import limit_set
 from strongroom.daemons.director.runs.time_limits import LOST_ID
+from strongroom.daemons.director.shown_text import shown
+from strongroom.daemons.director.snapshots.confirmation import confirm_snapshot
 from strongroom.errors import (
     CatalogUnavailableError,
     ConflictError,
@@ -91,7 +92,7 @@ class Agents:
         return "" if client.enabled else f"client {name} is disabled"
 
     async def on_connected(self, client: str, hello: Hello, address: str) -> None:
-        """Welcome an agent, settle the runs it names, and start what waits for it."""
+        """Welcome an agent, settle the runs it names, start what waits for it or runs now."""
         context = self._context
         hello = bounded_hello(hello)
         now_ns = clock.now_ns()
@@ -123,6 +124,7 @@ class Agents:
             if active.is_running and active.record.id not in hello.runs:
                 await self._settle(client, active.record.id, self._settle_unnamed(active))
         await self._settle(client, "all that wait", self._runs.dispatch())
+        await start_on_connect(context, self._runs, client)
 
     async def on_disconnected(self, client: str) -> None:
         """An agent is gone; what it does goes on without us."""
@@ -160,7 +162,7 @@ class Agents:
                 named = shown(message.run_id, 32)
                 self._lines.log(client, logging.ERROR, text, client, named, fault=error)
             else:
-                await self.give_up(client, Undeliverable.of(message), error)
+                await self.on_undeliverable(client, Undeliverable.of(message), error)
 
     async def _take(self, client: str, message: Report | RunProgress) -> None:
         active = self._own(client, message.run_id)
@@ -173,14 +175,14 @@ class Agents:
             return
         async with active.lock:
             if message.sequence > active.record.sequence and not active.record.is_final:
-                active.is_ordered = True
+                active.is_sent = True
                 # It may end meanwhile; whoever ended it wrote all that counts.
                 with suppress(ConflictError):
                     await self._keep(active, message)
             sequence = max(message.sequence, active.record.sequence)
         await self._context.link.send(client, Acknowledge(run_id=message.run_id, sequence=sequence))
 
-    async def give_up(self, client: str, report: Undeliverable, error: Exception) -> None:
+    async def on_undeliverable(self, client: str, report: Undeliverable, error: Exception) -> None:
         """End the run of a report that we shall never be able to deal with, and acknowledge it."""
         said = f"report {report.sequence} of the agent ({report.type}"
         said += f", {report.status[:32]})" if report.status.isalpha() else ")"
@@ -210,10 +212,10 @@ class Agents:
             client, Acknowledge(run_id=report.run_id, sequence=report.sequence)
         )
 
-    async def _settle(self, client: str, what: str, work: Awaitable[None]) -> None:
+    async def _settle(self, client: str, what: str, activity: Awaitable[None]) -> None:
         """A fault with one run must not keep the agent away, and with it all others."""
         try:
-            await work
+            await activity
         except CatalogUnavailableError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, others are to go on
@@ -285,7 +287,7 @@ class Agents:
             if active.ending is not None:
                 await self._context.link.send(client, Cancel(run_id=run_id))
                 return
-            active.is_ordered = True
+            active.is_sent = True
             if not active.is_running:
                 changes = {"state": "running", "started_ns": clock.now_ns(), "reason": ""}
                 await self._runs.change(active, changes)
@@ -303,12 +305,12 @@ class Agents:
     async def _settle_unnamed(self, active: ActiveRun) -> None:
         """A run that we take to be under way, of which its agent knows nothing."""
         active.lost_at = None
-        if active.work is not None and not active.work.done():
+        if active.task is not None and not active.task.done():
             return
         if active.ending is not None:
             await self._runs.end(active, active.ending.state, ending=active.ending)
         elif active.record.sequence == 0:
-            self._runs.set_to_work(active)
+            self._runs.set_going(active)
         else:
             reason = f"agent {active.record.client} no longer knows of the run"
             await self._runs.end(active, "failed", error_id=LOST_ID, reason=reason)

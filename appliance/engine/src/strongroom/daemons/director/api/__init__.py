@@ -7,10 +7,10 @@ How a request goes, each step a module:
     rights                what that one may see and do: Console and Profile permissions
     attempts              how often wrong secrets may be tried
     answers, questions    what goes in and out, as OpenAPI describes it
-    *_routes              one module a subject; each asks `rights` first, then the service
+    *_routes              one module a subject; each asks `rights` first, then the director
     failures              errors as `{"error_id": ..., "message": ...}` with the fitting status
-    agent_connections     WebSockets of agents: the service's AgentLink
+    agent_connections     WebSockets of agents: the director's AgentLink
     metrics               figures for Prometheus
 
-Nothing here decides about jobs or touches the catalog: DirectorService does.
+Nothing here decides about jobs or touches the catalog: Director does.
 """

@@ -1,7 +1,7 @@
-"""WebSockets of agents at /api/v1/agents/connect: the way of the service to each of them.
+"""WebSockets of agents at /api/v1/agents/connect: the way of the director to each of them.
 
 An agent shows its certificate, says Hello within HELLO_TIMEOUT_SECONDS, and is handed to the
-service as connected. What it sends is passed on in order, the next message only when the last has
+director as connected. What it sends is passed on in order, the next message only when the last has
 been dealt with: a flood waits in the agent's own socket. What is sent to it waits in a bounded
 queue; an agent that takes nothing for SEND_TIMEOUT_SECONDS, or lets the queue overflow, is
 disconnected, and keeps its unacknowledged reports until it is back. An agent that connects again
@@ -27,8 +27,8 @@ import msgspec
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.agents.log_limits import AgentLines
-from strongroom.daemons.director.agents.message_limits import shown
 from strongroom.daemons.director.agents.rejected_reports import read_undeliverable
+from strongroom.daemons.director.shown_text import shown
 from strongroom.errors import ProtocolError, StrongroomError
 from strongroom.net.channels.unauthenticated import StrangersLog
 from strongroom.net.control.messages import (
@@ -69,7 +69,7 @@ _log = logging.getLogger(__name__)
 
 
 class AgentEvents(Protocol):
-    """What the service is told; each call is awaited before the agent's next message is read."""
+    """What is told; each call is awaited before the agent's next message is read."""
 
     def refusal(self, name: str) -> str:
         """Why an agent of this name is not welcome, "" if it is."""
@@ -144,7 +144,7 @@ class AgentConnections:
         for connection in list(self._by_client.values()):
             await self._close(connection, CLOSE_RESTARTING, "the director is stopping")
 
-    # The service's side.
+    # The director's side.
 
     def is_connected(self, client: str) -> bool:
         """Whether the agent of this client can be spoken to now."""

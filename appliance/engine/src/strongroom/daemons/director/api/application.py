@@ -75,5 +75,5 @@ def _fastapi(door: Door) -> FastAPI:
         under.include_router(one.router)
     api.include_router(under)
     api.include_router(metrics.router)
-    add_failure_handlers(api, door.service)
+    add_failure_handlers(api, door.director)
     return api

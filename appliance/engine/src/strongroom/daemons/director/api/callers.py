@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from strongroom.config.model import ComponentConfiguration
     from strongroom.daemons.director.api.connections import CertifiedPeer
     from strongroom.daemons.director.api.failed_attempts import Attempts
+    from strongroom.daemons.director.director import Director
     from strongroom.daemons.director.results import TokenInfo
-    from strongroom.daemons.director.service import DirectorService
     from strongroom.net.identities.revocations import Revocations
 
 LONGEST_TOKEN = 512
@@ -53,9 +53,9 @@ class Callers:
     """Tells callers from what a connection and a request show."""
 
     def __init__(
-        self, service: DirectorService, revocations: Revocations | None, wrong_tokens: Attempts
+        self, director: Director, revocations: Revocations | None, wrong_tokens: Attempts
     ) -> None:
-        self._service = service
+        self._director = director
         self._revocations = revocations
         self._wrong_tokens = wrong_tokens
 
@@ -87,14 +87,14 @@ class Callers:
         scheme, _, text = authorization.partition(" ")
         token = None
         if scheme.lower() == "bearer" and 0 < len(text) <= LONGEST_TOKEN:
-            token = await self._service.token_of(text.strip())
+            token = await self._director.queries.token_of(text.strip())
         if token is None:
             # Only who is wrong has to wait: one stale token must not lock out its neighbours.
             if not is_known:
                 self._wrong_tokens.check(address)
                 self._wrong_tokens.failed(address)
             raise NotAuthenticatedError("this token is not known, has expired or was withdrawn")
-        configuration = self._service.configuration
+        configuration = self._director.configuration
         rights = console_rights(configuration, token.name)
         profile = configuration.find("Profile", token.profile) if token.profile else None
         if profile is not None:
@@ -118,7 +118,7 @@ class Callers:
                 f"the certificate of {peer} is not one of an operator; `strongroom ca issue NAME "
                 "--role operator` makes one"
             )
-        rights = console_rights(self._service.configuration, peer.name)
+        rights = console_rights(self._director.configuration, peer.name)
         if rights is None:
             raise NotPermittedError(
                 f"there is no Console resource {peer.name!r} that would say what you may do; add "

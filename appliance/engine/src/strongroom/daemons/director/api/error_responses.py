@@ -20,7 +20,7 @@ from strongroom.daemons.director.results import Actor
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
-    from strongroom.daemons.director.service import DirectorService
+    from strongroom.daemons.director.director import Director
 
 _log = logging.getLogger(__name__)
 
@@ -55,14 +55,14 @@ RESPONSES: dict[int | str, dict[str, object]] = {
 _HTTP_IDS = {404: "unknown-name"}
 
 
-def add_failure_handlers(application: FastAPI, service: DirectorService) -> None:
+def add_failure_handlers(application: FastAPI, director: Director) -> None:
     """Have `application` answer every error as the module says."""
 
     async def told(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, errors.StrongroomError)
         status = _status(error)
         if status == 403:
-            await _note_denial(service, request, error)
+            await _note_denial(director, request, error)
         elif status == 500:
             _log.error("%s %s: %s", request.method, request.url.path, error)
         return _answer(status, error.error_id, str(error))
@@ -107,9 +107,7 @@ def _answer(status: int, error_id: str, message: str) -> JSONResponse:
     return JSONResponse({"error_id": error_id, "message": clean}, status, headers)
 
 
-async def _note_denial(
-    service: DirectorService, request: Request, error: errors.StrongroomError
-) -> None:
+async def _note_denial(director: Director, request: Request, error: errors.StrongroomError) -> None:
     caller = getattr(request.state, "caller", None)
     address = request.client.host if request.client else ""
     certified = getattr(request.state, "certified", None)
@@ -120,4 +118,4 @@ async def _note_denial(
     else:
         actor = Actor("", "", address)
     target = f"{request.method} {request.url.path}"
-    await service.audit(actor, "denied", target, error.error_id)
+    await director.commands.audit(actor, "denied", target, error.error_id)

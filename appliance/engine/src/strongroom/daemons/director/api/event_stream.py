@@ -1,4 +1,4 @@
-"""Server-sent events: an iterator of the service as a stream that notices when either side ends.
+"""Server-sent events: an iterator of the queries as a stream that notices when either side ends.
 
 Who reads is asked for anew every RECHECK_SECONDS: a stream outlives neither its token, nor its
 certificate, nor the rights it was opened with.

@@ -1,4 +1,4 @@
-"""What every handler has at hand: the service, who asks, and which of its results that one sees."""
+"""What every handler has at hand: the director, who asks, and which of its results one may see."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.api.enrolment import Enrolling
     from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.api.rights import Rights
+    from strongroom.daemons.director.director import Director
     from strongroom.daemons.director.results import Actor, SnapshotInfo
-    from strongroom.daemons.director.service import DirectorService
 
 _bearer = HTTPBearer(auto_error=False, description="A token made by `strongroom token create`")
 
@@ -34,7 +34,7 @@ class Door:
     stops, which ends streams of events.
     """
 
-    service: DirectorService
+    director: Director
     callers: Callers
     agents: AgentConnections
     enrolling: Enrolling | None
@@ -55,9 +55,9 @@ class Asking:
     identify: Callable[[], Awaitable[Caller]]
 
     @property
-    def service(self) -> DirectorService:
+    def director(self) -> Director:
         """The director."""
-        return self.door.service
+        return self.door.director
 
     @property
     def rights(self) -> Rights:
@@ -108,7 +108,7 @@ class Asking:
         """
         if not self.rights.permits_command(action, or_by="restore"):
             self.rights.require_command(action)
-        run = await self.service.run(run_id)
+        run = await self.director.queries.run(run_id)
         if not self.is_own_restore(run):
             self.rights.require_command(action)
         self.require_sight(run)
@@ -116,7 +116,7 @@ class Asking:
 
     async def visible_snapshot(self, snapshot_id: str) -> SnapshotInfo:
         """The snapshot that the caller named. Raises SnapshotNotFoundError, NotPermittedError."""
-        snapshot = await self.service.snapshot(snapshot_id)
+        snapshot = await self.director.queries.snapshot(snapshot_id)
         self.require_sight(snapshot)
         return snapshot
 

@@ -10,5 +10,5 @@
     portable        all of it as lines of JSON, and back
 
 Every function blocks: call it in a thread. What is not in the catalog alone: snapshots (the
-repository holds them, `director.repositories.reconciliation` reads them back) and configuration.
+repository holds them, `director.snapshots.reconciliation` reads them back) and configuration.
 """

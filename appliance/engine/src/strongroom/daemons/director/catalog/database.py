@@ -27,7 +27,7 @@ from sqlalchemy.exc import (
     TimeoutError,  # noqa: A004 - that of the pool
 )
 
-from strongroom.daemons.director.agents.message_limits import left_out, shallow
+from strongroom.daemons.director.catalog.storable_data import left_out, shallow
 from strongroom.daemons.preflight import sqlite_value
 from strongroom.errors import CatalogError, CatalogUnavailableError, UsageError
 

@@ -39,10 +39,10 @@ async def outlast(
             result = await call(*arguments, **named)
         except CatalogUnavailableError as error:
             if not is_told:
-                _log.error("the director's work waits for the catalog: %s", error)
+                _log.error("the director waits for the catalog: %s", error)
                 is_told = True
             await asyncio.sleep(RETRY_SECONDS)
         else:
             if is_told:
-                _log.info("the catalog is back, and the director's work goes on")
+                _log.info("the catalog is back, and the director goes on")
             return result

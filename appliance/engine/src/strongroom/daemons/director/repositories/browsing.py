@@ -57,7 +57,7 @@ class _Open(NamedTuple):
     listing: Listing
 
 
-class Browser:
+class SnapshotBrowser:
     """Looks into snapshots; safe for threads."""
 
     def __init__(self, repositories: Repositories) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.director.runs.dispatch import Candidate
+from strongroom.daemons.director.runs.dispatch import Contender
 
 if TYPE_CHECKING:
     from strongroom.config.model import Resource
@@ -40,9 +40,9 @@ class ActiveRun:
     """See the module. Times without a unit in their name are of clock.elapsed_seconds.
 
     begins_at: not before then. begun_at: when it began. deadline: from when it was scheduled.
-    work: what the director does for it now. ending: it was told to stop; it ends at `stop_at`
-    whether or not the agent answers. is_prepared: its scripts before ran. is_ordered: the agent
-    has, or may have, its order. lost_at: when its agent's connection was lost.
+    task: what the director does for it now. ending: it was told to stop; it ends at `stop_at`
+    whether or not the agent answers. is_prepared: its scripts before ran. is_sent: the agent
+    has, or may have, its start message. lost_at: when its agent's connection was lost.
     """
 
     record: RunRecord
@@ -54,9 +54,9 @@ class ActiveRun:
     stop_at: float = 0.0
     lost_at: float | None = None
     progress: RunProgress | None = None
-    work: asyncio.Task[None] | None = None
+    task: asyncio.Task[None] | None = None
     is_prepared: bool = False
-    is_ordered: bool = False
+    is_sent: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -69,10 +69,10 @@ class ActiveRun:
         """Whether it has begun."""
         return self.record.state == "running"
 
-    def candidate(self, job: Resource | None) -> Candidate:
+    def contender(self, job: Resource | None) -> Contender:
         """What limits see of it."""
         record = self.record
-        return Candidate(
+        return Contender(
             id=record.id,
             job=record.job,
             client=record.client if self.is_remote else "",
@@ -99,7 +99,7 @@ class ActiveRun:
             record.info(),
             total_files=progress.total_files,
             total_bytes=progress.total_bytes,
-            total_is_estimate=self.record.kind == "backup"
+            total_is_estimate=progress.total_is_estimate
             and (progress.total_files, progress.total_bytes) != (None, None),
             message=progress.message,
             ending=ending,
@@ -123,5 +123,5 @@ def activate(record: RunRecord) -> ActiveRun:
         begun_at=min(now, moment(record.started_ns)) if record.started_ns else now,
         begins_at=moment(record.not_before_ns) if record.not_before_ns else now,
         deadline=moment(record.deadline_ns) if record.deadline_ns else None,
-        is_ordered=record.sequence > 0,
+        is_sent=record.sequence > 0,
     )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
-    from strongroom.daemons.director.runs.lifecycle import Runs
+    from strongroom.daemons.director.runs.protocols import RunControl
 
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class DirectorAftermath:
         self._context = context
         self._retention_obstacle = retention_obstacle
 
-    async def before(self, active: ActiveRun, runs: Runs) -> None:
+    async def before(self, active: ActiveRun, runs: RunControl) -> None:
         """Run the director's scripts before a run, and start the jobs that go along with it.
 
         ScriptError when a script that must go well fails.
@@ -77,7 +77,7 @@ class DirectorAftermath:
                 await runs.say(active, "info", f"starts {companion.job} along with it")
                 runs.spawn(_submit(runs, companion))
 
-    async def after(self, run_id: str, runs: Runs) -> None:
+    async def after(self, run_id: str, runs: RunControl) -> None:
         """Do what follows the end of a run, from where it was left."""
         context = self._context
         record = await outlast(context.in_thread, load_run, context.catalog, run_id)
@@ -87,15 +87,15 @@ class DirectorAftermath:
             errors, of = context.backup_errors, (record.job, record.client)
             errors[of] = errors.get(of, 0) + record.errors
         steps = (self._run_scripts, self._try_again, self._conclude)
-        for work in steps[AFTERMATH.index(record.aftermath) :]:
+        for step in steps[AFTERMATH.index(record.aftermath) :]:
             try:
-                await work(record, runs)
+                await step(record, runs)
             except Exception as error:  # noqa: BLE001 - the next is to be done whatever it is
                 _log.exception("run %s: not all was done after its end", record.id)
                 await self._say(record, runs, "error", f"after its end: {error}")
         await self._note(record, "")
 
-    async def _conclude(self, record: RunRecord, runs: Runs) -> None:
+    async def _conclude(self, record: RunRecord, runs: RunControl) -> None:
         if record.went_well:
             await self._forget(record, runs)
         try:
@@ -103,7 +103,7 @@ class DirectorAftermath:
         except (StrongroomError, OSError) as error:
             await self._say(record, runs, "warning", f"the report could not be sent: {error}")
 
-    async def _run_scripts(self, record: RunRecord, runs: Runs) -> None:
+    async def _run_scripts(self, record: RunRecord, runs: RunControl) -> None:
         async def say(level: str, text: str) -> None:
             await self._say(record, runs, level, text)
 
@@ -121,7 +121,7 @@ class DirectorAftermath:
         if scripts:
             await self._note(record, AFTERMATH[1])
 
-    async def _try_again(self, record: RunRecord, runs: Runs) -> None:
+    async def _try_again(self, record: RunRecord, runs: RunControl) -> None:
         job = self._context.configuration.find("Job", record.job)
         if not record.started_ns or record.state != "failed":
             return
@@ -156,7 +156,7 @@ class DirectorAftermath:
         await outlast(runs.submit, again, said)
         await self._say(record, runs, "info", f"tried again as run {again.id}")
 
-    async def _forget(self, record: RunRecord, runs: Runs) -> None:
+    async def _forget(self, record: RunRecord, runs: RunControl) -> None:
         context = self._context
         for group in await outlast(context.in_thread, groups_of, context, record):
             if obstacle := self._retention_obstacle():
@@ -194,12 +194,12 @@ class DirectorAftermath:
         changes, catalog = {"aftermath": step}, self._context.catalog
         await outlast(self._context.in_thread, change_run, catalog, record.id, changes)
 
-    async def _say(self, record: RunRecord, runs: Runs, level: str, text: str) -> None:
+    async def _say(self, record: RunRecord, runs: RunControl, level: str, text: str) -> None:
         line = NewLine(clock.now_ns(), level, text)
         catalog = self._context.catalog
         await outlast(self._context.in_thread, change_run, catalog, record.id, {}, [line])
         runs.watchers.wake(record.id)
 
 
-async def _submit(runs: Runs, record: RunRecord) -> None:
+async def _submit(runs: RunControl, record: RunRecord) -> None:
     await outlast(runs.submit, record)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Contender:
     """A run as limits see it. client, storage: "" where it uses none. reads: from the storage."""
 
     id: str
@@ -29,7 +29,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConcurrencyLimits:
     """How many runs may be under way at once, by name; what is not named has no limit.
 
     storage_reads: of runs that read; 0 is no limit of its own.
@@ -50,38 +50,40 @@ class Decision:
     reasons: Mapping[str, str]
 
 
-def choose(waiting: Sequence[Candidate], running: Iterable[Candidate], limits: Limits) -> Decision:
+def choose(
+    waiting: Sequence[Contender], running: Iterable[Contender], limits: ConcurrencyLimits
+) -> Decision:
     """Decide. `waiting`: what could start now, the longest waiting first."""
     occupied = list(running)
     use = _Use(occupied)
     start: list[str] = []
     reasons: dict[str, str] = {}
-    held_back: Candidate | None = None
-    for candidate in sorted(waiting, key=lambda one: one.priority):
-        reason = _reason(candidate, occupied, held_back) or use.reason(candidate, limits)
+    held_back: Contender | None = None
+    for contender in sorted(waiting, key=lambda one: one.priority):
+        reason = _reason(contender, occupied, held_back) or use.reason(contender, limits)
         if reason:
-            reasons[candidate.id] = reason
-            held_back = held_back or candidate
+            reasons[contender.id] = reason
+            held_back = held_back or contender
             continue
-        start.append(candidate.id)
-        occupied.append(candidate)
-        use.add(candidate)
+        start.append(contender.id)
+        occupied.append(contender)
+        use.add(contender)
     return Decision(tuple(start), reasons)
 
 
 def _reason(
-    candidate: Candidate, occupied: Sequence[Candidate], held_back: Candidate | None
+    contender: Contender, occupied: Sequence[Contender], held_back: Contender | None
 ) -> str:
-    if held_back is not None and held_back.priority < candidate.priority:
+    if held_back is not None and held_back.priority < contender.priority:
         return f"waits behind {held_back.job}, which has priority {held_back.priority}"
     if not occupied:
         return ""
     first = min(one.priority for one in occupied)
-    if candidate.priority > first:
+    if contender.priority > first:
         return f"waits for runs of priority {first} to end"
     last = max(one.priority for one in occupied)
-    mixes = candidate.allows_mixed and all(one.allows_mixed for one in occupied)
-    if candidate.priority < last and not mixes:
+    mixes = contender.allows_mixed and all(one.allows_mixed for one in occupied)
+    if contender.priority < last and not mixes:
         return f"waits for runs of priority {last} to end, which it may not be mixed with"
     return ""
 
@@ -89,7 +91,7 @@ def _reason(
 class _Use:
     """What is taken of each limit."""
 
-    def __init__(self, occupied: Iterable[Candidate]) -> None:
+    def __init__(self, occupied: Iterable[Contender]) -> None:
         self._all = 0
         self._clients: Counter[str] = Counter()
         self._storages: Counter[str] = Counter()
@@ -98,7 +100,7 @@ class _Use:
         for one in occupied:
             self.add(one)
 
-    def add(self, one: Candidate) -> None:
+    def add(self, one: Contender) -> None:
         self._all += 1
         self._jobs[one.job] += 1
         if one.client:
@@ -107,7 +109,7 @@ class _Use:
             self._storages[one.storage] += 1
             self._reads[one.storage] += one.reads
 
-    def reason(self, one: Candidate, limits: Limits) -> str:
+    def reason(self, one: Contender, limits: ConcurrencyLimits) -> str:
         if self._all >= limits.director:
             return f"the director runs {self._all} of at most {limits.director} jobs"
         for what, name, used, most in (

@@ -40,28 +40,32 @@ class DuplicateRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DuplicateRuling:
     """Older runs to cancel, by id and why; `refusal`: why the new one ends instead, or ""."""
 
     cancelled: tuple[tuple[str, str], ...] = ()
     refusal: str = ""
 
 
-def judge(new: RunRecord, others: Iterable[RunRecord], rules: DuplicateRules) -> Verdict:
+def judge(new: RunRecord, others: Iterable[RunRecord], rules: DuplicateRules) -> DuplicateRuling:
     """Judge `new` against runs that have not ended."""
     cancelled: list[tuple[str, str]] = []
     if rules.allow:
-        return Verdict()
+        return DuplicateRuling()
     for old in others:
         if (old.job, old.client, old.kind) != (new.job, new.client, new.kind):
             continue
         new_rank, old_rank = _RANK.get(new.level, 0), _RANK.get(old.level, 0)
         if rules.cancel_lower_level and new_rank < old_rank:
-            return Verdict((), f"run {old.id} of the job, which is {old.level}, has not ended")
+            return DuplicateRuling(
+                (), f"run {old.id} of the job, which is {old.level}, has not ended"
+            )
         why = f"run {new.id} of the same job takes its place"
         lower = rules.cancel_lower_level and new_rank > old_rank
         cancels = rules.cancel_running if old.state == "running" else rules.cancel_queued
         if not lower and not cancels:
-            return Verdict((), f"run {old.id} of the job has not ended; duplicates are not allowed")
+            return DuplicateRuling(
+                (), f"run {old.id} of the job has not ended; duplicates are not allowed"
+            )
         cancelled.append((old.id, why))
-    return Verdict(tuple(cancelled))
+    return DuplicateRuling(tuple(cancelled))

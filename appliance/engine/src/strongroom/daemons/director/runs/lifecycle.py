@@ -2,7 +2,7 @@
 
     queued    it may start as soon as priorities and limits allow
     waiting   it cannot start: its agent is not connected, or its time has not come
-    running   an agent has its order, or the director works on it itself
+    running   an agent has its start message, or the director does it itself
     done, incomplete, failed, cancelled   the end; never left again
 
 Every change is in the catalog before anybody is told of it. All methods belong to the event loop;
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from strongroom import clock
+from strongroom.daemons.director.background import Background
 from strongroom.daemons.director.catalog.retry import outlast
 from strongroom.daemons.director.catalog.runs import (
     AFTERMATH,
@@ -36,19 +37,19 @@ from strongroom.daemons.director.runs.active_run import ActiveRun, Ending, activ
 from strongroom.daemons.director.runs.dispatch import choose
 from strongroom.daemons.director.runs.duplicates import DuplicateRules, judge
 from strongroom.daemons.director.runs.plan import is_enabled, limits_of
-from strongroom.daemons.director.runs.start_messages import LIMIT_SET, limit_set, make_order, told
+from strongroom.daemons.director.runs.start_messages import LIMIT_SET, limit_set, make_start, told
 from strongroom.daemons.director.runs.time_limits import limit, next_moment, overdue
 from strongroom.daemons.director.runs.watchers import Watchers
 from strongroom.errors import ConflictError, StrongroomError
 from strongroom.net.control.messages import Cancel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from strongroom.config.model import Resource
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
-    from strongroom.daemons.director.runs.parts import Aftermath, LocalWork
+    from strongroom.daemons.director.runs.protocols import Aftermath, OwnJobRunner
 
 STOP_SECONDS: Final = 15.0
 RESTARTED_ID: Final = "restarted"
@@ -60,13 +61,15 @@ _log = logging.getLogger(__name__)
 class Runs:
     """All runs that have not ended."""
 
-    def __init__(self, context: DirectorContext, local: LocalWork, aftermath: Aftermath) -> None:
+    def __init__(
+        self, context: DirectorContext, own_jobs: OwnJobRunner, aftermath: Aftermath
+    ) -> None:
         self._context = context
-        self._local = local
+        self._own_jobs = own_jobs
         self._aftermath = aftermath
         self._active: dict[str, ActiveRun] = {}
         self._gate = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self.watchers = Watchers()
         self.expects: Callable[[float], None] = lambda _: None  # the moment of the next tick
 
@@ -163,11 +166,11 @@ class Runs:
                 else:
                     ready.append(active)
             running = [
-                active.candidate(self._job(active.record))
+                active.contender(self._job(active.record))
                 for active in self._active.values()
                 if active.is_running and active.record.kind != "estimate"
             ]
-            waiting = [active.candidate(self._job(active.record)) for active in ready]
+            waiting = [active.contender(self._job(active.record)) for active in ready]
             decision = choose(waiting, running, limits_of(self._context.configuration))
             known = {active.record.id: active for active in ready}
             for run_id in decision.start:
@@ -200,7 +203,7 @@ class Runs:
             return  # whoever stopped it meanwhile writes its end
         active.begun_at = clock.elapsed_seconds()
         self._limit(active)
-        self.set_to_work(active)
+        self.set_going(active)
 
     def _limit(self, active: ActiveRun) -> None:
         limit(active, self._job(active.record), self._context.configuration.daemon)
@@ -210,10 +213,10 @@ class Runs:
         if (moment := next_moment((active,))) is not None:
             self.expects(moment)
 
-    def set_to_work(self, active: ActiveRun) -> None:
-        """Give the order to the agent (again), or do what is to be done here."""
-        active.is_ordered = False
-        active.work = self.spawn(self._carry_out(active))
+    def set_going(self, active: ActiveRun) -> None:
+        """Send the start message to the agent (again), or do what is to be done here."""
+        active.is_sent = False
+        active.task = self.spawn(self._carry_out(active))
 
     async def _carry_out(self, active: ActiveRun) -> None:
         try:
@@ -221,9 +224,9 @@ class Runs:
                 active.is_prepared = True
                 await self._aftermath.before(active, self)
             if active.is_remote:
-                await outlast(self._send_order, active)
+                await outlast(self._send_start, active)
                 return
-            outcome = await self._local.carry_out(active, self)
+            outcome = await self._own_jobs.carry_out(active, self)
         except StrongroomError as error:
             reason = str(error)
             await outlast(self.end, active, "failed", error_id=error.error_id, reason=reason)
@@ -235,17 +238,17 @@ class Runs:
             changes, lines = outcome.changes, outcome.lines
             await outlast(self.end, active, outcome.state, changes=changes, lines=lines)
 
-    async def _send_order(self, active: ActiveRun) -> None:
+    async def _send_start(self, active: ActiveRun) -> None:
         opens = active.record.kind in ("restore", "verify")
         call = self._context.with_repository if opens else self._context.in_thread
         limit = limit_set(active.record)
-        order = await call(make_order, self._context, active.record)
-        await self.change(active, order.changes, told(order.lines, clock.now_ns()))
+        start = await call(make_start, self._context, active.record)
+        await self.change(active, start.changes, told(start.lines, clock.now_ns()))
         self._limit(active)
         if active.ending is not None:
             await self.end(active, active.ending.state, ending=active.ending)
-        elif await self._context.link.send(active.record.client, order.message):
-            active.is_ordered = True
+        elif await self._context.link.send(active.record.client, start.message):
+            active.is_sent = True
             if (changed := limit_set(active.record)) is not None and changed != limit:
                 await self._context.link.send(active.record.client, changed)
         else:
@@ -259,21 +262,21 @@ class Runs:
         if active.ending is not None:
             return
         active.ending = ending
-        working = active.work is not None and not active.work.done()
-        if active.is_running and active.is_remote and active.is_ordered:
+        is_under_way = active.task is not None and not active.task.done()
+        if active.is_running and active.is_remote and active.is_sent:
             active.stop_at = clock.elapsed_seconds() + STOP_SECONDS
             self._expect(active)
             if await self._context.link.send(active.record.client, Cancel(run_id=active.record.id)):
                 self.spawn(self._say_it_stops(active, ending))
                 return
-        elif active.is_running and active.is_remote and working:
-            # Whoever makes the order looks at `ending` before it is sent.
+        elif active.is_running and active.is_remote and is_under_way:
+            # Whoever makes the start message looks at `ending` before it is sent.
             active.stop_at = clock.elapsed_seconds() + STOP_SECONDS
             self._expect(active)
             return
-        if working and active.work is not None and active.work is not asyncio.current_task():
-            active.work.cancel()
-            await asyncio.wait((active.work,))
+        if is_under_way and active.task is not None and active.task is not asyncio.current_task():
+            active.task.cancel()
+            await asyncio.wait((active.task,))
         await self.end(active, ending.state, ending=ending)
 
     async def end(
@@ -349,7 +352,7 @@ class Runs:
             text += f"; agent {client} is told when it is connected again"
         request = {**active.record.request, LIMIT_SET: bytes_per_second}
         await self.change(active, {"request": request}, [NewLine(clock.now_ns(), "info", text)])
-        if active.is_ordered and (told := limit_set(active.record)) is not None:
+        if active.is_sent and (told := limit_set(active.record)) is not None:
             await self._context.link.send(client, told)
 
     # Time.
@@ -361,7 +364,7 @@ class Runs:
             ending = overdue(active, self._job(active.record), now)
             if active.ending is not None and now >= active.stop_at:
                 text = f"agent {active.record.client} never confirmed it; it is told again"
-                lines = [("warning", text)] if active.is_ordered else []
+                lines = [("warning", text)] if active.is_sent else []
                 await self.end(active, active.ending.state, ending=active.ending, lines=lines)
             elif ending is not None and active.ending is None:
                 await self.stop(active, ending)
@@ -373,28 +376,17 @@ class Runs:
 
     # The rest.
 
-    def spawn(self, work: Any) -> asyncio.Task[None]:
+    def spawn(self, activity: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside; `settle` waits for it, its failure is logged."""
-        task: asyncio.Task[None] = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("work of the director failed: %s", error, exc_info=error)
+        return self._background.spawn(activity)
 
     async def settle(self) -> None:
         """Wait until nothing is under way here but what waits for agents."""
-        while pending := [task for task in self._tasks if task is not asyncio.current_task()]:
-            await asyncio.wait(pending)
+        await self._background.settle()
 
     async def shut_down(self) -> None:
-        """Stop the director's own work; agents go on."""
-        for task in list(self._tasks):
-            task.cancel()
-        await self.settle()
+        """Stop what the director does itself; agents go on."""
+        await self._background.shut_down()
 
     def _job(self, record: RunRecord) -> Resource | None:
         return self._context.configuration.find("Job", record.job)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom.daemons.director.runs.dispatch import Limits
+from strongroom.daemons.director.runs.dispatch import ConcurrencyLimits
 from strongroom.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def tls_mode_of(client: Resource, features: tuple[str, ...] = ()) -> TlsMode:
     return "tls"
 
 
-def limits_of(configuration: ComponentConfiguration) -> Limits:
+def limits_of(configuration: ComponentConfiguration) -> ConcurrencyLimits:
     """How many runs may be under way at once."""
 
     def limits(type_name: str, attribute: str = "maximum_concurrent_jobs") -> dict[str, int]:
@@ -193,7 +193,7 @@ def limits_of(configuration: ComponentConfiguration) -> Limits:
         return {name: int(getattr(one, attribute) or 0) for name, one in resources.items()}
 
     director = configuration.daemon
-    return Limits(
+    return ConcurrencyLimits(
         director=int(director.maximum_concurrent_jobs) if director is not None else 1,
         clients=limits("Client"),
         storages=limits("Storage"),

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.director.agents.message_limits import shown
 from strongroom.daemons.director.catalog.runs import log_lines
 from strongroom.daemons.director.runs.scripts import filled
+from strongroom.daemons.director.shown_text import shown
 from strongroom.errors import ScriptError
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from strongroom.daemons.director.catalog.snapshots import (
     present_snapshots,
 )
 from strongroom.daemons.director.repositories.ownership import foreign
+from strongroom.daemons.director.results import SnapshotInfo
 from strongroom.errors import ObjectMissingError
 from strongroom.jobs.upkeep.forget import ForgetOptions, forget
 from strongroom.jobs.upkeep.retention import Candidate, Duration, RetentionRules, reasons_to_keep
@@ -32,7 +33,7 @@ from strongroom.repo.snapshots import read_snapshot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strongroom.config.model import Resource
+    from strongroom.config.model import ComponentConfiguration, Resource
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
@@ -59,6 +60,31 @@ def kept_until_ns(record: SnapshotRecord, pool: Resource | None) -> int:
     """Nobody can remove it earlier; 0: there is no such time."""
     minimum = int(pool.minimum_retention_seconds or 0) if pool is not None else 0
     return record.server_ns + minimum * SECOND_NS if minimum else 0
+
+
+def snapshot_info(configuration: ComponentConfiguration, record: SnapshotRecord) -> SnapshotInfo:
+    """What is told of a snapshot."""
+    pool = configuration.find("Pool", record.pool)
+    return SnapshotInfo(
+        id=record.id,
+        client=record.client,
+        job=record.job,
+        fileset=record.fileset,
+        storage=record.storage,
+        pool=record.pool,
+        level=record.level,
+        run=record.run,
+        original=record.original,
+        start_ns=record.start_ns,
+        server_ns=record.server_ns,
+        files=record.files,
+        bytes=record.bytes,
+        stored_bytes=record.stored_bytes,
+        errors=record.errors,
+        tags=record.tags,
+        removed_ns=record.removed_ns,
+        kept_until_ns=kept_until_ns(record, pool),
+    )
 
 
 def apply_retention(

@@ -64,7 +64,7 @@ LIMIT_SET: Final = "limit_set_bytes_per_second"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class StartMessage:
     """A message, what it settles of the run (columns of the catalog), and lines for its log."""
 
     message: ToAgent
@@ -72,8 +72,8 @@ class Order:
     lines: tuple[tuple[str, str], ...] = ()
 
 
-def make_order(context: DirectorContext, record: RunRecord) -> Order:
-    """The order for a run that an agent does.
+def make_start(context: DirectorContext, record: RunRecord) -> StartMessage:
+    """The start message of a run that an agent does.
 
     Raises UnknownNameError or UsageError where the configuration has changed since it was queued,
     SnapshotNotFoundError, ConflictError, and what reading a repository raises.
@@ -84,7 +84,7 @@ def make_order(context: DirectorContext, record: RunRecord) -> Order:
         return _restore(context, record)
     if record.kind == "verify":
         return _verify(context, record)
-    return Order(
+    return StartMessage(
         StartEstimate(
             run_id=record.id,
             job=record.job,
@@ -142,7 +142,7 @@ def verified_snapshot(context: DirectorContext, record: RunRecord) -> SnapshotRe
     return found
 
 
-def _backup(context: DirectorContext, record: RunRecord) -> Order:
+def _backup(context: DirectorContext, record: RunRecord) -> StartMessage:
     overrides = Overrides(**record.request.get("overrides", {}))
     planned = plan(context.configuration, record.job, overrides)
     client = resource(context.configuration, "Client", record.client)
@@ -179,7 +179,7 @@ def _backup(context: DirectorContext, record: RunRecord) -> Order:
         "fileset_digest": digest,
         "reason": decided.reason,
     }
-    return Order(message, changes, tuple(lines))
+    return StartMessage(message, changes, tuple(lines))
 
 
 def _expected(context: DirectorContext, record: RunRecord, digest: str) -> tuple[int, int]:
@@ -215,7 +215,7 @@ def _hold_to_quota(context: DirectorContext, client: Resource) -> None:
         )
 
 
-def _restore(context: DirectorContext, record: RunRecord) -> Order:
+def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
     request = record.request
     snapshot = load_snapshot(context.catalog, str(request["snapshot"]))
     paths = [bytes.fromhex(path) for path in request.get("paths", ())]
@@ -243,10 +243,10 @@ def _restore(context: DirectorContext, record: RunRecord) -> Order:
         scripts=scripts_of(job),
         maximum_bytes_per_second=_bandwidth(context, record, job),
     )
-    return Order(message, {"snapshot": snapshot.id})
+    return StartMessage(message, {"snapshot": snapshot.id})
 
 
-def _verify(context: DirectorContext, record: RunRecord) -> Order:
+def _verify(context: DirectorContext, record: RunRecord) -> StartMessage:
     snapshot = verified_snapshot(context, record)
     ticket, grant = _opened(context, snapshot, record.client, [])
     message = StartVerify(
@@ -257,7 +257,7 @@ def _verify(context: DirectorContext, record: RunRecord) -> Order:
         grant=grant,
         options={"root": "/", "reads_content": True},
     )
-    return Order(message, {"snapshot": snapshot.id})
+    return StartMessage(message, {"snapshot": snapshot.id})
 
 
 def _opened(
@@ -326,5 +326,5 @@ def _bandwidth(context: DirectorContext, record: RunRecord, job: Resource | None
 
 
 def told(lines: tuple[tuple[str, str], ...], time_ns: int) -> list[NewLine]:
-    """Lines of an order for the log."""
+    """Lines of a start message for the log."""
     return [NewLine(time_ns, level, text) for level, text in lines]

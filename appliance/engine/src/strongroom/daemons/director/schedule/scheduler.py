@@ -113,7 +113,7 @@ class Scheduler:
             try:
                 await self.tick()
             except StrongroomError as error:
-                _log.error("the scheduler could not do its work, and tries again: %s", error)
+                _log.error("the scheduler failed, and tries again: %s", error)
                 seconds = RETRY_SECONDS
             except Exception:  # noqa: BLE001 - without it no job would start any more
                 _log.exception("the scheduler has a fault, and goes on")

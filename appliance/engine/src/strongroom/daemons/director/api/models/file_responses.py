@@ -27,7 +27,7 @@ class File(Answer):
 
     @classmethod
     def of(cls, entry: results.FileEntry) -> File:
-        """An entry of the service."""
+        """An entry of the director."""
         return cls(
             snapshot=entry.snapshot,
             path=path_text(b"/" + entry.path.lstrip(b"/")),

@@ -75,7 +75,7 @@ class Run(Answer):
 
     @classmethod
     def of(cls, run: results.RunInfo) -> Run:
-        """A run of the service."""
+        """A run of the director."""
         return cls(
             **{
                 name: getattr(run, name)
@@ -98,7 +98,7 @@ class LogLine(Answer):
 
     @classmethod
     def of(cls, line: results.LogLine) -> LogLine:
-        """A line of the service."""
+        """A line of the director."""
         return cls(
             sequence=line.sequence, time=moment(line.time_ns), level=line.level, text=line.text
         )
@@ -113,7 +113,7 @@ class RunEvent(Answer):
 
     @classmethod
     def of(cls, event: results.RunEvent) -> RunEvent:
-        """An event of the service."""
+        """An event of the director."""
         return cls(
             type=event.kind,
             run=None if event.run is None else Run.of(event.run),
@@ -152,7 +152,7 @@ class Client(Answer):
 
     @classmethod
     def of(cls, client: results.ClientInfo) -> Client:
-        """A client of the service."""
+        """A client of the director."""
         told = {name: getattr(client, name, None) for name in cls.model_fields}
         told |= {
             "enabled": client.is_enabled,
@@ -182,7 +182,7 @@ class Job(Answer):
 
     @classmethod
     def of(cls, job: results.JobInfo) -> Job:
-        """A job of the service."""
+        """A job of the director."""
         return cls(
             name=job.name,
             kind=job.kind,
@@ -212,7 +212,7 @@ class DueRun(Answer):
 
     @classmethod
     def of(cls, due: results.DueRun) -> DueRun:
-        """One of the service."""
+        """One of the director."""
         return cls(
             job=due.job,
             client=due.client,
@@ -267,7 +267,7 @@ class Snapshot(Answer):
 
     @classmethod
     def of(cls, snapshot: results.SnapshotInfo) -> Snapshot:
-        """A snapshot of the service."""
+        """A snapshot of the director."""
         return cls(
             id=snapshot.id,
             client=snapshot.client,
@@ -304,7 +304,7 @@ class AuditEntry(Answer):
 
     @classmethod
     def of(cls, entry: results.AuditEntry) -> AuditEntry:
-        """An entry of the service."""
+        """An entry of the director."""
         return cls(
             id=entry.id,
             time=moment(entry.time_ns),
@@ -329,7 +329,7 @@ class Token(Answer):
 
     @classmethod
     def of(cls, token: results.TokenInfo) -> Token:
-        """A token of the service."""
+        """A token of the director."""
         return cls(
             id=token.id,
             name=token.name,

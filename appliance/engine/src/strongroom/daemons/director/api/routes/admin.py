@@ -28,7 +28,7 @@ router = APIRouter(tags=["administration"])
 async def reload(asked: Asked) -> Reload:
     """Read the configuration again; with errors the one before stays, and they are listed."""
     asked.rights.require_command("reload")
-    report = await asked.service.reload(asked.actor)
+    report = await asked.director.commands.reload(asked.actor)
     if not report.is_loaded:
         raise ConfigurationError("\n".join(report.errors))
     return Reload(loaded=report.is_loaded, errors=report.errors, warnings=report.warnings)
@@ -38,7 +38,7 @@ async def reload(asked: Asked) -> Reload:
 async def tokens(asked: Asked) -> Page[Token]:
     """Tokens without their texts; of others only to whom nothing is denied."""
     asked.rights.require_command("token")
-    found = await asked.service.tokens()
+    found = await asked.director.queries.tokens()
     return Page(items=[Token.of(one) for one in found if _is_own(asked, one.name)])
 
 
@@ -52,7 +52,7 @@ async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
     asked.rights.require_command("token")
     _require_own(asked, wanted.name)
     _require_no_more(asked, wanted)
-    configuration = asked.service.configuration
+    configuration = asked.director.configuration
     profile = configuration.find("Profile", wanted.profile) if wanted.profile else None
     if wanted.profile and profile is None:
         raise UnknownNameError(f"there is no Profile {wanted.profile!r}")
@@ -62,7 +62,7 @@ async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
         raise UnknownNameError(
             f"there is no Console {wanted.name!r}; a token without one needs a Profile"
         )
-    token, text = await asked.service.create_token(
+    token, text = await asked.director.commands.create_token(
         wanted.name, wanted.profile, wanted.lifetime_seconds, asked.actor
     )
     return NewToken(token=Token.of(token), text=text)
@@ -72,11 +72,11 @@ async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
 async def withdraw_token(token_id: str, asked: Asked) -> Token:
     """End a token at once."""
     asked.rights.require_command("token")
-    token = next((one for one in await asked.service.tokens() if one.id == token_id), None)
+    token = next((one for one in await asked.director.queries.tokens() if one.id == token_id), None)
     if token is None:
         raise UnknownNameError(f"there is no token {token_id!r}; see `strongroom token list`")
     _require_own(asked, token.name)
-    await asked.service.withdraw_token(token_id, asked.actor)
+    await asked.director.commands.withdraw_token(token_id, asked.actor)
     return Token.of(token)
 
 
@@ -89,7 +89,7 @@ async def audit(
 ) -> Page[AuditEntry]:
     """Every change and denial, the newest first."""
     asked.rights.require_command("audit")
-    entries = await asked.service.audit_entries(limit, int(after or 0), who)
+    entries = await asked.director.queries.audit_entries(limit, int(after or 0), who)
     following = str(entries[-1].id) if len(entries) == limit else None
     return Page(items=[AuditEntry.of(entry) for entry in entries], next=following)
 

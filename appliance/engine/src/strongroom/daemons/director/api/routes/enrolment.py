@@ -47,12 +47,12 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
         )
     except PeerRefusedError as error:
         door.wrong_enrolments.failed(address)
-        await door.service.audit(actor, "enrol", wanted.name, error.error_id)
+        await door.director.commands.audit(actor, "enrol", wanted.name, error.error_id)
         raise
     serial = _serial(certificate)
-    await door.service.note_certificate(wanted.name, serial)
-    await door.service.audit(actor, "enrol", f"{wanted.name} certificate {serial}")
-    daemon = door.service.configuration.daemon
+    await door.director.commands.note_certificate(wanted.name, serial)
+    await door.director.commands.audit(actor, "enrol", f"{wanted.name} certificate {serial}")
+    daemon = door.director.configuration.daemon
     return Enrolled(
         name=wanted.name,
         director="" if daemon is None else daemon.name,
@@ -75,9 +75,9 @@ async def renew(wanted: Renewal, request: Request) -> Renewed:
     serial = _serial(certificate)
     peer = certified.peer
     if peer.role == "agent":
-        await door.service.note_certificate(peer.name, serial)
+        await door.director.commands.note_certificate(peer.name, serial)
     actor = Actor(peer.name, peer.role, address_of(request))
-    await door.service.audit(actor, "renew", f"{peer.name} certificate {serial}")
+    await door.director.commands.audit(actor, "renew", f"{peer.name} certificate {serial}")
     return Renewed(
         certificate=certificate.decode("ascii"),
         authority=enrolling.authority.certificate_pem.decode("ascii"),

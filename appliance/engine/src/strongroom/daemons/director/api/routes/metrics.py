@@ -1,7 +1,7 @@
 """Figures for Prometheus, in its text format, version 0.0.4.
 
-Names and meanings are the service's (`strongroom_*`, base units, unix times); the door adds what it
-alone knows. A caller needs the command `metrics` or `status`; Prometheus sends a bearer token.
+Names and meanings are the director's (`strongroom_*`, base units, unix times); the door adds what
+it alone knows. A caller needs the command `metrics` or `status`; Prometheus sends a bearer token.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TEXT: dict[int | str, dict[str, object]] = {
 async def metrics(asked: Asked) -> PlainTextResponse:
     """All figures now."""
     asked.rights.require_command("metrics")
-    found = [*await asked.service.metrics(), *_own(len(asked.door.agents))]
+    found = [*await asked.director.queries.metrics(), *_own(len(asked.door.agents))]
     return PlainTextResponse(exposition(found), media_type=CONTENT_TYPE)
 
 

@@ -46,7 +46,7 @@ async def runs(
     asked.rights.require_command("runs")
 
     async def read(offset: int, count: int) -> list[RunInfo]:
-        return await asked.service.runs(
+        return await asked.director.queries.runs(
             RunFilter(
                 job=job,
                 client=client,
@@ -77,7 +77,7 @@ async def start_run(wanted: NewRun, asked: Asked) -> Run:
         ),
     )
     return Run.of(
-        await asked.service.start_run(
+        await asked.director.commands.start_run(
             wanted.job,
             asked.actor,
             level=wanted.level,
@@ -96,7 +96,9 @@ async def start_estimate(wanted: NewEstimate, asked: Asked) -> Run:
     asked.rights.require_command("estimate")
     await _require_parts(asked, wanted.job)
     return Run.of(
-        await asked.service.start_estimate(wanted.job, asked.actor, listing=wanted.listing)
+        await asked.director.commands.start_estimate(
+            wanted.job, asked.actor, listing=wanted.listing
+        )
     )
 
 
@@ -112,7 +114,7 @@ async def log(
 ) -> Page[LogLine]:
     """The log of a run, the oldest line first."""
     found = await asked.permitted_run("log", run_id)
-    lines = await asked.service.log(found.id, after, limit)
+    lines = await asked.director.queries.log(found.id, after, limit)
     following = str(lines[-1].sequence) if len(lines) == limit else None
     return Page(items=[LogLine.of(line) for line in lines], next=following)
 
@@ -133,12 +135,12 @@ async def events(
             await (await asked.again()).permitted_run("watch", found.id)
         except NotPermittedError as error:
             target = f"GET {request.url.path}"
-            await asked.service.audit(asked.actor, "denied", target, error.error_id)
+            await asked.director.commands.audit(asked.actor, "denied", target, error.error_id)
             raise
 
     seen = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else after
     stream = event_stream(
-        asked.service.watch(found.id, seen), RunEvent.of, asked.door.closing, still_allowed
+        asked.director.queries.watch(found.id, seen), RunEvent.of, asked.door.closing, still_allowed
     )
     return StreamingResponse(
         stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
@@ -149,7 +151,7 @@ async def events(
 async def cancel(run_id: str, asked: Asked) -> Run:
     """End a run."""
     found = await asked.permitted_run("cancel", run_id)
-    return Run.of(await asked.service.cancel(found.id, asked.actor))
+    return Run.of(await asked.director.commands.cancel(found.id, asked.actor))
 
 
 @router.post("/runs/{run_id}/bandwidth", status_code=202)
@@ -158,7 +160,7 @@ async def bandwidth(run_id: str, wanted: Bandwidth, asked: Asked) -> Run:
     asked.rights.require_command("bandwidth")
     found = await asked.permitted_run("bandwidth", run_id)
     limit = wanted.maximum_bytes_per_second
-    return Run.of(await asked.service.set_bandwidth(found.id, limit, asked.actor))
+    return Run.of(await asked.director.commands.set_bandwidth(found.id, limit, asked.actor))
 
 
 async def _require_parts(asked: Asking, name: str, said: Overrides | None = None) -> None:
@@ -168,7 +170,7 @@ async def _require_parts(asked: Asking, name: str, said: Overrides | None = None
     # Before anything is looked up: names are not told to whom they are not allowed.
     for kind in ("client", "fileset", "storage", "pool"):
         asked.rights.require(kind, getattr(overrides, kind))
-    planned = plan(asked.service.configuration, name, overrides)
+    planned = plan(asked.director.configuration, name, overrides)
     asked.rights.require("client", planned.client)
     asked.rights.require("fileset", planned.fileset)
     asked.rights.require("storage", planned.storage)

@@ -59,7 +59,7 @@ async def snapshots(
     asked.rights.require_command("snapshots")
 
     async def read(offset: int, count: int) -> list[SnapshotInfo]:
-        return await asked.service.snapshots(
+        return await asked.director.queries.snapshots(
             SnapshotFilter(
                 client=client,
                 job=job,
@@ -88,7 +88,7 @@ async def forget(snapshot_id: str, asked: Asked) -> Snapshot:
     """Remove a snapshot, unless Minimum Retention keeps it: nobody can lift that."""
     asked.rights.require_command("forget")
     found = await asked.visible_snapshot(snapshot_id)
-    return Snapshot.of(await asked.service.forget_snapshot(found.id, asked.actor))
+    return Snapshot.of(await asked.director.commands.forget_snapshot(found.id, asked.actor))
 
 
 @router.get("/snapshots/{snapshot_id}/files")
@@ -104,7 +104,7 @@ async def files(
     asked.rights.require_command("browse")
     found = await asked.visible_snapshot(snapshot_id)
     folder = chosen_path(path, path_base64)
-    page = await asked.service.list_files(found.id, folder, _name_of_cursor(after), limit)
+    page = await asked.director.queries.list_files(found.id, folder, _name_of_cursor(after), limit)
     # A name may hold any byte but "/"; base64 fits into a query as it is.
     following = base64.urlsafe_b64encode(page.next).decode("ascii") if page.next else None
     return Page(items=[File.of(entry) for entry in page.entries], next=following)
@@ -136,7 +136,7 @@ async def search(
     failures: list[StrongroomError] = []
     for part in parts:
         try:
-            more = await asked.service.find_files(
+            more = await asked.director.queries.find_files(
                 pattern, part, below=folder, ignoring_case=ignore_case, limit=limit - len(found)
             )
         except StrongroomError as error:
@@ -183,14 +183,14 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
         maximum_bytes_per_second=wanted.maximum_bytes_per_second,
         where=asked.rights.where_layers() if target else (),
     )
-    return Run.of(await asked.service.start_restore(request, asked.actor))
+    return Run.of(await asked.director.commands.start_restore(request, asked.actor))
 
 
 async def _visible_parts(asked: Asking, wanted: SnapshotFilter) -> list[SnapshotFilter]:
     """Filters that together let through those snapshots of `wanted` that the caller may see."""
     if asked.rights.is_unlimited:
         return [wanted]
-    seen = await asked.service.snapshots(wanted)
+    seen = await asked.director.queries.snapshots(wanted)
     groups = dict.fromkeys(
         (one.client, one.job, one.fileset, one.pool) for one in seen if asked.may_see(one)
     )
@@ -210,7 +210,7 @@ async def _visible_parts(asked: Asking, wanted: SnapshotFilter) -> list[Snapshot
 
 def _permitted_job(asked: Asking, name: str) -> str:
     """The Restore job to take, "" where the configuration has none. Raises NotPermittedError."""
-    names = (name,) if name else restore_jobs(asked.service.configuration)
+    names = (name,) if name else restore_jobs(asked.director.configuration)
     allowed = next((one for one in names if asked.rights.permits("job", one)), "")
     if names and not allowed:
         asked.rights.require("job", names[0])

@@ -35,7 +35,7 @@ async def me(asked: Asked) -> Me:
 async def status(asked: Asked) -> Status:
     """The director at a glance: what runs, what ended, what is due within a day."""
     asked.rights.require_command("status")
-    found = await asked.service.status()
+    found = await asked.director.queries.status()
     return Status(
         name=found.name,
         version=found.version,
@@ -59,7 +59,7 @@ async def status(asked: Asked) -> Status:
 async def clients(asked: Asked) -> Page[Client]:
     """All clients that the caller may see, by name."""
     asked.rights.require_command("clients")
-    found = await asked.service.clients()
+    found = await asked.director.queries.clients()
     return Page(items=[Client.of(one) for one in found if asked.rights.permits("client", one.name)])
 
 
@@ -68,14 +68,14 @@ async def client(name: str, asked: Asked) -> Client:
     """One client."""
     asked.rights.require_command("clients")
     asked.rights.require("client", name)
-    return Client.of(await asked.service.client(name))
+    return Client.of(await asked.director.queries.client(name))
 
 
 @router.get("/jobs")
 async def jobs(asked: Asked) -> Page[Job]:
     """All jobs that the caller may see, by name, with their last run and when they are due."""
     asked.rights.require_command("jobs")
-    found = await asked.service.jobs()
+    found = await asked.director.queries.jobs()
     return Page(
         items=[
             Job.of(one)
@@ -93,7 +93,7 @@ async def configuration(asked: Asked) -> Page[dict[str, Any]]:
     only whom nothing is denied.
     """
     asked.rights.require_command("config")
-    resources = visible_resources(asked.service.configuration, asked.rights)
+    resources = visible_resources(asked.director.configuration, asked.rights)
     return Page(items=[resource_object(one) for one in resources])
 
 
@@ -101,7 +101,7 @@ async def configuration(asked: Asked) -> Page[dict[str, Any]]:
 async def configured(kind: str, name: str, asked: Asked) -> dict[str, Any]:
     """One resource, `kind` in any case: `job`, `FileSet`."""
     asked.rights.require_command("config")
-    for resource in visible_resources(asked.service.configuration, asked.rights):
+    for resource in visible_resources(asked.director.configuration, asked.rights):
         if resource.type.lower() == kind.lower() and resource.name == name:
             return resource_object(resource)
     raise UnknownNameError(f"there is no {kind} {name!r} here that you may see")

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kit.killed_process import in_child
-from strongroom.daemons.job_process.bandwidth import SharedBucket
+from strongroom.daemons.agent.jobs.bandwidth import SharedBucket
 from strongroom.stores.limited import LimitedStore
 from strongroom.stores.local import LocalStore
 

@@ -10,12 +10,12 @@ import pytest
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from kit.director_with_repositories import ADMIN, Place
 from kit.virtual_time import ShiftedTime
-from strongroom.daemons.director import service
+from strongroom.daemons.director import director as director_module
 from strongroom.daemons.director.catalog.access import list_audit
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, change_run, new_run_id
-from strongroom.daemons.director.repositories import reconciliation
-from strongroom.daemons.director.repositories.reconciliation import Reconciler
 from strongroom.daemons.director.results import SnapshotFilter
+from strongroom.daemons.director.snapshots import reconciliation
+from strongroom.daemons.director.snapshots.reconciliation import Reconciler
 from strongroom.errors import CatalogUnavailableError, StoreError
 from strongroom.repo.snapshots import Snapshot
 
@@ -28,11 +28,11 @@ def director(tmp_path, monkeypatch):
 
 
 async def ids(director, **wanted) -> set[str]:
-    return {one.id for one in await director.service.snapshots(SnapshotFilter(**wanted))}
+    return {one.id for one in await director.service.queries.snapshots(SnapshotFilter(**wanted))}
 
 
 def reconcile(director):
-    context = director.service._context
+    context = director.service.context
     return context.with_repository(Reconciler(context).reconcile, "main")
 
 
@@ -75,11 +75,11 @@ async def test_a_snapshot_that_others_forgot_is_marked_as_gone_at_the_next_prune
     run = await director.start("admin")
     assert (run.state, run.error) == ("done", "")
     assert await ids(director) == {kept}
-    found = await director.service.snapshot(gone)
+    found = await director.service.queries.snapshot(gone)
     assert found.removed_ns
     assert gone[:8] in await director.texts(run.id)
     assert any(gone in line and "nightly" in line and "web1" in line for line in caplog.messages)
-    entry = list_audit(director.service._context.catalog, limit=1)[0]
+    entry = list_audit(director.service.context.catalog, limit=1)[0]
     assert (entry.action, entry.object, entry.result) == ("reconcile", "main", "1 gone")
 
 
@@ -92,8 +92,8 @@ async def test_a_catalog_that_agrees_says_nothing(director):
     result = await reconcile(director)
     assert not result
     assert result.lines() == []
-    assert list_audit(director.service._context.catalog, limit=9) == [
-        one for one in list_audit(director.service._context.catalog) if one.action == "run"
+    assert list_audit(director.service.context.catalog, limit=9) == [
+        one for one in list_audit(director.service.context.catalog) if one.action == "run"
     ]
 
 
@@ -103,7 +103,7 @@ async def test_a_snapshot_that_comes_back_is_there_again(director):
     await director.open()
     agent = await director.agent("web1")
     away, forgotten, kept = [await backed_up(director, agent) for _ in range(3)]
-    await director.service.forget_snapshot(forgotten, OPERATOR)
+    await director.service.commands.forget_snapshot(forgotten, OPERATOR)
     place = next(path for path in (director.folder / "main").rglob(away))
     place.rename(director.folder / "away")
     result = await reconcile(director)
@@ -113,7 +113,7 @@ async def test_a_snapshot_that_comes_back_is_there_again(director):
     result = await reconcile(director)
     assert (result.gone, result.returned, result.entered) == ((), (away,), ())
     assert await ids(director) == {away, kept}
-    assert not (await director.service.snapshot(away)).removed_ns
+    assert not (await director.service.queries.snapshot(away)).removed_ns
 
 
 @in_loop
@@ -123,7 +123,7 @@ async def test_a_snapshot_that_another_console_made_is_entered(director):
     made = made_there(director)
     result = await reconcile(director)
     assert result.entered == (made,)
-    found = await director.service.snapshot(made)
+    found = await director.service.queries.snapshot(made)
     assert (found.client, found.job, found.pool, found.files) == ("web1", "nightly", "Default", 0)
     assert "1 snapshots were entered" in " ".join(text for _, text in result.lines())
 
@@ -146,7 +146,7 @@ async def test_what_a_run_under_way_has_made_is_left_to_it(director):
     await director.settle()
     assert await director.state(run.id) == "failed"
     assert (await reconcile(director)).entered == (made,)
-    found = await director.service.snapshot(made)
+    found = await director.service.queries.snapshot(made)
     assert (found.run, found.level) == (run.id, "full")
     # As if the run had ended well: the FileSet is known, so the next one is not full.
     await director.start("nightly")
@@ -157,7 +157,7 @@ class StoredBy:
     """Who stored what, as a storage daemon tells; a plain folder does not know."""
 
     def __init__(self, director, monkeypatch, owners: dict[str, set[str]]) -> None:
-        repositories = director.service._context.repositories
+        repositories = director.service.context.repositories
         opened = repositories.open
 
         def open_and_ask(storage):
@@ -181,7 +181,7 @@ async def test_an_agent_enters_nothing_without_a_run_of_its_own(director, monkey
         made_there(director, host="web2"),
     )
     StoredBy(director, monkeypatch, {one: {"web1"} for one in (true, loose, reused, foreign)})
-    context = director.service._context
+    context = director.service.context
     reconciler = Reconciler(context)
     result = await context.with_repository(reconciler.reconcile, "main")
     assert set(result.refused) == {loose, reused, foreign}
@@ -205,7 +205,7 @@ def test_one_snapshot_that_cannot_be_entered_keeps_no_other_out(director, caplog
     async def whole(director):
         director.configure(NIGHTLY)
         await director.open()
-        context = director.service._context
+        context = director.service.context
         made = [made_there(director, tags=(f"run={number:032x}",)) for number in range(3)]
         with context.catalog.writing() as connection:
             named = {"snapshots": made[1], "runs": f"{1:032x}"}[table]
@@ -227,7 +227,7 @@ def test_one_snapshot_that_cannot_be_entered_keeps_no_other_out(director, caplog
 async def test_what_hinders_the_catalog_for_a_while_keeps_no_snapshot_out_for_good(director):
     director.configure(NIGHTLY)
     await director.open()
-    context = director.service._context
+    context = director.service.context
     made = made_there(director)
     reconciler = Reconciler(context)
     with context.catalog.writing() as connection:
@@ -248,7 +248,7 @@ async def test_what_hinders_the_catalog_for_a_while_keeps_no_snapshot_out_for_go
 async def test_copies_under_way_are_left_to_their_run(director):
     director.configure(NIGHTLY)
     await director.open()
-    context = director.service._context
+    context = director.service.context
     copy = made_there(director, "offsite", original=f"{'0' * 32}:{1:064x}")
     copying = RunRecord(id=new_run_id(), job="copying", kind="copy", state="running")
     add_run(context.catalog, copying)
@@ -257,7 +257,7 @@ async def test_copies_under_way_are_left_to_their_run(director):
     change_run(context.catalog, copying.id, {"state": "failed"})
     result = await context.with_repository(reconciler.reconcile, "offsite")
     assert result.entered == (copy,)
-    found = await director.service.snapshot(copy)
+    found = await director.service.queries.snapshot(copy)
     assert (found.storage, found.pool) == ("offsite", "Default")
 
 
@@ -265,8 +265,8 @@ async def test_copies_under_way_are_left_to_their_run(director):
 async def test_the_director_looks_by_itself_and_outlives_a_store_that_is_away(
     director, monkeypatch, caplog
 ):
-    monkeypatch.setattr(service, "FIRST_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(service, "RECONCILE_SECONDS", 0.0)
+    monkeypatch.setattr(director_module, "FIRST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(director_module, "RECONCILE_SECONDS", 0.0)
     director.configure(NIGHTLY)
     await director.open()
     agent = await director.agent("web1")

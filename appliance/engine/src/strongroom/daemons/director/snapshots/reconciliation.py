@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from strongroom import clock
-from strongroom.daemons.director.agents.message_limits import shown
 from strongroom.daemons.director.catalog.access import add_audit
 from strongroom.daemons.director.catalog.runs import (
     RunRecord,
@@ -41,9 +40,10 @@ from strongroom.daemons.director.catalog.snapshots import (
     note_removed,
     note_returned,
 )
-from strongroom.daemons.director.repositories.confirmation import count_of, record_of
 from strongroom.daemons.director.results import Actor
 from strongroom.daemons.director.runs.start_messages import POOL_TAG, RUN_TAG
+from strongroom.daemons.director.shown_text import shown
+from strongroom.daemons.director.snapshots.confirmation import count_of, record_of
 from strongroom.errors import (
     CatalogError,
     CatalogUnavailableError,

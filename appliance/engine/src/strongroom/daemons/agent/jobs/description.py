@@ -1,0 +1,53 @@
+"""What the agent tells one of its job processes to do: the first line of the process's input."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strongroom.knobs.settings import KnobSettings
+from strongroom.net.control.messages import (
+    StartBackup,
+    StartEstimate,
+    StartRestore,
+    StartVerify,
+)
+
+StartMessage = StartBackup | StartRestore | StartVerify | StartEstimate
+
+_KINDS = {
+    StartBackup: "backup",
+    StartRestore: "restore",
+    StartVerify: "verify",
+    StartEstimate: "estimate",
+}
+
+
+class JobDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One job.
+
+    start: the director's message. client: the agent's name, the host of its snapshots. director:
+    whose job it is. lock_file: is locked while the job is under way, so that the same run is never
+    done twice at once. script_folders: where scripts may lie. script_seconds: how long each may
+    take. allow_commands: whether a FileSet may have commands run. processes: how many the job may
+    start. tuning: the agent's own knobs, which those of the start message override. maximum_...:
+    the lower of the agent's and the start message's, 0 is no limit.
+    """
+
+    start: StartMessage
+    client: str
+    director: str
+    identity_folder: str
+    cache_folder: str
+    lock_file: str
+    script_folders: tuple[str, ...] = ()
+    script_seconds: int = 3600
+    allow_commands: bool = False
+    processes: int = 1
+    tuning: KnobSettings = KnobSettings()
+    maximum_bytes_per_second: int = 0
+    maximum_run_seconds: int = 0
+
+
+def kind_of(start: StartMessage) -> str:
+    """backup, restore, verify or estimate."""
+    return _KINDS[type(start)]

@@ -1,0 +1,224 @@
+"""What changes something in a director: runs, snapshots, the configuration in force, tokens.
+
+Who may do what is for the API to judge (it knows whose token it is); what an actor changed is
+written to the audit log here, whether it worked or not. See `director` for what is raised.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from strongroom import clock
+from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.catalog.access import add_audit, create_token, remove_token
+from strongroom.daemons.director.catalog.clients import change_client
+from strongroom.daemons.director.catalog.runs import load_run
+from strongroom.daemons.director.catalog.snapshots import load_snapshot
+from strongroom.daemons.director.configuration import read_configuration, repository_places
+from strongroom.daemons.director.runs.active_run import ActiveRun, Ending
+from strongroom.daemons.director.runs.plan import Overrides
+from strongroom.daemons.director.runs.requests import new_restore, new_run
+from strongroom.daemons.director.runs.retention import remove_snapshots, snapshot_info
+from strongroom.errors import ConflictError, StrongroomError, UsageError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from strongroom.daemons.director.agents.messages import Agents
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.results import (
+        Actor,
+        ReloadReport,
+        RestoreRequest,
+        RunInfo,
+        SnapshotInfo,
+        TokenInfo,
+    )
+    from strongroom.daemons.director.runs.lifecycle import Runs
+    from strongroom.daemons.director.schedule.scheduler import Scheduler
+
+
+class Commands:
+    """See the module."""
+
+    def __init__(
+        self,
+        context: DirectorContext,
+        runs: Runs,
+        scheduler: Scheduler,
+        agents: Agents,
+        configuration_path: str,
+    ) -> None:
+        self._context = context
+        self._runs = runs
+        self._scheduler = scheduler
+        self._agents = agents
+        self._path = configuration_path
+
+    async def start_run(
+        self,
+        job: str,
+        who: Actor,
+        *,
+        level: str = "",
+        client: str = "",
+        fileset: str = "",
+        storage: str = "",
+        pool: str = "",
+        priority: int = 0,
+    ) -> RunInfo:
+        """Queue a run of a job; what is empty is as the job says."""
+        overrides = Overrides(
+            level=level,
+            client=client,
+            fileset=fileset,
+            storage=storage,
+            pool=pool,
+            priority=priority,
+        )
+        async with self._audited(who, "run", job):
+            record = new_run(self._context.configuration, job, overrides, requested_by=who.title)
+            return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
+
+    async def start_restore(self, request: RestoreRequest, who: Actor) -> RunInfo:
+        """Queue a restore."""
+        async with self._audited(who, "restore", _restore_text(request)):
+            snapshot = await self._snapshot(request.snapshot)
+            record = new_restore(self._context.configuration, request, snapshot, who.title)
+            self._context.repositories.place(record.storage)
+            return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
+
+    async def start_estimate(self, job: str, who: Actor, *, listing: bool = False) -> RunInfo:
+        """Let the agent count what a job would back up; the result is the run's summary."""
+        async with self._audited(who, "estimate", job):
+            record = new_run(self._context.configuration, job, requested_by=who.title)
+            if record.kind != "backup":
+                raise UsageError(f"job {job} is no backup; there is nothing to estimate")
+            if not self._context.link.is_connected(record.client):
+                raise ConflictError(f"agent {record.client} is not connected")
+            record = msgspec.structs.replace(
+                record, kind="estimate", request={"listing": listing}, deadline_ns=0
+            )
+            return (await self._runs.submit(record, judged=False)).info()
+
+    async def cancel(self, run_id: str, who: Actor) -> RunInfo:
+        """End a run; ConflictError when it has ended."""
+        async with self._audited(who, "cancel", run_id):
+            found = await self._found(run_id)
+            if not isinstance(found, ActiveRun):
+                raise ConflictError(f"run {found.id} has ended: {found.state}")
+            await self._runs.stop(found, Ending("cancelled", f"cancelled by {who.title}"))
+            return (await self._found(found.record.id)).info()
+
+    async def set_bandwidth(
+        self, run_id: str, maximum_bytes_per_second: int, who: Actor
+    ) -> RunInfo:
+        """Change what a run under way may send, 0: no limit; ConflictError if it does not run.
+
+        The limit stays with the run; an agent that is away is told when it is back.
+        """
+        async with self._audited(who, "bandwidth", f"{run_id} {maximum_bytes_per_second}"):
+            if maximum_bytes_per_second < 0:
+                raise UsageError("a limit is a number of bytes per second, or 0 for none")
+            found = await self._found(run_id)
+            if not isinstance(found, ActiveRun) or not (found.is_running and found.is_remote):
+                raise ConflictError(f"run {run_id} does not run on an agent now")
+            limit = "no limit"
+            if maximum_bytes_per_second:
+                limit = f"a limit of {maximum_bytes_per_second} bytes per second"
+            await self._runs.set_limit(
+                found, maximum_bytes_per_second, f"{limit} from now on, by {who.title}"
+            )
+            return found.info()
+
+    async def forget_snapshot(self, snapshot_id: str, who: Actor) -> SnapshotInfo:
+        """Remove a snapshot; ConflictError while Minimum Retention keeps it."""
+        async with self._audited(who, "forget", snapshot_id):
+            record = await self._snapshot(snapshot_id)
+            if record.removed_ns:
+                raise ConflictError(f"snapshot {record.id[:8]} was removed already")
+            if obstacle := self._scheduler.guard.obstacle:
+                raise ConflictError(obstacle)
+            pool = self._context.configuration.find("Pool", record.pool)
+            removed, _ = await self._context.with_repository(
+                remove_snapshots, self._context, [record], pool, f"by {who.title}"
+            )
+            if not removed:
+                raise ConflictError(
+                    f"snapshot {record.id[:8]} is kept: by Minimum Retention or protection, or "
+                    "it is of another client, which the director's log says"
+                )
+            return snapshot_info(self._context.configuration, await self._snapshot(record.id))
+
+    async def reload(self, who: Actor) -> ReloadReport:
+        """Read the configuration again; runs under way are not disturbed."""
+        async with self._audited(who, "reload", self._path):
+            loaded, report = await self._context.in_thread(read_configuration, self._path)
+            if loaded is not None:
+                self._context.configuration = loaded
+                self._context.repositories.replace(repository_places(loaded))
+                await self._scheduler.reload()
+                for name in list(self._context.hellos):
+                    if refusal := self._agents.refusal(name):
+                        await self._context.link.disconnect(name, refusal)
+                await self._runs.dispatch()
+            return report
+
+    async def create_token(
+        self, name: str, profile: str, lifetime_seconds: int, who: Actor
+    ) -> tuple[TokenInfo, str]:
+        """A new token, and its text, which nobody sees again; lifetime 0: it never expires."""
+        async with self._audited(who, "token", f"create {name} {profile}"):
+            if lifetime_seconds < 0 or not name:
+                raise UsageError("a token needs a name, and a lifetime of 0 or more seconds")
+            expires_ns = clock.now_ns() + lifetime_seconds * SECOND_NS if lifetime_seconds else 0
+            return await self._context.in_thread(
+                create_token, self._context.catalog, name, profile, expires_ns
+            )
+
+    async def withdraw_token(self, token_id: str, who: Actor) -> None:
+        """End a token."""
+        async with self._audited(who, "token", f"withdraw {token_id}"):
+            await self._context.in_thread(remove_token, self._context.catalog, token_id)
+
+    async def audit(self, who: Actor, action: str, target: str, result: str = "done") -> None:
+        """Note what an actor did, or tried, that none of the methods above did for it."""
+        await self._context.in_thread(add_audit, self._context.catalog, who, action, target, result)
+
+    async def note_certificate(self, client: str, serial: str) -> None:
+        """An agent was enrolled, or its certificate renewed."""
+        catalog = self._context.catalog
+        now_ns = clock.now_ns()
+
+        def note() -> None:
+            change_client(catalog, client, certificate_serial=serial, enrolled_ns=now_ns)
+
+        await self._context.in_thread(note)
+
+    async def _found(self, beginning: str) -> ActiveRun | RunRecord:
+        """A run by its id or the beginning of it, active or not."""
+        record = await self._context.in_thread(load_run, self._context.catalog, beginning)
+        return self._runs.active(record.id) or record
+
+    async def _snapshot(self, beginning: str) -> SnapshotRecord:
+        return await self._context.in_thread(load_snapshot, self._context.catalog, beginning)
+
+    @asynccontextmanager
+    async def _audited(self, who: Actor, action: str, target: str) -> AsyncIterator[None]:
+        try:
+            yield
+        except StrongroomError as error:
+            await self.audit(who, action, target, error.error_id)
+            raise
+        await self.audit(who, action, target)
+
+
+def _restore_text(request: RestoreRequest) -> str:
+    target = "in place" if request.in_place else printable(request.target)
+    return f"{request.snapshot[:16]} to {request.client or 'its client'}: {target}"

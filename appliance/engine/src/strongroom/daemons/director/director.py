@@ -1,0 +1,122 @@
+"""The director as its daemon and API see it: what can be asked of it, and what it can be told.
+
+    director = await Director.open("/etc/strongroom", identity)
+    director.use_link(connections)      the way to agents, which needs the director to exist
+    await director.start()              the scheduler begins
+    director.queries                    what only looks
+    director.commands                   what changes something, and is audited
+    director.agents                     what agents tell
+    await director.stop()               runs on agents go on without us
+
+All methods belong to one event loop. Catalog and repositories are read in threads. Every method of
+queries and commands may raise UnknownNameError (no such job, client, run, snapshot), UsageError (a
+value makes no sense), ConflictError (it does not fit the state of things) and StoreError or
+DamageError where a repository is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Self
+
+from strongroom.daemons.director.agents.messages import Agents
+from strongroom.daemons.director.commands import Commands
+from strongroom.daemons.director.configuration import open_context
+from strongroom.daemons.director.own_jobs.own_jobs import OwnJobs
+from strongroom.daemons.director.queries import Queries
+from strongroom.daemons.director.repositories.browsing import SnapshotBrowser
+from strongroom.daemons.director.runs.aftermath import DirectorAftermath
+from strongroom.daemons.director.runs.lifecycle import Runs
+from strongroom.daemons.director.schedule.scheduler import Scheduler
+from strongroom.daemons.director.snapshots.reconciliation import Reconciler
+from strongroom.errors import StrongroomError
+
+if TYPE_CHECKING:
+    from strongroom.config.model import ComponentConfiguration
+    from strongroom.daemons.director.context import AgentLink, DirectorContext
+    from strongroom.net.identities.identity import Identity
+
+# When the catalog is compared with the repositories first, and how often.
+FIRST_LOOK_SECONDS: Final = 60.0
+RECONCILE_SECONDS: Final = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+class Director:
+    """The parts of a director, put together; see the module."""
+
+    def __init__(self, context: DirectorContext, path: str) -> None:
+        """`path`: of the configuration, for a reload; use `open`."""
+        self.context = context
+        self.runs = Runs(
+            context,
+            OwnJobs(context, path),
+            DirectorAftermath(context, lambda: self.scheduler.guard.obstacle),
+        )
+        self.scheduler = Scheduler(context, self.runs)
+        self.agents = Agents(context, self.runs)
+        self._browser = SnapshotBrowser(context.repositories)
+        self.queries = Queries(context, self.runs, self.scheduler, self._browser)
+        self.commands = Commands(context, self.runs, self.scheduler, self.agents, path)
+        self._scheduling: asyncio.Task[None] | None = None
+        self._reconciling: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls, path: str, identity: Identity | None, link: AgentLink | None = None
+    ) -> Self:
+        """Read the configuration at `path` and open the catalog it names.
+
+        Raises ConfigurationError, UsageError, CatalogError.
+        """
+        director = cls(await asyncio.to_thread(open_context, path, identity), path)
+        if link is not None:
+            director.use_link(link)
+        return director
+
+    def use_link(self, link: AgentLink) -> None:
+        """Talk to agents this way."""
+        self.context.link = link
+
+    def use_identity(self, identity: Identity) -> None:
+        """Sign with this one from now on: the certificate was renewed."""
+        self.context.identity = identity
+
+    @property
+    def configuration(self) -> ComponentConfiguration:
+        """What is in force: resources of the director; a reload replaces it."""
+        return self.context.configuration
+
+    async def start(self) -> None:
+        """Take up what was left, and begin to follow schedules."""
+        await self.runs.resume()
+        await self.scheduler.load()
+        self._scheduling = asyncio.create_task(self.scheduler.run(), name="scheduler")
+        self._reconciling = asyncio.create_task(self._reconcile(), name="reconciliation")
+
+    async def stop(self) -> None:
+        """End; agents go on with what they do and report it to the next director."""
+        for task in (self._scheduling, self._reconciling):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait((task,))
+        await self.runs.shut_down()
+        self._browser.close()
+        await asyncio.to_thread(self.context.close)
+
+    async def _reconcile(self) -> None:
+        """See now and then what others did to the repositories."""
+        context = self.context
+        reconciler = Reconciler(context)
+        await asyncio.sleep(FIRST_LOOK_SECONDS)
+        while True:
+            for storage in context.repositories.names:
+                try:
+                    await context.with_repository(reconciler.reconcile, storage)
+                except (StrongroomError, OSError) as error:
+                    _log.warning("the repository of %s cannot be looked at: %s", storage, error)
+                except Exception:  # noqa: BLE001 - it is to go on
+                    _log.exception("the catalog cannot be compared with storage %s", storage)
+            await asyncio.sleep(RECONCILE_SECONDS)

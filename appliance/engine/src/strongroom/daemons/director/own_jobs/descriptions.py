@@ -1,0 +1,64 @@
+"""What the director tells one of its job processes to do: the first line of the process's input.
+
+Places are named, never keys: the process reads the passphrase itself.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A repository; see repositories.access.RepositoryPlace."""
+
+    place: str
+    passphrase_file: str = ""
+
+
+class OwnJob(msgspec.Struct, frozen=True, kw_only=True, tag_field="job_kind"):
+    """Base of all descriptions. host: whose name leases bear."""
+
+    place: Place
+    host: str
+    cache_folder: str = ""
+
+
+class ReadSnapshot(OwnJob, frozen=True, kw_only=True, tag="read-snapshot"):
+    """Read all that a snapshot needs; see jobs.verify.stored."""
+
+    snapshot: str
+
+
+class RestoreSample(OwnJob, frozen=True, kw_only=True, tag="restore-sample"):
+    """Restore a sample of a snapshot and compare it; see jobs.verify.sample."""
+
+    snapshot: str
+    scratch: str
+    most_files: int
+    most_bytes: int
+
+
+class CopySnapshots(OwnJob, frozen=True, kw_only=True, tag="copy-snapshots"):
+    """Copy snapshots to another repository. The end's summary has `copies`: [original, copy]."""
+
+    target: Place
+    snapshots: tuple[str, ...]
+
+
+class Prune(OwnJob, frozen=True, kw_only=True, tag="prune"):
+    """Vouch, where there is a storage daemon, then give back the space that no snapshot needs."""
+
+
+class Vouch(OwnJob, frozen=True, kw_only=True, tag="vouch"):
+    """Verify what agents stored, so that others may share it; see jobs.check.vouch."""
+
+
+class BackUpFolder(OwnJob, frozen=True, kw_only=True, tag="back-up-folder"):
+    """Make a snapshot of folders of this machine: the catalog's copy and the configuration."""
+
+    job: str
+    folders: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+OwnJobDescription = ReadSnapshot | RestoreSample | CopySnapshots | Prune | Vouch | BackUpFolder

@@ -1,0 +1,228 @@
+"""One own job of the director, in a process of its own.
+
+See job_process for what comes in and goes out, and descriptions for what it can do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from strongroom.daemons.director.own_jobs.descriptions import (
+    BackUpFolder,
+    CopySnapshots,
+    OwnJobDescription,
+    Place,
+    Prune,
+    ReadSnapshot,
+    RestoreSample,
+    Vouch,
+)
+from strongroom.daemons.director.repositories.access import (
+    RepositoryPlace,
+    open_place,
+    read_passphrase,
+)
+from strongroom.daemons.job_process.messages import JobEnded
+from strongroom.daemons.job_process.program import run_program
+from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE
+from strongroom.printable import printable
+from strongroom.repo.repository import Repository
+
+if TYPE_CHECKING:
+    from strongroom.daemons.job_process.input import JobInput
+    from strongroom.daemons.job_process.output import JobOutput
+
+
+def _do(job: OwnJobDescription, job_input: JobInput, output: JobOutput) -> JobEnded:
+    # Own jobs have no limit of bandwidth, and the director itself ends a run that takes too long.
+    job_input.listen(lambda _: None, 0)
+    repository = _open(job.place, job.cache_folder)
+    try:
+        ended = _execute(repository, job, output)
+    finally:
+        repository.close()
+    job_input.ignore()
+    return ended
+
+
+def _execute(repository: Repository, job: OwnJobDescription, output: JobOutput) -> JobEnded:
+    if isinstance(job, ReadSnapshot):
+        return _read_snapshot(repository, job, output)
+    if isinstance(job, RestoreSample):
+        return _restore_sample(repository, job, output)
+    if isinstance(job, CopySnapshots):
+        return _copy(repository, job, output)
+    if isinstance(job, Prune):
+        return _prune(repository, output)
+    if isinstance(job, Vouch):
+        return _vouch(repository, output)
+    return _back_up(repository, job, output)
+
+
+def _open(place: Place, cache_folder: str) -> Repository:
+    where = RepositoryPlace(place.place, place.passphrase_file)
+    store = open_place(where.place, os.fsencode(cache_folder) if cache_folder else None)
+    try:
+        return Repository.open(store, read_passphrase(where))
+    except BaseException:
+        store.close()
+        raise
+
+
+def _read_snapshot(repository: Repository, job: ReadSnapshot, output: JobOutput) -> JobEnded:
+    from strongroom.jobs.verify.stored import verify_stored
+
+    with output.shown_progress("verify") as progress:
+        report = verify_stored(repository, repository.snapshot(job.snapshot), progress)
+    for text in report.damage:
+        output.log("error", text)
+    summary = {
+        "snapshot": job.snapshot,
+        "pages": report.pages,
+        "chunks": report.chunks,
+        "read_bytes": report.read_bytes,
+        "problems": report.damaged,
+    }
+    return _verified(summary, report.damaged, f"{report.damaged} chunks or pages are damaged")
+
+
+def _restore_sample(repository: Repository, job: RestoreSample, output: JobOutput) -> JobEnded:
+    from strongroom.jobs.verify.sample import restore_sample
+
+    report = restore_sample(
+        repository,
+        repository.snapshot(job.snapshot),
+        os.fsencode(job.scratch),
+        job.most_files,
+        job.most_bytes,
+        lambda: output.shown_progress("verify"),
+    )
+    for text in report.faults:
+        output.log("error", text)
+    summary = {
+        "snapshot": job.snapshot,
+        "files": report.files,
+        "read_bytes": report.bytes,
+        "problems": report.fault_count,
+    }
+    text = f"{report.fault_count} things were not restored as they were backed up"
+    return _verified(summary, report.fault_count, text)
+
+
+def _verified(summary: dict[str, Any], faults: int, text: str) -> JobEnded:
+    if not faults:
+        return JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
+    return JobEnded(
+        status="failed",
+        exit_code=EXIT_INCOMPLETE,
+        error_id="check-failed",
+        error=text,
+        summary=summary,
+    )
+
+
+def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> JobEnded:
+    from strongroom.jobs.copy.copy import CopyOptions, copy_snapshots, to_be_copied
+
+    target = _open(job.target, job.cache_folder)
+    try:
+        present = {snapshot.id: snapshot for snapshot in repository.snapshots()}
+        wanted = [present[name] for name in job.snapshots if name in present]
+        missing, there = to_be_copied(repository, target, wanted)
+        copies: list[list[str]] = []
+        stored_bytes = 0
+        options = CopyOptions(host=job.host)
+        with output.shown_progress("copy") as progress:
+            for copied in copy_snapshots(repository, target, missing, options, progress):
+                stored_bytes += copied.stored_bytes
+                copies.append([copied.original.id, copied.copy.id])
+                output.log("info", f"{copied.original.short_id} is {copied.copy.short_id} there")
+    finally:
+        target.close()
+    summary = {"copies": copies, "present": len(there), "stored_bytes": stored_bytes}
+    return JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
+
+
+def _prune(repository: Repository, output: JobOutput) -> JobEnded:
+    from strongroom.jobs.check.vouch import is_judged
+    from strongroom.jobs.upkeep.prune import PruneOptions, prune
+
+    vouched = JobEnded(status="done", exit_code=EXIT_DONE)
+    if is_judged(repository.store):
+        # What an agent forged would keep prune from going on for ever.
+        vouched = _vouch(repository, output)
+    with output.shown_progress("prune") as progress:
+        report = prune(repository, PruneOptions(), progress)
+    summary = {
+        **vouched.summary,
+        "packs": report.packs,
+        "removed_packs": report.removed_packs,
+        "waiting_packs": report.waiting_packs,
+        "freed_bytes": report.freed_bytes,
+    }
+    output.log("info", f"{report.removed_packs} packs removed, {report.freed_bytes} bytes freed")
+    return JobEnded(status=vouched.status, exit_code=vouched.exit_code, summary=summary)
+
+
+def _vouch(repository: Repository, output: JobOutput) -> JobEnded:
+    from strongroom.jobs.check.vouch import required_judge, vouch
+
+    with output.shown_progress("vouch") as progress:
+        report = vouch(repository, required_judge(repository.store), progress)
+    for title, found in (("false", report.false_objects), ("damaged", report.damaged_objects)):
+        for kind, name, why in found:
+            output.log("error", f"{title}: {kind} {name}: {why}")
+    output.log(
+        "info",
+        f"vouched for {report.packs} packs and {report.index_objects} index objects",
+    )
+    wrong = len(report.false_objects) + len(report.damaged_objects)
+    summary = {
+        "vouched_packs": report.packs,
+        "vouched_index_objects": report.index_objects,
+        "false_objects": len(report.false_objects),
+        "damaged_objects": len(report.damaged_objects),
+    }
+    if wrong:
+        return JobEnded(status="incomplete", exit_code=EXIT_INCOMPLETE, summary=summary)
+    return JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
+
+
+def _back_up(repository: Repository, job: BackUpFolder, output: JobOutput) -> JobEnded:
+    from strongroom.jobs.backup.backup import back_up
+    from strongroom.jobs.backup.options import BackupOptions
+    from strongroom.sources.registry import open_source
+    from strongroom.sources.source import SourceRequest
+
+    folders = tuple(os.fsencode(folder) for folder in job.folders)
+    source = open_source("files", SourceRequest(folders, b"", {}))
+    options = BackupOptions(host=job.host, job=job.job, level="full", tags=job.tags)
+    report = back_up(repository, source, options, lambda: output.shown_progress("backup"))
+    for problem in report.problems:
+        path = printable(problem.path)
+        output.log("warning", f"/{path}: {problem.text}")
+    assert report.snapshot is not None
+    return JobEnded(
+        status="done" if report.is_complete else "incomplete",
+        exit_code=EXIT_DONE if report.is_complete else EXIT_INCOMPLETE,
+        snapshot=report.snapshot.id,
+        summary={
+            "files": report.files,
+            "size_bytes": report.size_bytes,
+            "stored_bytes": report.stored_bytes,
+            "problems": len(report.problems),
+        },
+    )
+
+
+def main() -> int:
+    """Do what standard input says; gives the exit code."""
+    return run_program(msgspec.json.Decoder(OwnJobDescription), _do)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Runs a job process of the director, tells its run what it reports, and sees to its end.
+
+What is heavy is not done in the director itself: it stays small and quick, and a job process that
+dies takes nothing with it. A run that is cancelled, and a director that stops, tell the process to
+stop; one that does not is killed, with all that it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strongroom.daemons.job_process.messages import JobLog
+from strongroom.daemons.job_process.process import JobProcess, JobProgram
+from strongroom.errors import JobDiedError
+from strongroom.net.control.messages import RunProgress
+
+if TYPE_CHECKING:
+    from strongroom.daemons.director.own_jobs.descriptions import OwnJobDescription
+    from strongroom.daemons.director.runs.active_run import ActiveRun
+    from strongroom.daemons.director.runs.protocols import RunControl
+    from strongroom.daemons.job_process.messages import JobEnded, JobProgress
+
+PROGRAM: Final = JobProgram("strongroom.daemons.director.own_jobs.job")
+
+
+async def run_own_job(
+    description: OwnJobDescription, active: ActiveRun, runs: RunControl
+) -> JobEnded:
+    """Have a job process do this for a run; cancelling the call ends the process first.
+
+    Raises JobDiedError when it was stopped by somebody else, and what telling the run raises.
+    """
+
+    async def report(message: JobProgress | JobLog) -> None:
+        if isinstance(message, JobLog):
+            await runs.say(active, message.level, message.text)
+            return
+        active.progress = RunProgress(
+            run_id=active.record.id,
+            files=message.files,
+            bytes=message.bytes,
+            stored_bytes=message.stored_bytes,
+            errors=message.errors,
+            total_files=message.total_files,
+            total_bytes=message.total_bytes,
+            total_is_estimate=message.total_is_estimate,
+            message=message.message,
+        )
+        runs.watchers.wake(active.record.id)
+
+    process = JobProcess(PROGRAM, description, report)
+    running = asyncio.create_task(process.run())
+    try:
+        ended = await asyncio.shield(running)
+    except asyncio.CancelledError:
+        process.stop()
+        try:
+            await asyncio.wait((running,), timeout=PROGRAM.stop_seconds)
+        finally:
+            # A catalog that does not answer may hold up its last words.
+            running.cancel()
+            await asyncio.wait((running,))
+        raise
+    if ended.status == "cancelled":
+        raise JobDiedError(f"a job process of the director was stopped: {ended.error}")
+    return ended

@@ -1,0 +1,83 @@
+"""The life of a job process: its description, the job, its last report.
+
+Standard input brings the description as one JSON line and later SetLimit or Stop (messages);
+standard output carries reports, one JSON line each; what anything prints by mistake goes to
+standard error. SIGTERM, Stop or the end of the input stop the job within a second: what it had
+begun is removed, what was stored is found by the next run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from strongroom.daemons.job_process.input import JobInput
+from strongroom.daemons.job_process.messages import JobEnded
+from strongroom.daemons.job_process.output import JobOutput
+from strongroom.errors import (
+    EXIT_BUG,
+    CancelledError,
+    OperatingSystemError,
+    StrongroomError,
+    TimeLimitError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import msgspec
+
+    from strongroom.daemons.job_process.input import Description
+
+
+def run_program(
+    decoder: msgspec.json.Decoder[Description],
+    do: Callable[[Description, JobInput, JobOutput], JobEnded],
+) -> int:
+    """Do what standard input says; gives the exit code, which the last report has too.
+
+    `do` listens to the input as soon as it can be stopped; whatever it raises ends the job.
+    """
+    # numpy would start a thread for every core that nothing of ours uses.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    job_input = JobInput()
+    try:
+        description = job_input.description(decoder)
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    output = JobOutput()
+    try:
+        ended = do(description, job_input, output)
+    except BaseException as error:  # noqa: BLE001 - it is told
+        job_input.ignore()
+        ended = ended_by(error, output)
+    job_input.close()
+    output.ended(ended)
+    return ended.exit_code
+
+
+def ended_by(error: BaseException, output: JobOutput) -> JobEnded:
+    """How a job ends that raised this; a fault of ours goes to the log with its traceback."""
+    if isinstance(error, OSError):
+        names = [os.fsdecode(name) for name in (error.filename,) if isinstance(name, str | bytes)]
+        text = ": ".join([*names, error.strerror or str(error)])
+        error = OperatingSystemError(text)
+    if isinstance(error, StrongroomError):
+        is_cancelled = isinstance(error, CancelledError | TimeLimitError)
+        return JobEnded(
+            status="cancelled" if is_cancelled else "failed",
+            exit_code=error.exit_code,
+            error_id=error.error_id,
+            error=str(error),
+        )
+    output.log("error", "".join(traceback.format_exception(error)))
+    return JobEnded(
+        status="failed",
+        exit_code=EXIT_BUG,
+        error_id="bug",
+        error=f"this is a fault in Strongroom, please report it: {type(error).__name__}: {error}",
+    )

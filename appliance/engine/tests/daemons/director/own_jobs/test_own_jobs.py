@@ -1,0 +1,138 @@
+"""The director runs its own jobs in job processes: what those report, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kit.director_in_process import OPERATOR, client, in_loop
+from kit.director_with_repositories import ADMIN, Place
+from kit.virtual_time import ShiftedTime
+from strongroom.daemons.director.own_jobs import processes
+from strongroom.daemons.job_process.process import JobProgram
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.daemons.director.results import RunInfo
+
+PRUNE = client("web1") + ADMIN % 'Console = "prune"'
+SAID = '{"type":"log","time_ns":1,"level":"info","text":"it waits"}'
+ESTIMATE = '{"type":"progress","files":1,"total_files":30,"total_is_estimate":true}'
+
+
+@pytest.fixture
+def director(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    return Place(tmp_path, ShiftedTime(monkeypatch))
+
+
+def with_program(director: Place, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Have a shell script be the job process."""
+    program = director.folder / "program"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+def job_processes() -> list[int]:
+    """Own jobs that are children of this process."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes()
+            status = (entry / "status").read_text(encoding="utf-8")
+        except OSError:
+            continue
+        if b"director.own_jobs.job" in words and f"PPid:\t{os.getpid()}\n" in status:
+            found.append(int(entry.name))
+    return found
+
+
+async def waiting_run(director: Place) -> tuple[RunInfo, int]:
+    """A run whose job process waits for its passphrase for ever."""
+    director.configure(PRUNE)
+    await director.open()
+    (director.folder / "passphrase").unlink()
+    os.mkfifo(director.folder / "passphrase")
+    run = await director.service.commands.start_run("admin", OPERATOR)
+    await director.until_said(run.id, "command: prune")
+    for _ in range(3000):
+        if found := job_processes():
+            return run, found[0]
+        await asyncio.sleep(0.01)
+    raise AssertionError("there is no job process")
+
+
+@in_loop
+async def test_totals_of_an_own_job_that_are_an_estimate_are_told_as_one(director, monkeypatch):
+    director.configure(PRUNE)
+    await director.open()
+    with_program(director, monkeypatch, f"read line; echo '{ESTIMATE}'; read line")
+    run = await director.service.commands.start_run("admin", OPERATOR)
+    async for event in director.service.queries.watch(run.id):
+        if event.run is not None and event.run.total_files:
+            break
+    assert (event.run.files, event.run.total_files) == (1, 30)
+    assert event.run.total_is_estimate
+    assert (await director.service.commands.cancel(run.id, OPERATOR)).state == "cancelled"
+
+
+@in_loop
+async def test_what_an_own_job_says_when_it_dies_is_told_within_bounds(director, monkeypatch):
+    director.configure(PRUNE)
+    await director.open()
+    with_program(
+        director,
+        monkeypatch,
+        "head -c 9000000 /dev/zero | tr '\\0' x >&2\necho out of luck >&2; exit 7",
+    )
+    run = await director.start("admin")
+    assert (run.state, run.error_id) == ("failed", "job-died")
+    assert "ended with status 7" in run.error
+    assert "out of luck" in run.error
+    assert len(run.error) < 4096
+
+
+@in_loop
+async def test_an_own_job_that_is_cancelled_is_gone(director):
+    run, process = await waiting_run(director)
+    ended = await director.service.commands.cancel(run.id, OPERATOR)
+    assert ended.state == "cancelled"
+    assert process not in job_processes()
+
+
+@in_loop
+async def test_an_own_job_that_does_not_stop_is_killed_with_its_children(director, monkeypatch):
+    director.configure(PRUNE)
+    await director.open()
+    monkeypatch.setattr(processes, "PROGRAM", JobProgram(processes.PROGRAM.module, "", 0.3))
+    noted = director.folder / "child"
+    waits = f"trap '' TERM; sleep 600 & echo $! >'{noted}'; echo '{SAID}'; wait; sleep 600"
+    with_program(director, monkeypatch, waits)
+    run = await director.service.commands.start_run("admin", OPERATOR)
+    await director.until_said(run.id, "it waits")
+    child = Path("/proc") / noted.read_text().strip() / "cmdline"
+    assert b"sleep" in child.read_bytes()
+    ended = await director.service.commands.cancel(run.id, OPERATOR)
+    assert ended.state == "cancelled"
+    for _ in range(500):
+        if not child.exists() or not child.read_bytes():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the child is still there")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@in_loop
+async def test_an_own_job_that_somebody_else_ends_has_failed(director, number):
+    run, process = await waiting_run(director)
+    os.kill(process, number)
+    await director.settle()
+    ended = await director.run(run.id)
+    assert (ended.state, ended.error_id) == ("failed", "job-died")
