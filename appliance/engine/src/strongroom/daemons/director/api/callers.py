@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from strongroom.config.model import ComponentConfiguration
-    from strongroom.daemons.director.api.connections import CertifiedPeer
+    from strongroom.daemons.director.api.connection_limits import CertifiedPeer
     from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.results import TokenInfo
     from strongroom.daemons.director.service import DirectorService

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.director.api.agent_connections import AgentConnections
     from strongroom.daemons.director.api.callers import Caller, Callers
+    from strongroom.daemons.director.api.connection_limits import ConnectionLimits
     from strongroom.daemons.director.api.enrolment import Enrolling
     from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.api.rights import Rights
@@ -27,8 +28,8 @@ _bearer = HTTPBearer(auto_error=False, description="A token made by `strongroom 
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """What the application is made of; `application.state.door`.
+class ApiContext:
+    """What the handlers of all requests share; `application.state.context`.
 
     `enrolling` is None where this director holds no authority. `closing` is set when the server
     stops, which ends streams of events.
@@ -39,25 +40,26 @@ class Door:
     agents: AgentConnections
     enrolling: Enrolling | None
     wrong_enrolments: Attempts
+    limits: ConnectionLimits
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """One request: the door it came through and who asks.
+class ApiRequest:
+    """One request: what all share, and who asks.
 
     `identify`: tells who asks anew, should the request last long; raises NotAuthenticatedError,
     NotPermittedError.
     """
 
-    door: Door
+    context: ApiContext
     caller: Caller
     identify: Callable[[], Awaitable[Caller]]
 
     @property
     def service(self) -> DirectorService:
         """The director."""
-        return self.door.service
+        return self.context.service
 
     @property
     def rights(self) -> Rights:
@@ -69,7 +71,7 @@ class Asking:
         """Who asks, for the audit log."""
         return self.caller.actor
 
-    async def again(self) -> Asking:
+    async def reidentified(self) -> ApiRequest:
         """The same request as it is to be judged now. Raises as `identify`."""
         return replace(self, caller=await self.identify())
 
@@ -126,21 +128,21 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-async def _asking(
+async def _identified(
     request: Request,
     shown: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-) -> Asking:
-    door: Door = request.app.state.door
+) -> ApiRequest:
+    context: ApiContext = request.app.state.context
     authorization = request.headers.get("authorization", "")
     state, address = request.scope["state"], address_of(request)
-    caller = await door.callers.identify(state, address, authorization)
+    caller = await context.callers.identify(state, address, authorization)
     # For the audit log, should this request be denied.
     request.state.caller = caller
 
     async def identify() -> Caller:
-        return await door.callers.identify(state, address, authorization, is_known=True)
+        return await context.callers.identify(state, address, authorization, is_known=True)
 
-    return Asking(door, caller, identify)
+    return ApiRequest(context, caller, identify)
 
 
-Asked = Annotated[Asking, Depends(_asking)]
+Asked = Annotated[ApiRequest, Depends(_identified)]

@@ -18,7 +18,7 @@ from strongroom.daemons.director.api.models.responses import (
     Token,
 )
 from strongroom.daemons.director.api.paging import Cursor, PageSize
-from strongroom.daemons.director.api.request_context import Asked, Asking
+from strongroom.daemons.director.api.request_context import ApiRequest, Asked
 from strongroom.errors import ConfigurationError, NotPermittedError, UnknownNameError
 
 router = APIRouter(tags=["administration"])
@@ -94,7 +94,7 @@ async def audit(
     return Page(items=[AuditEntry.of(entry) for entry in entries], next=following)
 
 
-def _require_no_more(asked: Asking, wanted: TokenWanted) -> None:
+def _require_no_more(asked: ApiRequest, wanted: TokenWanted) -> None:
     shown = asked.caller.token
     if shown is None or asked.rights.is_unlimited:
         return
@@ -107,11 +107,11 @@ def _require_no_more(asked: Asking, wanted: TokenWanted) -> None:
         raise NotPermittedError("a token cannot make one that ends later than itself")
 
 
-def _is_own(asked: Asking, name: str) -> bool:
+def _is_own(asked: ApiRequest, name: str) -> bool:
     return name == asked.caller.name or asked.rights.is_unlimited
 
 
-def _require_own(asked: Asking, name: str) -> None:
+def _require_own(asked: ApiRequest, name: str) -> None:
     if not _is_own(asked, name):
         raise NotPermittedError(
             f"only who may do everything may handle the tokens of others; {name!r} is not you"

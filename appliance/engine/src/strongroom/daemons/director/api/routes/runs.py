@@ -11,7 +11,7 @@ from strongroom.daemons.director.api.event_stream import event_stream
 from strongroom.daemons.director.api.models.requests import Bandwidth, NewEstimate, NewRun
 from strongroom.daemons.director.api.models.responses import LogLine, Page, Run, RunEvent
 from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_page
-from strongroom.daemons.director.api.request_context import Asked, Asking
+from strongroom.daemons.director.api.request_context import ApiRequest, Asked
 from strongroom.daemons.director.results import RunFilter, RunKind, RunState
 from strongroom.daemons.director.runs.plan import Overrides, plan
 from strongroom.errors import NotPermittedError
@@ -130,7 +130,7 @@ async def events(
 
     async def still_allowed() -> None:
         try:
-            await (await asked.again()).permitted_run("watch", found.id)
+            await (await asked.reidentified()).permitted_run("watch", found.id)
         except NotPermittedError as error:
             target = f"GET {request.url.path}"
             await asked.service.audit(asked.actor, "denied", target, error.error_id)
@@ -138,7 +138,7 @@ async def events(
 
     seen = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else after
     stream = event_stream(
-        asked.service.watch(found.id, seen), RunEvent.of, asked.door.closing, still_allowed
+        asked.service.watch(found.id, seen), RunEvent.of, asked.context.closing, still_allowed
     )
     return StreamingResponse(
         stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
@@ -161,7 +161,7 @@ async def bandwidth(run_id: str, wanted: Bandwidth, asked: Asked) -> Run:
     return Run.of(await asked.service.set_bandwidth(found.id, limit, asked.actor))
 
 
-async def _require_parts(asked: Asking, name: str, said: Overrides | None = None) -> None:
+async def _require_parts(asked: ApiRequest, name: str, said: Overrides | None = None) -> None:
     """Raise NotPermittedError unless the job and all that it would use are allowed."""
     asked.rights.require("job", name)
     overrides = said or Overrides()

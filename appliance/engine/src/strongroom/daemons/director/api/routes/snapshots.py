@@ -16,7 +16,7 @@ from strongroom.daemons.director.api.models.formats import (
 from strongroom.daemons.director.api.models.requests import NewRestore
 from strongroom.daemons.director.api.models.responses import Page, Run, Snapshot
 from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_page
-from strongroom.daemons.director.api.request_context import Asked, Asking
+from strongroom.daemons.director.api.request_context import ApiRequest, Asked
 from strongroom.daemons.director.api.rights import checked_target
 from strongroom.daemons.director.results import RestoreRequest, SnapshotFilter
 from strongroom.daemons.director.runs.requests import restore_jobs
@@ -186,7 +186,7 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
     return Run.of(await asked.service.start_restore(request, asked.actor))
 
 
-async def _visible_parts(asked: Asking, wanted: SnapshotFilter) -> list[SnapshotFilter]:
+async def _visible_parts(asked: ApiRequest, wanted: SnapshotFilter) -> list[SnapshotFilter]:
     """Filters that together let through those snapshots of `wanted` that the caller may see."""
     if asked.rights.is_unlimited:
         return [wanted]
@@ -208,7 +208,7 @@ async def _visible_parts(asked: Asking, wanted: SnapshotFilter) -> list[Snapshot
     ]
 
 
-def _permitted_job(asked: Asking, name: str) -> str:
+def _permitted_job(asked: ApiRequest, name: str) -> str:
     """The Restore job to take, "" where the configuration has none. Raises NotPermittedError."""
     names = (name,) if name else restore_jobs(asked.service.configuration)
     allowed = next((one for one in names if asked.rights.permits("job", one)), "")
