@@ -106,10 +106,10 @@ def test_figures_outlive_any_word_of_an_agent(director, said):
         summary = dict.fromkeys(("files", "size_bytes", "stored_bytes", "problems"), said)
         await director.end(agent, run_id, security=security, summary=summary)
         assert all(line.text.isprintable() for line in await director.service.log(run_id))
-        found = exposition(await director.service.metrics())
-        labels = '{job="nightly",client="web1"}'
-        assert f"strongroom_backup_ktls_send{labels} 0\n" in found
-        assert f"strongroom_backup_ktls_receive{labels} 1\n" in found
+        found = exposition(await director.service.metrics()).decode()
+        labels = '{client="web1",job="nightly"}'
+        assert f"strongroom_backup_ktls_send{labels} 0.0\n" in found
+        assert f"strongroom_backup_ktls_receive{labels} 1.0\n" in found
 
     whole(director=director)
 
