@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kit.agents_in_process import SimulatedAgent, SimulatedLink
-from strongroom.daemons.director.results import Actor, RunFilter, RunInfo
+from strongroom.daemons.director.results import Actor, Run, RunFilter
 from strongroom.daemons.director.service import DirectorService
 
 if TYPE_CHECKING:
@@ -124,18 +124,18 @@ class TestDirector:
         await self.service._scheduler.tick()
         await self.settle()
 
-    async def start(self, name: str, **options: Any) -> RunInfo:
+    async def start(self, name: str, **options: Any) -> Run:
         run = await self.service.start_run(name, OPERATOR, **options)
         await self.settle()
         return await self.service.run(run.id)
 
-    async def run(self, run_id: str) -> RunInfo:
+    async def run(self, run_id: str) -> Run:
         return await self.service.run(run_id)
 
     async def state(self, run_id: str) -> str:
         return (await self.service.run(run_id)).state
 
-    async def runs(self, **wanted: Any) -> list[RunInfo]:
+    async def runs(self, **wanted: Any) -> list[Run]:
         return await self.service.runs(RunFilter(**wanted))
 
     async def texts(self, run_id: str) -> str:

@@ -23,13 +23,13 @@ from strongroom.daemons.director.metrics import catalog_metrics, live_metrics
 from strongroom.daemons.director.repositories.browsing import Browser
 from strongroom.daemons.director.results import (
     FINAL_STATES,
-    ClientInfo,
-    DirectorStatus,
-    JobInfo,
+    Client,
+    Job,
     RunEvent,
     RunFilter,
+    Snapshot,
     SnapshotFilter,
-    SnapshotInfo,
+    Status,
 )
 from strongroom.daemons.director.runs.aftermath import DirectorAftermath
 from strongroom.daemons.director.runs.lifecycle import Runs
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         FilePage,
         FilesFound,
         LogLine,
-        RunInfo,
+        Run,
     )
     from strongroom.daemons.exposition import Metric
 
@@ -74,7 +74,7 @@ class Looking:
         self._scheduler = Scheduler(context, self._runs)
         self._started_ns = clock.now_ns()
 
-    async def status(self) -> DirectorStatus:
+    async def status(self) -> Status:
         """The director at a glance: what runs and waits, what ended, what is due in a day."""
         context = self._context
         clients = context.configuration.of_type("Client")
@@ -84,7 +84,7 @@ class Looking:
         obstacle = self._scheduler.guard.obstacle
         director = context.configuration.daemon
         zone = director.time_zone if director is not None else ""
-        return DirectorStatus(
+        return Status(
             name=context.name,
             version=_version(),
             started_ns=self._started_ns,
@@ -98,7 +98,7 @@ class Looking:
             warnings=(*self._scheduler.warnings, *((obstacle,) if obstacle else ())),
         )
 
-    async def clients(self) -> list[ClientInfo]:
+    async def clients(self) -> list[Client]:
         """All Client resources by name."""
         context = self._context
         known = await context.in_thread(load_clients, context.catalog)
@@ -108,12 +108,12 @@ class Looking:
             for name, resource in sorted(context.configuration.of_type("Client").items())
         ]
 
-    async def client(self, name: str) -> ClientInfo:
+    async def client(self, name: str) -> Client:
         """One of them."""
         resource(self._context.configuration, "Client", name)
         return next(one for one in await self.clients() if one.name == name)
 
-    async def jobs(self) -> list[JobInfo]:
+    async def jobs(self) -> list[Job]:
         """All Job resources by name."""
         context = self._context
         last = await context.in_thread(last_runs, context.catalog)
@@ -123,12 +123,12 @@ class Looking:
             for name, job in sorted(context.configuration.of_type("Job").items())
         ]
 
-    async def runs(self, wanted: RunFilter) -> list[RunInfo]:
+    async def runs(self, wanted: RunFilter) -> list[Run]:
         """Runs, the newest first."""
         found = await self._context.in_thread(find_runs, self._context.catalog, _bounded(wanted))
         return [self._info(record) for record in found]
 
-    async def run(self, run_id: str) -> RunInfo:
+    async def run(self, run_id: str) -> Run:
         """One run, by its id or an unambiguous beginning of it (at least 4 digits)."""
         record = await self._context.in_thread(load_run, self._context.catalog, run_id)
         return self._info(record)
@@ -144,7 +144,7 @@ class Looking:
     async def watch(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
         """What happens to a run: first its state, and log lines above `after`; ends with it."""
         run_id = (await self.run(run_id)).id
-        told: RunInfo | None = None
+        told: Run | None = None
         with self._runs.watchers.watching(run_id) as news:
             while True:
                 news.clear()
@@ -161,14 +161,14 @@ class Looking:
                     return
                 await news.wait()
 
-    async def snapshots(self, wanted: SnapshotFilter) -> list[SnapshotInfo]:
+    async def snapshots(self, wanted: SnapshotFilter) -> list[Snapshot]:
         """Snapshots, the newest first."""
         records = await self._context.in_thread(
             find_snapshots, self._context.catalog, _bounded(wanted)
         )
         return [self._snapshot_info(record) for record in records]
 
-    async def snapshot(self, snapshot_id: str) -> SnapshotInfo:
+    async def snapshot(self, snapshot_id: str) -> Snapshot:
         """One snapshot, by its id or an unambiguous beginning of it; SnapshotNotFoundError."""
         return self._snapshot_info(await self._snapshot(snapshot_id))
 
@@ -230,13 +230,13 @@ class Looking:
     async def _snapshot(self, beginning: str) -> SnapshotRecord:
         return await self._context.in_thread(load_snapshot, self._context.catalog, beginning)
 
-    def _info(self, record: RunRecord) -> RunInfo:
+    def _info(self, record: RunRecord) -> Run:
         active = self._runs.active(record.id)
         return record.info() if active is None else active.info()
 
-    def _snapshot_info(self, record: SnapshotRecord) -> SnapshotInfo:
+    def _snapshot_info(self, record: SnapshotRecord) -> Snapshot:
         pool = self._context.configuration.find("Pool", record.pool)
-        return SnapshotInfo(
+        return Snapshot(
             id=record.id,
             client=record.client,
             job=record.job,
@@ -259,13 +259,13 @@ class Looking:
 
     def _client_info(
         self, client: Resource, known: ClientRecord | None, ends: list[RunRecord]
-    ) -> ClientInfo:
+    ) -> Client:
         name = client.name
         record = known or ClientRecord(name=name)
         active = self._runs.of_client(name)
         hello = self._context.hellos.get(name)
         good = [one.started_ns for one in ends if one.client == name and one.went_well]
-        return ClientInfo(
+        return Client(
             name=name,
             address=record.address or client.address,
             is_enabled=bool(client.enabled),
@@ -285,9 +285,9 @@ class Looking:
             last_backup_ns=max(good, default=0),
         )
 
-    def _job_info(self, job: Resource, due_ns: int, last: RunRecord | None) -> JobInfo:
+    def _job_info(self, job: Resource, due_ns: int, last: RunRecord | None) -> Job:
         planned = plan(self._context.configuration, job.name)
-        return JobInfo(
+        return Job(
             name=job.name,
             kind=planned.kind,
             level=planned.level,

@@ -61,11 +61,11 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import AgentLink, DirectorContext
     from strongroom.daemons.director.results import (
         Actor,
-        ReloadReport,
+        Reload,
         RestoreRequest,
-        RunInfo,
-        SnapshotInfo,
-        TokenInfo,
+        Run,
+        Snapshot,
+        Token,
     )
     from strongroom.net.control.messages import Hello, ToDirector
     from strongroom.net.identities.identity import Identity
@@ -178,7 +178,7 @@ class DirectorService(Looking):
         storage: str = "",
         pool: str = "",
         priority: int = 0,
-    ) -> RunInfo:
+    ) -> Run:
         """Queue a run of a job; what is empty is as the job says."""
         overrides = Overrides(
             level=level,
@@ -192,7 +192,7 @@ class DirectorService(Looking):
             record = new_run(self._context.configuration, job, overrides, requested_by=who.title)
             return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
 
-    async def start_restore(self, request: RestoreRequest, who: Actor) -> RunInfo:
+    async def start_restore(self, request: RestoreRequest, who: Actor) -> Run:
         """Queue a restore."""
         async with self._audited(who, "restore", _restore_text(request)):
             snapshot = await self._snapshot(request.snapshot)
@@ -200,7 +200,7 @@ class DirectorService(Looking):
             self._context.repositories.place(record.storage)
             return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
 
-    async def start_estimate(self, job: str, who: Actor, *, listing: bool = False) -> RunInfo:
+    async def start_estimate(self, job: str, who: Actor, *, listing: bool = False) -> Run:
         """Let the agent count what a job would back up; the result is the run's summary."""
         async with self._audited(who, "estimate", job):
             record = new_run(self._context.configuration, job, requested_by=who.title)
@@ -213,7 +213,7 @@ class DirectorService(Looking):
             )
             return (await self._runs.submit(record, judged=False)).info()
 
-    async def cancel(self, run_id: str, who: Actor) -> RunInfo:
+    async def cancel(self, run_id: str, who: Actor) -> Run:
         """End a run; ConflictError when it has ended."""
         async with self._audited(who, "cancel", run_id):
             found = await self._found(run_id)
@@ -222,9 +222,7 @@ class DirectorService(Looking):
             await self._runs.stop(found, Ending("cancelled", f"cancelled by {who.title}"))
             return await self.run(found.record.id)
 
-    async def set_bandwidth(
-        self, run_id: str, maximum_bytes_per_second: int, who: Actor
-    ) -> RunInfo:
+    async def set_bandwidth(self, run_id: str, maximum_bytes_per_second: int, who: Actor) -> Run:
         """Change what a run under way may send, 0: no limit; ConflictError if it does not run.
 
         The limit stays with the run; an agent that is away is told when it is back.
@@ -243,7 +241,7 @@ class DirectorService(Looking):
             )
             return found.info()
 
-    async def forget_snapshot(self, snapshot_id: str, who: Actor) -> SnapshotInfo:
+    async def forget_snapshot(self, snapshot_id: str, who: Actor) -> Snapshot:
         """Remove a snapshot; ConflictError while Minimum Retention keeps it."""
         async with self._audited(who, "forget", snapshot_id):
             record = await self._snapshot(snapshot_id)
@@ -262,7 +260,7 @@ class DirectorService(Looking):
                 )
             return await self.snapshot(record.id)
 
-    async def reload(self, who: Actor) -> ReloadReport:
+    async def reload(self, who: Actor) -> Reload:
         """Read the configuration again; runs under way are not disturbed."""
         async with self._audited(who, "reload", self._path):
             loaded, report = await self._context.in_thread(read_configuration, self._path)
@@ -280,7 +278,7 @@ class DirectorService(Looking):
 
     async def create_token(
         self, name: str, profile: str, lifetime_seconds: int, who: Actor
-    ) -> tuple[TokenInfo, str]:
+    ) -> tuple[Token, str]:
         """A new token, and its text, which nobody sees again; lifetime 0: it never expires."""
         async with self._audited(who, "token", f"create {name} {profile}"):
             if lifetime_seconds < 0 or not name:
@@ -290,11 +288,11 @@ class DirectorService(Looking):
                 create_token, self._context.catalog, name, profile, expires_ns
             )
 
-    async def tokens(self) -> list[TokenInfo]:
+    async def tokens(self) -> list[Token]:
         """All tokens, without their texts."""
         return await self._context.in_thread(list_tokens, self._context.catalog)
 
-    async def token_of(self, text: str) -> TokenInfo | None:
+    async def token_of(self, text: str) -> Token | None:
         """The token of this text, unless it has expired or was withdrawn."""
         return await self._context.in_thread(find_token, self._context.catalog, text)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from strongroom.daemons.director.results import RunInfo
+from strongroom.daemons.director.results import Run
 from strongroom.errors import NotPermittedError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.api.enrolment import Enrolling
     from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.api.rights import Rights
-    from strongroom.daemons.director.results import Actor, SnapshotInfo
+    from strongroom.daemons.director.results import Actor, Snapshot
     from strongroom.daemons.director.service import DirectorService
 
 _bearer = HTTPBearer(auto_error=False, description="A token made by `strongroom token create`")
@@ -75,15 +75,15 @@ class ApiRequest:
         """The same request as it is to be judged now. Raises as `identify`."""
         return replace(self, caller=await self.identify())
 
-    def is_own_restore(self, thing: RunInfo | SnapshotInfo) -> bool:
+    def is_own_restore(self, thing: Run | Snapshot) -> bool:
         """Whether it is a restore that the caller has asked for."""
         return (
-            isinstance(thing, RunInfo)
+            isinstance(thing, Run)
             and thing.kind == "restore"
             and thing.requested_by == self.actor.title
         )
 
-    def may_see(self, thing: RunInfo | SnapshotInfo) -> bool:
+    def may_see(self, thing: Run | Snapshot) -> bool:
         """Whether a run or snapshot is of a job, client, FileSet and Pool that one may see.
 
         Of a restore that one has asked for oneself the job does not matter.
@@ -95,14 +95,14 @@ class ApiRequest:
             pool=thing.pool,
         )
 
-    def require_sight(self, thing: RunInfo | SnapshotInfo) -> None:
+    def require_sight(self, thing: Run | Snapshot) -> None:
         """Raise NotPermittedError unless the caller may see this run or snapshot."""
         if not self.may_see(thing):
             raise NotPermittedError(
                 f"{thing.id[:8]} is of a job, client, FileSet or Pool that is not allowed here"
             )
 
-    async def permitted_run(self, action: str, run_id: str) -> RunInfo:
+    async def permitted_run(self, action: str, run_id: str) -> Run:
         """The run that the caller named, to do `action` of COMMANDS with it.
 
         Who may restore may do so with an own restore, unless the Command ACL says otherwise. Raises
@@ -116,7 +116,7 @@ class ApiRequest:
         self.require_sight(run)
         return run
 
-    async def visible_snapshot(self, snapshot_id: str) -> SnapshotInfo:
+    async def visible_snapshot(self, snapshot_id: str) -> Snapshot:
         """The snapshot that the caller named. Raises SnapshotNotFoundError, NotPermittedError."""
         snapshot = await self.service.snapshot(snapshot_id)
         self.require_sight(snapshot)
