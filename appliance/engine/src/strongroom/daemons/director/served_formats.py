@@ -95,7 +95,6 @@ def served(**names: str) -> Callable[[_Class], _Class]:
     def mark(kind: _Class) -> _Class:
         config = ConfigDict(
             alias_generator=AliasGenerator(serialization_alias=name_in_api),
-            serialize_by_alias=True,
             json_schema_serialization_defaults_required=True,
             json_schema_extra=_without_defaults,
         )

@@ -306,3 +306,17 @@ def test_requests_sent_at_once_are_answered_in_order(raw):
     asked = b"GET /api/v1/authority HTTP/1.1\r\nHost: x\r\n\r\n"
     raw.sendall(asked * 2 + asked.replace(b"Host", b"Connection: close\r\nHost"))
     assert everything(raw).count(b"HTTP/1.1 200 OK") == 3
+
+
+def test_a_request_of_http_1_0_is_answered_in_kind(raw):
+    raw.sendall(b"GET /api/v1/authority HTTP/1.0\r\n\r\n")
+    answer = everything(raw)
+    assert b" 200 OK\r\n" in answer
+    assert "revoked" in json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+def test_a_request_with_a_body_that_breaks_off_is_refused(raw):
+    raw.sendall(
+        b"POST /api/v1/enrol HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n"
+    )
+    assert everything(raw).startswith(b"HTTP/1.1 400 ")

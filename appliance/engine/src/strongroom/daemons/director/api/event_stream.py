@@ -80,5 +80,5 @@ async def event_stream(
 def _written(event: RunEvent) -> str:
     number = f"id: {event.line.sequence}\n" if event.line is not None else ""
     absent = {name for name in ("run", "line") if getattr(event, name) is None}
-    data = _EVENT.dump_json(event, exclude=absent).decode("utf-8")
+    data = _EVENT.dump_json(event, by_alias=True, exclude=absent).decode("utf-8")
     return f"event: {event.kind}\n{number}data: {data}\n\n"

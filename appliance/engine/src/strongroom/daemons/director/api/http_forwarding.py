@@ -62,7 +62,7 @@ class HttpConnection:
     async def head(self) -> Head | None:
         """The first request; None when none comes.
 
-        Raises OSError, h11.RemoteProtocolError for what is no HTTP.
+        Raises OSError, h11.ProtocolError for what is no HTTP.
         """
         received = bytearray()
         request = await self._next_request(received.extend)
@@ -91,7 +91,7 @@ class HttpConnection:
         """Pass on this request and those that follow, until either side ends.
 
         `on_idle` is told when no request is under way, and when one is again. Raises OSError,
-        h11.RemoteProtocolError.
+        h11.ProtocolError.
         """
         reader, writer = await asyncio.open_unix_connection(socket_path)
         try:
@@ -150,6 +150,9 @@ class HttpConnection:
         left_out = (TOKEN_HEADER, b"upgrade")
         headers = [(name, value) for name, value in request.headers if name not in left_out]
         headers.append((TOKEN_HEADER, self._token))
+        # HTTP/1.0 knows none, and what is passed on is 1.1.
+        if not any(name == b"host" for name, _ in headers):
+            headers.append((b"host", b"director"))
         return h11.Request(method=request.method, target=request.target, headers=headers)
 
     async def _send_body(self, writer: asyncio.StreamWriter) -> None:

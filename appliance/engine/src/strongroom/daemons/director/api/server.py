@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from strongroom.daemons.director.api.agent_connections import AgentConnections
-    from strongroom.daemons.director.api.connection_limits import CertifiedPeer, ConnectionLimits
-    from strongroom.daemons.director.api.http_forwarding import Head
+    from strongroom.daemons.director.api.connection_limits import ConnectionLimits
     from strongroom.daemons.director.api.request_limits import Application
     from strongroom.net.identities.identity import Identity
 
@@ -189,31 +188,32 @@ class ApiServer:
             if head is None:
                 pass
             elif head.wants_websocket and head.path == AGENTS_PATH:
-                del http
-                await self._serve_agent(stream, head, origin.certified, origin.address)
+                received = head.received
+                # Thousands of agents would keep it for days.
+                del http, head
+                await self._serve_agent(stream, received, origin)
                 return
             else:
                 self._set_idle(False)
                 await http.forward(head.request, self._requests.path, self._set_idle)
-        except h11.RemoteProtocolError as error:
+        except h11.ProtocolError as error:
             self._no_http_log.warn("%s: Invalid HTTP request: %s", origin.address, error)
             await http.refuse()
         finally:
             self._origins.remove(token)
         await stream.close(LINGER_SECONDS)
 
-    async def _serve_agent(
-        self, stream: TlsStream, head: Head, certified: CertifiedPeer | None, address: str
-    ) -> None:
+    async def _serve_agent(self, stream: TlsStream, head: bytes, origin: Origin) -> None:
+        certified = origin.certified
         is_agent = certified is not None and certified.peer.role == "agent"
-        refusal = "" if is_agent else self._agents.refuse(address)
-        agent = await agent_sockets.accept(stream, head.received, refusal)
+        refusal = "" if is_agent else self._agents.refuse(origin.address)
+        agent = await agent_sockets.accept(stream, head, refusal)
         if agent is None or certified is None:
             await stream.close(LINGER_SECONDS)
             return
         self._set_idle(False)
         try:
-            await self._agents.converse(certified, address, agent)
+            await self._agents.converse(certified, origin.address, agent)
         finally:
             await agent.finish()
 
@@ -245,7 +245,8 @@ class _RequestServer:
                 lifespan="off",
                 server_header=False,
                 proxy_headers=False,
-                h11_max_incomplete_event_size=LARGEST_HEAD_BYTES,
+                # What is passed on has one header more.
+                h11_max_incomplete_event_size=2 * LARGEST_HEAD_BYTES,
                 # It is the connection's own deadline that ends one that idles.
                 timeout_keep_alive=int(10 * REQUEST_HEAD_TIMEOUT_SECONDS),
                 timeout_graceful_shutdown=STOP_SECONDS,

@@ -20,7 +20,7 @@ from strongroom.errors import StrongroomError, UsageError
 router = APIRouter(tags=["snapshots"])
 
 # Characters of a path in a query; with every one of them escaped the head of a request stays below
-# server.LARGEST_HEAD_BYTES.
+# http_forwarding.LARGEST_HEAD_BYTES.
 LONGEST_PATH = 8192
 
 PathQuery = Annotated[str, Query(max_length=LONGEST_PATH, description="An absolute path.")]
