@@ -10,10 +10,10 @@ from sqlalchemy import insert
 from kit.director_in_process import client, in_loop, job
 from strongroom.daemons.director.agents.message_limits import LONGEST_LOGGED, MOST_DATA_DEPTH
 from strongroom.daemons.director.agents.rejected_reports import Undeliverable
-from strongroom.daemons.director.api.models import responses as answers
+from strongroom.daemons.director.api.models.responses import Page
 from strongroom.daemons.director.catalog.runs import RunRecord, find_runs, load_run, new_run_id
 from strongroom.daemons.director.catalog.tables import RUNS
-from strongroom.daemons.director.results import RunFilter
+from strongroom.daemons.director.results import Run, RunFilter
 from strongroom.daemons.exposition import exposition
 from strongroom.errors import ProtocolError
 from strongroom.net.control.messages import (
@@ -46,7 +46,7 @@ async def one_run(director):
 
 def answered(runs):
     """What the API makes of runs."""
-    return answers.Page(items=[answers.Run.of(one) for one in runs]).model_dump_json()
+    return Page[Run](items=list(runs)).model_dump_json(by_alias=True)
 
 
 @in_loop

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
 READ_BYTES: Final = 64 << 10
@@ -100,11 +100,12 @@ class TlsStream:
         it was sent last.
         """
         try:
+            with contextlib.suppress(OSError):
+                # It goes out at once; that the peer has not answered it yet is no failure.
+                self._connection.unwrap()
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(linger_seconds):
-                    with contextlib.suppress(ssl.SSLWantReadError):
-                        self._connection.unwrap()
-                    while await self.receive():
+                    while await self._discard():
                         pass
         finally:
             self.abort()
@@ -124,6 +125,15 @@ class TlsStream:
     @property
     def _is_closed(self) -> bool:
         return self._connection.fileno() < 0
+
+    async def _discard(self) -> bool:
+        """Read what has come as it is, still encrypted; False at the end."""
+        while not self._is_closed:
+            try:
+                return bool(socket.socket.recv(self._connection, READ_BYTES))
+            except BlockingIOError:
+                await self._readable()
+        return False
 
     async def _read_until_done(self, step: Callable[[], _Result]) -> _Result:
         while not self._is_closed:
