@@ -275,3 +275,32 @@ class OutputClosedError(StrongroomError):
 
     exit_code = EXIT_OUTPUT_CLOSED
     error_id = "output-closed"
+
+
+def error_class(error_id: str) -> type[StrongroomError] | None:
+    """The class that an id names; None for one that this version does not know."""
+    waiting: list[type[StrongroomError]] = [StrongroomError]
+    while waiting:
+        kind = waiting.pop()
+        if kind.error_id == error_id:
+            return kind
+        waiting += kind.__subclasses__()
+    return None
+
+
+def error_named(
+    error_id: str,
+    message: str,
+    *,
+    otherwise: type[StrongroomError] = StrongroomError,
+    exit_code: int | None = None,
+) -> StrongroomError:
+    """The error that another process or machine told of by its id.
+
+    `otherwise`: the class for an id that this version does not know. `exit_code`: where it was
+    told as well; a signal's depends on which it was.
+    """
+    error = (error_class(error_id) or otherwise)(message)
+    if exit_code is not None:
+        error.exit_code = exit_code
+    return error

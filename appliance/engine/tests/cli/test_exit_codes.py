@@ -52,3 +52,11 @@ def test_each_id_means_one_kind_of_error():
 @pytest.mark.parametrize("signal_code", [130, 143])
 def test_an_interrupted_job_carries_the_code_of_its_signal(signal_code):
     assert errors.CancelledError("stopped", signal_code).exit_code == signal_code
+
+
+def test_an_error_told_by_another_process_is_of_the_kind_it_was():
+    for kind in (errors.QuotaError, errors.CancelledError, errors.StrongroomError):
+        told = errors.error_named(kind.error_id, "why", exit_code=143)
+        assert (type(told), str(told), told.exit_code) == (kind, "why", 143)
+    later = errors.error_named("of-a-later-version", "why", otherwise=errors.StoreError)
+    assert (type(later), later.exit_code) == (errors.StoreError, errors.StoreError.exit_code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kit.agents_in_process import SimulatedAgent, SimulatedLink
 from strongroom.daemons.director.director import Director
-from strongroom.daemons.director.results import Actor, RunFilter, RunInfo
+from strongroom.daemons.director.results import Actor, Run, RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -122,18 +122,18 @@ class TestDirector:
         await self.service.scheduler.tick()
         await self.settle()
 
-    async def start(self, name: str, **options: Any) -> RunInfo:
+    async def start(self, name: str, **options: Any) -> Run:
         run = await self.service.commands.start_run(name, OPERATOR, **options)
         await self.settle()
         return await self.service.queries.run(run.id)
 
-    async def run(self, run_id: str) -> RunInfo:
+    async def run(self, run_id: str) -> Run:
         return await self.service.queries.run(run_id)
 
     async def state(self, run_id: str) -> str:
         return (await self.service.queries.run(run_id)).state
 
-    async def runs(self, **wanted: Any) -> list[RunInfo]:
+    async def runs(self, **wanted: Any) -> list[Run]:
         return await self.service.queries.runs(RunFilter(**wanted))
 
     async def texts(self, run_id: str) -> str:

@@ -1,20 +1,27 @@
-"""Figures in the text format of Prometheus, version 0.0.4: served by daemons, or left in a file."""
+"""Figures in the text format of Prometheus, version 0.0.4: served by daemons, or left in a file.
+
+prometheus_client writes them. It is imported only when they are: commands need none of it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from prometheus_client import Metric as Family
+
 MetricKind = Literal["gauge", "counter"]
-_EXACT: Final = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric with its samples: labels and value."""
+    """One metric with its samples: labels, of the same names in each, and value.
+
+    name: that of a counter ends with `_total`.
+    """
 
     name: str
     help: str
@@ -22,30 +29,32 @@ class Metric:
     samples: tuple[tuple[dict[str, str], float], ...]
 
 
-def exposition(metrics: Iterable[Metric]) -> str:
-    """The text that Prometheus reads."""
-    lines = []
-    for metric in metrics:
-        lines.append(f"# HELP {metric.name} {_escaped(metric.help)}")
-        lines.append(f"# TYPE {metric.name} {metric.kind}")
-        for labels, value in metric.samples:
-            inner = ",".join(f'{name}="{_quoted(text)}"' for name, text in labels.items())
-            of = f"{{{inner}}}" if inner else ""
-            lines.append(f"{metric.name}{of} {_number(value)}")
-    return "\n".join(lines) + "\n"
+def exposition(metrics: Iterable[Metric]) -> bytes:
+    """The text that Prometheus reads, UTF-8."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
+    families = [_family(metric) for metric in metrics]
+
+    class Collected:
+        def collect(self) -> Iterable[Family]:
+            return families
+
+    registry.register(Collected())
+    return generate_latest(registry)
 
 
-def _number(value: float) -> str:
-    if value != value:  # noqa: PLR0124 - how one tells NaN
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) and abs(value) < _EXACT else repr(float(value))
+def _family(metric: Metric) -> Family:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    names = list(metric.samples[0][0]) if metric.samples else []
+    family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    found = family(metric.name, metric.help, labels=names)
+    for labels, value in metric.samples:
+        found.add_metric([_text(labels[name]) for name in names], float(value))
+    return found
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _quoted(text: str) -> str:
-    return _escaped(text).replace('"', '\\"')
+def _text(label: str) -> str:
+    """A label as UTF-8 has it; the name of a client may hold what is none."""
+    return label.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -4,6 +4,7 @@ import contextlib
 import re
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from kit.tiny_backup import back_up
 from strongroom.errors import RightError
@@ -28,7 +29,7 @@ def daemon(make_daemon):
 
 
 def figures(daemon) -> dict[str, float]:
-    lines = daemon.server.metrics_text().splitlines()
+    lines = daemon.server.metrics_text().decode().splitlines()
     return {
         name.removeprefix("strongroom_storage_"): float(value)
         for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
@@ -71,7 +72,42 @@ def test_what_the_kernel_counts_of_its_tls_is_shown(daemon, monkeypatch, tmp_pat
 def test_every_figure_has_its_kind_and_its_meaning(daemon, open_as):
     with contextlib.suppress(RightError):
         daemon.agent("web1").delete("packs", "0" * 64)
-    text = daemon.server.metrics_text()
+    text = daemon.server.metrics_text().decode()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
         assert (kind == "counter") == name.endswith("_total")
         assert f"# HELP {name} " in text
+
+
+# Name without `strongroom_storage_`, type, and labels.
+FIGURES = """\
+connections_total counter mode role
+handshakes gauge
+connections gauge role
+requests_total counter type
+failures_total counter error
+refused_deletes_total counter role
+received_bytes_total counter
+sent_bytes_total counter
+objects gauge owner repository
+stored_bytes gauge owner repository
+doubted_objects gauge kind repository
+false_objects gauge kind repository
+clock_ahead_seconds gauge repository
+free_bytes gauge repository
+size_bytes gauge repository
+"""
+
+
+def test_figures_keep_their_names_types_and_labels(daemon, open_as):
+    agent = daemon.agent("web1")
+    back_up(open_as(agent), {b"one": b"first"})
+    with pytest.raises(RightError):
+        agent.delete("snapshots", "1" * 64)
+    found = {}
+    for metric in text_string_to_metric_families(daemon.server.metrics_text().decode()):
+        name = metric.name + ("_total" if metric.type == "counter" else "")
+        (labels,) = {tuple(sorted(sample.labels)) for sample in metric.samples}
+        found[name.removeprefix("strongroom_storage_")] = [metric.type, *labels]
+    wanted = {line.split()[0]: line.split()[1:] for line in FIGURES.splitlines()}
+    # What the kernel does of TLS is there where it does any.
+    assert {name: one for name, one in found.items() if "kernel" not in name} == wanted

@@ -21,7 +21,7 @@ def daemon(make_daemon):
 def _requests(store: RemoteStore) -> dict[str, int]:
     text = store.metrics()
     lines = [line for line in text.splitlines() if line.startswith("strongroom_storage_requests")]
-    return {line.split('"')[1]: int(line.split()[-1]) for line in lines}
+    return {line.split('"')[1]: int(float(line.split()[-1])) for line in lines}
 
 
 @pytest.fixture

@@ -53,8 +53,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.daemons.service_manager import begin_log
 
     begin_log(verbose=arguments.verbose)
-    # Their lines say nothing that ours do not; what goes wrong there is shown.
-    for noisy in ("alembic", "uvicorn"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    # Its lines say nothing that ours do not; what goes wrong there is shown.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     asyncio.run(DirectorDaemon(arguments.config).run())
     return EXIT_DONE

@@ -25,6 +25,7 @@ from strongroom.errors import (
     StrongroomError,
     UnknownNameError,
     UsageError,
+    error_named,
 )
 from strongroom.net.channels.tls_contexts import authority_context, client_context
 
@@ -193,19 +194,7 @@ def _error_of(answer: httpx.Response) -> StrongroomError:
 
 def error_of(said: Mapping[str, Any]) -> StrongroomError:
     """The error that the director tells of by its id and message. Raises KeyError, TypeError."""
-    kind = error_class(str(said["error_id"])) or DirectorError
-    return kind(str(said["message"]))
-
-
-def error_class(error_id: str) -> type[StrongroomError] | None:
-    """The class of errors that an id means; None for one that this version does not know."""
-    waiting: list[type[StrongroomError]] = [StrongroomError]
-    while waiting:
-        kind = waiting.pop()
-        if kind.error_id == error_id:
-            return kind
-        waiting += kind.__subclasses__()
-    return None
+    return error_named(str(said["error_id"]), str(said["message"]), otherwise=DirectorError)
 
 
 def _text(value: object) -> str | list[str]:

@@ -15,6 +15,7 @@ from strongroom.errors import (
     CancelledError,
     CheckFailedError,
     DirectorError,
+    error_class,
 )
 from strongroom.printable import printable
 
@@ -144,6 +145,4 @@ def run_exit_code(run: Mapping[str, Any]) -> int:
         return CheckFailedError.exit_code if found_differences else EXIT_INCOMPLETE
     if run["state"] == "cancelled":
         return CancelledError.exit_code
-    from strongroom.cli.console.client import error_class
-
     return (error_class(run["error_id"]) or DirectorError).exit_code

@@ -94,10 +94,10 @@ class MetricsFile:
             if keeps:
                 await asyncio.to_thread(self._last_runs.keep)
             if path:
-                text = exposition(
+                figures = exposition(
                     [*self._own(is_up=is_up), *(await asyncio.to_thread(_on_disk, self._settings))]
                 )
-                await asyncio.to_thread(_replace, path, text.encode("utf-8", "backslashreplace"))
+                await asyncio.to_thread(_replace, path, figures)
             self._fault = ""
         except OSError as error:
             self._is_changed = self._is_changed or keeps

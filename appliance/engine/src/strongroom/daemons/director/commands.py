@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.results import (
         Actor,
-        ReloadReport,
+        Reload,
         RestoreRequest,
-        RunInfo,
-        SnapshotInfo,
-        TokenInfo,
+        Run,
+        Snapshot,
+        Token,
     )
     from strongroom.daemons.director.runs.lifecycle import Runs
     from strongroom.daemons.director.schedule.scheduler import Scheduler
@@ -72,7 +72,7 @@ class Commands:
         storage: str = "",
         pool: str = "",
         priority: int = 0,
-    ) -> RunInfo:
+    ) -> Run:
         """Queue a run of a job; what is empty is as the job says."""
         overrides = Overrides(
             level=level,
@@ -86,7 +86,7 @@ class Commands:
             record = new_run(self._context.configuration, job, overrides, requested_by=who.title)
             return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
 
-    async def start_restore(self, request: RestoreRequest, who: Actor) -> RunInfo:
+    async def start_restore(self, request: RestoreRequest, who: Actor) -> Run:
         """Queue a restore."""
         async with self._audited(who, "restore", _restore_text(request)):
             snapshot = await self._snapshot(request.snapshot)
@@ -94,7 +94,7 @@ class Commands:
             self._context.repositories.place(record.storage)
             return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
 
-    async def start_estimate(self, job: str, who: Actor, *, listing: bool = False) -> RunInfo:
+    async def start_estimate(self, job: str, who: Actor, *, listing: bool = False) -> Run:
         """Let the agent count what a job would back up; the result is the run's summary."""
         async with self._audited(who, "estimate", job):
             record = new_run(self._context.configuration, job, requested_by=who.title)
@@ -107,7 +107,7 @@ class Commands:
             )
             return (await self._runs.submit(record, judged=False)).info()
 
-    async def cancel(self, run_id: str, who: Actor) -> RunInfo:
+    async def cancel(self, run_id: str, who: Actor) -> Run:
         """End a run; ConflictError when it has ended."""
         async with self._audited(who, "cancel", run_id):
             found = await self._found(run_id)
@@ -116,9 +116,7 @@ class Commands:
             await self._runs.stop(found, Ending("cancelled", f"cancelled by {who.title}"))
             return (await self._found(found.record.id)).info()
 
-    async def set_bandwidth(
-        self, run_id: str, maximum_bytes_per_second: int, who: Actor
-    ) -> RunInfo:
+    async def set_bandwidth(self, run_id: str, maximum_bytes_per_second: int, who: Actor) -> Run:
         """Change what a run under way may send, 0: no limit; ConflictError if it does not run.
 
         The limit stays with the run; an agent that is away is told when it is back.
@@ -137,7 +135,7 @@ class Commands:
             )
             return found.info()
 
-    async def forget_snapshot(self, snapshot_id: str, who: Actor) -> SnapshotInfo:
+    async def forget_snapshot(self, snapshot_id: str, who: Actor) -> Snapshot:
         """Remove a snapshot; ConflictError while Minimum Retention keeps it."""
         async with self._audited(who, "forget", snapshot_id):
             record = await self._snapshot(snapshot_id)
@@ -156,7 +154,7 @@ class Commands:
                 )
             return snapshot_info(self._context.configuration, await self._snapshot(record.id))
 
-    async def reload(self, who: Actor) -> ReloadReport:
+    async def reload(self, who: Actor) -> Reload:
         """Read the configuration again; runs under way are not disturbed."""
         async with self._audited(who, "reload", self._path):
             loaded, report = await self._context.in_thread(read_configuration, self._path)
@@ -172,7 +170,7 @@ class Commands:
 
     async def create_token(
         self, name: str, profile: str, lifetime_seconds: int, who: Actor
-    ) -> tuple[TokenInfo, str]:
+    ) -> tuple[Token, str]:
         """A new token, and its text, which nobody sees again; lifetime 0: it never expires."""
         async with self._audited(who, "token", f"create {name} {profile}"):
             if lifetime_seconds < 0 or not name:

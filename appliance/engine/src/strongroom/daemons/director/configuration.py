@@ -10,7 +10,7 @@ from strongroom.config.trees.loader import LoadOptions, load_trees
 from strongroom.daemons.director.catalog.database import catalog_url, open_catalog
 from strongroom.daemons.director.context import DirectorContext
 from strongroom.daemons.director.repositories.access import Repositories, RepositoryPlace
-from strongroom.daemons.director.results import ReloadReport
+from strongroom.daemons.director.results import Reload
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from strongroom.net.identities.identity import Identity
 
 
-def read_configuration(path: str) -> tuple[ComponentConfiguration | None, ReloadReport]:
+def read_configuration(path: str) -> tuple[ComponentConfiguration | None, Reload]:
     """The configuration at `path`, and what was found wrong; None with errors. Blocks."""
     loaded = load_trees(path, LoadOptions(), "director")
     configuration = resolve(loaded, whole=True).director
     errors = tuple(one.head() for one in loaded.diagnostics.sorted("error"))
     warnings = tuple(one.head() for one in loaded.diagnostics.sorted("warning"))
     if errors or configuration is None or configuration.daemon is None:
-        return None, ReloadReport(False, errors or ("there is no Director resource",), warnings)
-    return configuration, ReloadReport(True, (), warnings)
+        return None, Reload(False, errors or ("there is no Director resource",), warnings)
+    return configuration, Reload(True, (), warnings)
 
 
 def open_context(path: str, identity: Identity | None) -> DirectorContext:

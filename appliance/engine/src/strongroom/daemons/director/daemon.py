@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from strongroom.daemons.director.api.agent_connections import AgentConnections
 from strongroom.daemons.director.api.agent_dialling import AgentDialling
-from strongroom.daemons.director.api.application import Application
+from strongroom.daemons.director.api.application import rest_application
 from strongroom.daemons.director.api.callers import Callers
+from strongroom.daemons.director.api.connection_limits import ConnectionLimits
 from strongroom.daemons.director.api.enrolment import Enrolling
 from strongroom.daemons.director.api.failed_attempts import Attempts
-from strongroom.daemons.director.api.request_context import Door
+from strongroom.daemons.director.api.request_context import ApiContext
 from strongroom.daemons.director.api.server import ApiServer, renew_identity, tls_context
 from strongroom.daemons.director.catalog.retry import RETRY_SECONDS
 from strongroom.daemons.director.director import Director
@@ -70,9 +71,10 @@ class DirectorDaemon:
         self._identity = own_identity(self.settings)
         self._authority = self._open_authority()
         self._put_key = self.settings.put_key()
-        self._context: ssl.SSLContext
+        self._tls_context: ssl.SSLContext
         self._director: Director
         self._dialling: AgentDialling
+        self.limits = ConnectionLimits()
         self.ports: list[int] = []
 
     async def run(self) -> None:
@@ -94,10 +96,15 @@ class DirectorDaemon:
         assert revocations is not None
         agents = AgentConnections(self._director.agents, revocations)
         self._dialling = AgentDialling(self._director, agents, self._identity)
-        door = self._door(agents, revocations)
-        self._context = tls_context(self._identity, self.settings.cipher_suites)
+        context = self._api_context(agents, revocations)
+        self._tls_context = tls_context(self._identity, self.settings.cipher_suites)
         server = ApiServer(
-            Application(door), self._context, self.settings.addresses, door.closing.set
+            rest_application(context),
+            agents,
+            self._tls_context,
+            self.settings.addresses,
+            self.limits,
+            context.closing.set,
         )
         try:
             self._director.use_link(agents)
@@ -173,7 +180,7 @@ class DirectorDaemon:
             _log.error("the director's certificate cannot be renewed: %s", error)
             return
         if found.serial != self._identity.serial:
-            renew_identity(self._context, found)
+            renew_identity(self._tls_context, found)
             self._identity = found
             self._director.use_identity(found)
             self._dialling.identity = found
@@ -184,15 +191,16 @@ class DirectorDaemon:
                 found.not_after,
             )
 
-    def _door(self, agents: AgentConnections, revocations: Revocations) -> Door:
+    def _api_context(self, agents: AgentConnections, revocations: Revocations) -> ApiContext:
         wrong_tokens = Attempts(WRONG_TOKENS, WINDOW_SECONDS)
         authority = self._authority
-        return Door(
+        return ApiContext(
             director=self._director,
             callers=Callers(self._director, revocations, wrong_tokens),
             agents=agents,
             enrolling=None if authority is None else Enrolling(authority, self._put_key),
             wrong_enrolments=Attempts(WRONG_ENROLMENTS, WINDOW_SECONDS),
+            limits=self.limits,
         )
 
     def _open_authority(self) -> Authority | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from strongroom.config.model import Resource
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
-    from strongroom.daemons.director.results import RunInfo
+    from strongroom.daemons.director.results import Run
 
 _INTERVAL_LOOKS: Final = 10
 Samples = list[tuple[dict[str, str], float]]
@@ -132,7 +132,7 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
 
 
 def live_metrics(
-    context: DirectorContext, active: Iterable[RunInfo], retention_held: bool
+    context: DirectorContext, active: Iterable[Run], retention_held: bool
 ) -> list[Metric]:
     """What is known without asking the catalog; for the event loop."""
     clients = context.configuration.of_type("Client").values()

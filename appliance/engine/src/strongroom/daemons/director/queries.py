@@ -23,13 +23,13 @@ from strongroom.daemons.director.catalog.snapshots import find_snapshots, load_s
 from strongroom.daemons.director.metrics import catalog_metrics, live_metrics
 from strongroom.daemons.director.results import (
     FINAL_STATES,
-    ClientInfo,
-    DirectorStatus,
-    JobInfo,
+    Client,
+    Job,
     RunEvent,
     RunFilter,
+    Snapshot,
     SnapshotFilter,
-    SnapshotInfo,
+    Status,
 )
 from strongroom.daemons.director.runs.plan import plan, resource, tls_mode_of
 from strongroom.daemons.director.runs.retention import snapshot_info
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
         FilePage,
         FilesFound,
         LogLine,
-        RunInfo,
-        TokenInfo,
+        Run,
+        Token,
     )
     from strongroom.daemons.director.runs.lifecycle import Runs
     from strongroom.daemons.director.schedule.scheduler import Scheduler
@@ -72,7 +72,7 @@ class Queries:
         self._browser = browser
         self._started_ns = clock.now_ns()
 
-    async def status(self) -> DirectorStatus:
+    async def status(self) -> Status:
         """The director at a glance: what runs and waits, what ended, what is due in a day."""
         context = self._context
         clients = context.configuration.of_type("Client")
@@ -82,7 +82,7 @@ class Queries:
         obstacle = self._scheduler.guard.obstacle
         director = context.configuration.daemon
         zone = director.time_zone if director is not None else ""
-        return DirectorStatus(
+        return Status(
             name=context.name,
             version=_version(),
             started_ns=self._started_ns,
@@ -96,7 +96,7 @@ class Queries:
             warnings=(*self._scheduler.warnings, *((obstacle,) if obstacle else ())),
         )
 
-    async def clients(self) -> list[ClientInfo]:
+    async def clients(self) -> list[Client]:
         """All Client resources by name."""
         context = self._context
         known = await context.in_thread(load_clients, context.catalog)
@@ -106,12 +106,12 @@ class Queries:
             for name, resource in sorted(context.configuration.of_type("Client").items())
         ]
 
-    async def client(self, name: str) -> ClientInfo:
+    async def client(self, name: str) -> Client:
         """One of them."""
         resource(self._context.configuration, "Client", name)
         return next(one for one in await self.clients() if one.name == name)
 
-    async def jobs(self) -> list[JobInfo]:
+    async def jobs(self) -> list[Job]:
         """All Job resources by name."""
         context = self._context
         last = await context.in_thread(last_runs, context.catalog)
@@ -121,12 +121,12 @@ class Queries:
             for name, job in sorted(context.configuration.of_type("Job").items())
         ]
 
-    async def runs(self, wanted: RunFilter) -> list[RunInfo]:
+    async def runs(self, wanted: RunFilter) -> list[Run]:
         """Runs, the newest first."""
         found = await self._context.in_thread(find_runs, self._context.catalog, _bounded(wanted))
         return [self._info(record) for record in found]
 
-    async def run(self, run_id: str) -> RunInfo:
+    async def run(self, run_id: str) -> Run:
         """One run, by its id or an unambiguous beginning of it (at least 4 digits)."""
         record = await self._context.in_thread(load_run, self._context.catalog, run_id)
         return self._info(record)
@@ -142,7 +142,7 @@ class Queries:
     async def watch(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
         """What happens to a run: first its state, and log lines above `after`; ends with it."""
         run_id = (await self.run(run_id)).id
-        told: RunInfo | None = None
+        told: Run | None = None
         with self._runs.watchers.watching(run_id) as news:
             while True:
                 news.clear()
@@ -159,14 +159,14 @@ class Queries:
                     return
                 await news.wait()
 
-    async def snapshots(self, wanted: SnapshotFilter) -> list[SnapshotInfo]:
+    async def snapshots(self, wanted: SnapshotFilter) -> list[Snapshot]:
         """Snapshots, the newest first."""
         records = await self._context.in_thread(
             find_snapshots, self._context.catalog, _bounded(wanted)
         )
         return [snapshot_info(self._context.configuration, record) for record in records]
 
-    async def snapshot(self, snapshot_id: str) -> SnapshotInfo:
+    async def snapshot(self, snapshot_id: str) -> Snapshot:
         """One snapshot, by its id or an unambiguous beginning of it; SnapshotNotFoundError."""
         return snapshot_info(self._context.configuration, await self._snapshot(snapshot_id))
 
@@ -217,11 +217,11 @@ class Queries:
             list_audit, self._context.catalog, limit, before_id, who
         )
 
-    async def tokens(self) -> list[TokenInfo]:
+    async def tokens(self) -> list[Token]:
         """All tokens, without their texts."""
         return await self._context.in_thread(list_tokens, self._context.catalog)
 
-    async def token_of(self, text: str) -> TokenInfo | None:
+    async def token_of(self, text: str) -> Token | None:
         """The token of this text, unless it has expired or was withdrawn."""
         return await self._context.in_thread(find_token, self._context.catalog, text)
 
@@ -236,19 +236,19 @@ class Queries:
     async def _snapshot(self, beginning: str) -> SnapshotRecord:
         return await self._context.in_thread(load_snapshot, self._context.catalog, beginning)
 
-    def _info(self, record: RunRecord) -> RunInfo:
+    def _info(self, record: RunRecord) -> Run:
         active = self._runs.active(record.id)
         return record.info() if active is None else active.info()
 
     def _client_info(
         self, client: Resource, known: ClientRecord | None, ends: list[RunRecord]
-    ) -> ClientInfo:
+    ) -> Client:
         name = client.name
         record = known or ClientRecord(name=name)
         active = self._runs.of_client(name)
         hello = self._context.hellos.get(name)
         good = [one.started_ns for one in ends if one.client == name and one.went_well]
-        return ClientInfo(
+        return Client(
             name=name,
             address=record.address or client.address,
             is_enabled=bool(client.enabled),
@@ -268,9 +268,9 @@ class Queries:
             last_backup_ns=max(good, default=0),
         )
 
-    def _job_info(self, job: Resource, due_ns: int, last: RunRecord | None) -> JobInfo:
+    def _job_info(self, job: Resource, due_ns: int, last: RunRecord | None) -> Job:
         planned = plan(self._context.configuration, job.name)
-        return JobInfo(
+        return Job(
             name=job.name,
             kind=planned.kind,
             level=planned.level,

@@ -1,5 +1,8 @@
 """What the director tells about itself: plain frozen data, made for its API and its commands.
 
+What is `served` the API answers with as it is, and OpenAPI describes it from here. Names of its
+fields stay: what is added later is added beside them.
+
 Times are unix nanoseconds and 0 where something has not happened. Paths are bytes. A run is one
 execution of a job; its id is 32 hexadecimal digits.
 """
@@ -8,6 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+from strongroom.daemons.director.served_formats import (
+    KnownTime,
+    LinkTarget,
+    SnapshotPath,
+    Time,
+    served,
+)
 
 RunState = Literal["queued", "waiting", "running", "done", "incomplete", "failed", "cancelled"]
 RunKind = Literal["backup", "restore", "verify", "estimate", "copy", "admin"]
@@ -30,9 +41,10 @@ class Actor:
         return f"{self.role} {self.name}".strip()
 
 
+@served()
 @dataclass(frozen=True, slots=True)
-class RunInfo:
-    """A run as the catalog has it; counts of one under way are the last ones reported.
+class Run:
+    """One execution of a job; counts of one under way are the last ones that were reported.
 
     reason: why it waits, why its level is what it is, or why it ended as it did. attempt: 1, or
     more after rescheduling; `rescheduled_from` is then the run before. total_files, total_bytes:
@@ -51,9 +63,9 @@ class RunInfo:
     kind: RunKind
     state: RunState
     priority: int
-    scheduled_ns: int
-    started_ns: int
-    ended_ns: int
+    scheduled_ns: Time
+    started_ns: Time
+    ended_ns: Time
     files: int
     bytes: int
     stored_bytes: int
@@ -79,32 +91,35 @@ class RunInfo:
         return self.state in FINAL_STATES
 
 
+@served()
 @dataclass(frozen=True, slots=True)
 class LogLine:
     """A line of a run's log; `sequence` counts from 1 within the run."""
 
     sequence: int
-    time_ns: int
+    time_ns: Time
     level: str
     text: str
 
 
+@served(kind="type")
 @dataclass(frozen=True, slots=True)
 class RunEvent:
     """Something happened to a run: its state or counts (`run`), or a line of its log (`line`)."""
 
     kind: EventKind
-    run: RunInfo | None = None
+    run: Run | None = None
     line: LogLine | None = None
 
 
+@served()
 @dataclass(frozen=True, slots=True)
-class ClientInfo:
+class Client:
     """A Client resource and what is known of its agent.
 
     clock_ahead_seconds: how far the agent's clock was ahead of ours at its last Hello.
-    last_backup_ns: when its last backup that went well began. workers: processes that all runs of
-    its agent together may start, 0 while it is not connected or where it does not say.
+    Its last backup is the last that went well, by when it began. workers: processes that all runs
+    of its agent together may start, 0 while it is not connected or where it does not say.
     """
 
     name: str
@@ -115,19 +130,20 @@ class ClientInfo:
     platform: str
     features: tuple[str, ...]
     certificate_serial: str
-    enrolled_ns: int
-    last_seen_ns: int
+    enrolled_ns: Time
+    last_seen_ns: Time
     clock_ahead_seconds: float
     tls_mode: str
     maximum_concurrent_runs: int
     workers: int
     running: int
     queued: int
-    last_backup_ns: int
+    last_backup_ns: Time
 
 
+@served()
 @dataclass(frozen=True, slots=True)
-class JobInfo:
+class Job:
     """A Job resource, when it is due next, and its last run."""
 
     name: str
@@ -140,10 +156,11 @@ class JobInfo:
     pool: str
     priority: int
     is_enabled: bool
-    next_due_ns: int
-    last_run: RunInfo | None = None
+    next_due_ns: Time
+    last_run: Run | None = None
 
 
+@served()
 @dataclass(frozen=True, slots=True)
 class DueRun:
     """A run that a schedule will start."""
@@ -154,22 +171,26 @@ class DueRun:
     pool: str
     storage: str
     priority: int
-    due_ns: int
+    due_ns: Time
 
 
+@served()
 @dataclass(frozen=True, slots=True)
-class DirectorStatus:
-    """The director at a glance. warnings: what an operator should look at (a clock that jumped)."""
+class Status:
+    """The director at a glance; runs are those that the caller may see.
+
+    warnings: what an operator should look at (a clock that jumped).
+    """
 
     name: str
     version: str
-    started_ns: int
-    now_ns: int
+    started_ns: Time
+    now_ns: Time
     time_zone: str
     clients: int
     clients_connected: int
-    active: tuple[RunInfo, ...]
-    recent: tuple[RunInfo, ...]
+    active: tuple[Run, ...]
+    recent: tuple[Run, ...]
     due: tuple[DueRun, ...]
     warnings: tuple[str, ...]
 
@@ -208,12 +229,13 @@ class SnapshotFilter:
     offset: int = 0
 
 
+@served(start_ns="time", server_ns="server_time")
 @dataclass(frozen=True, slots=True)
-class SnapshotInfo:
-    """A snapshot as the catalog has it. removed_ns: when it was forgotten, 0: it is there.
+class Snapshot:
+    """A snapshot as the catalog has it, until it is removed, and as it was then.
 
-    original: the id of the snapshot that it is a copy of, or "". kept_until_ns: nobody can remove
-    it earlier (Minimum Retention).
+    original: the id of the snapshot that it is a copy of, or "". Before the time until which it is
+    kept nobody can remove it (Minimum Retention).
     """
 
     id: str
@@ -225,30 +247,31 @@ class SnapshotInfo:
     level: str
     run: str
     original: str
-    start_ns: int
-    server_ns: int
+    start_ns: Time
+    server_ns: Time
     files: int
     bytes: int
     stored_bytes: int
     errors: int
     tags: tuple[str, ...]
-    removed_ns: int
-    kept_until_ns: int
+    removed_ns: Time
+    kept_until_ns: Time
 
 
+@served()
 @dataclass(frozen=True, slots=True)
-class FileEntry:
-    """A row of a snapshot; `kind` as `strongroom ls --json` names it."""
+class File:
+    """An entry of a snapshot. kind: file, directory, symlink and so on; target: of a link."""
 
     snapshot: str
-    path: bytes
+    path: SnapshotPath
     kind: str
     mode: int
     uid: int
     gid: int
     size_bytes: int
-    modified_ns: int
-    target: bytes = b""
+    modified_ns: KnownTime
+    target: LinkTarget = b""
     state: str = ""
 
 
@@ -256,7 +279,7 @@ class FileEntry:
 class FilePage:
     """Entries in order; `next` is what to ask for the following ones with, b"": there are none."""
 
-    entries: tuple[FileEntry, ...]
+    entries: tuple[File, ...]
     next: bytes = b""
 
 
@@ -264,7 +287,7 @@ class FilePage:
 class FilesFound:
     """What a search found; warnings: snapshots that it had to leave out, and why."""
 
-    entries: tuple[FileEntry, ...]
+    entries: tuple[File, ...]
     warnings: tuple[str, ...] = ()
 
 
@@ -294,12 +317,13 @@ class RestoreRequest:
     where: tuple[tuple[str, ...], ...] = ()
 
 
+@served()
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Who did what, and what came of it; `result`: "done" or an error id."""
+    """Who did what; result: "done", or the id of the error that kept it from being done."""
 
     id: int
-    time_ns: int
+    time_ns: Time
     who: str
     role: str
     action: str
@@ -308,20 +332,25 @@ class AuditEntry:
     address: str
 
 
+@served()
 @dataclass(frozen=True, slots=True)
-class TokenInfo:
-    """A token of the API; the token itself is kept by nobody. expires_ns: 0 for never."""
+class Token:
+    """A token of the API, without its text, which nobody keeps.
+
+    profile: of whose permissions it has only those.
+    """
 
     id: str
     name: str
     profile: str
-    created_ns: int
-    expires_ns: int
-    last_used_ns: int
+    created_ns: Time
+    expires_ns: Time
+    last_used_ns: Time
 
 
+@served()
 @dataclass(frozen=True, slots=True)
-class ReloadReport:
+class Reload:
     """What came of reading the configuration again; with errors the one before stays."""
 
     is_loaded: bool

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from strongroom.daemons.exposition import Metric, MetricKind, exposition
 from strongroom.net.channels.ktls import read_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_HELP = {
+_HELP: Final[dict[str, tuple[MetricKind, str]]] = {
     "strongroom_storage_connections_total": ("counter", "Connections that were let in."),
     "strongroom_storage_refused_total": ("counter", "Connections not let in, by cause."),
     "strongroom_storage_handshakes": ("gauge", "Connections whose peers have proven nothing yet."),
@@ -70,18 +71,19 @@ class Metrics:
         with self._lock:
             self._counts[f"strongroom_storage_{name}_total", tuple(labels.items())] += amount
 
-    def text(self, gauges: Iterable[tuple[str, Labels, float]]) -> str:
+    def exposition(self, gauges: Iterable[tuple[str, Labels, float]]) -> bytes:
         """All counters; gauges, and what others count, by the end of the name, labels, value."""
         with self._lock:
             rows = [(name, labels, value) for (name, labels), value in self._counts.items()]
         rows += [(f"strongroom_storage_{name}", labels, value) for name, labels, value in gauges]
-        lines: list[str] = []
-        for name, (kind, text) in _HELP.items():
-            mine = [row for row in rows if row[0] == name]
-            if mine:
-                lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-                lines += [f"{name}{_shown(labels)} {value:.17g}" for _, labels, value in mine]
-        return "\n".join(lines) + "\n"
+        samples: dict[str, list[tuple[dict[str, str], float]]] = {name: [] for name in _HELP}
+        for name, labels, value in rows:
+            samples[name].append((dict(labels), value))
+        return exposition(
+            Metric(name, text, kind, tuple(samples[name]))
+            for name, (kind, text) in _HELP.items()
+            if samples[name]
+        )
 
 
 def kernel_tls() -> Iterator[tuple[str, Labels, float]]:
@@ -94,14 +96,3 @@ def kernel_tls() -> Iterator[tuple[str, Labels, float]]:
         for name, begin in (("kernel_tls_opened_total", "Tls"), ("kernel_tls_open", "TlsCurr")):
             yield name, labels, float(found[f"{begin}{stem}Sw"] + found[f"{begin}{stem}Device"])
     yield "kernel_tls_errors_total", (), float(found["TlsDecryptError"])
-
-
-def _shown(labels: Labels) -> str:
-    if not labels:
-        return ""
-    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
-    return f"{{{pairs}}}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

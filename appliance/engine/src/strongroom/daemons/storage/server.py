@@ -163,7 +163,7 @@ class StorageServer:
         if seconds > 0:
             self._stopped.wait(seconds)
 
-    def metrics_text(self) -> str:
+    def metrics_text(self) -> bytes:
         """All figures for Prometheus."""
         with self._lock:
             roles = [session.peer.role for session in self._sessions]
@@ -175,7 +175,7 @@ class StorageServer:
         gauges += kernel_tls()
         for served in self._repositories.values():
             gauges += served.gauges()
-        return self.metrics.text(gauges)
+        return self.metrics.exposition(gauges)
 
     def _listen(
         self,

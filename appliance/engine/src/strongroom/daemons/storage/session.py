@@ -307,7 +307,7 @@ class Session:
         self.answers.send(None)
 
     def _metrics(self, frame: Frame) -> None:
-        self.answers.send_part(self._server.metrics_text().encode())
+        self.answers.send_part(self._server.metrics_text())
         self.answers.send(None)
 
     def _require_seen(self, kind: Kind, name: str) -> None:

@@ -167,7 +167,8 @@ class Coordinator:
         elif kind == "finished":
             shard.is_finished = True
         elif kind == "failed":
-            raise _error_of(*message[1:])
+            error_id, exit_code, text = message[1:]
+            raise errors.error_named(error_id, text, exit_code=exit_code)
         else:
             task = self._order.tasks[message[1]]
             if isinstance(task, ContentRead):
@@ -340,15 +341,3 @@ class Coordinator:
 def _regular_files(rows: Rows) -> int:
     modes = np.frombuffer(rows.stats, "<i8")[MODE::COLUMN_COUNT]
     return int(np.count_nonzero(modes & _FORMAT == _REGULAR))
-
-
-def _error_of(error_id: str, exit_code: int, text: str) -> errors.StrongroomError:
-    """The error a shard died of, as the class it was."""
-    for kind in vars(errors).values():
-        if (
-            isinstance(kind, type)
-            and issubclass(kind, errors.StrongroomError)
-            and (kind.error_id, kind.exit_code) == (error_id, exit_code)
-        ):
-            return kind(text)
-    return errors.StrongroomError(text)

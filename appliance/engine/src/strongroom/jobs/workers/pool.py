@@ -107,7 +107,8 @@ class WorkerPool:
                 raise _died() from error
             for reply in replies:
                 if isinstance(reply, list) and reply[:1] == ["failed"]:
-                    raise _error(*reply[1:])
+                    error_id, exit_code, text = reply[1:]
+                    raise errors.error_named(error_id, text, exit_code=exit_code)
                 worker.waiting.popleft()(reply)
             self._watch(worker)
 
@@ -155,19 +156,3 @@ def _died() -> errors.StrongroomError:
         "a worker process died (killed by the system, perhaps for want of memory); run the same "
         "command again, it goes on where it ended"
     )
-
-
-def _error(error_id: str, exit_code: int, text: str) -> errors.StrongroomError:
-    error = errors.StrongroomError(text)
-    for kind in _kinds(errors.StrongroomError):
-        if kind.error_id == error_id:
-            error = kind(text)
-    error.exit_code = exit_code
-    return error
-
-
-def _kinds(kind: type[errors.StrongroomError]) -> list[type[errors.StrongroomError]]:
-    found = [kind]
-    for below in kind.__subclasses__():
-        found += _kinds(below)
-    return found

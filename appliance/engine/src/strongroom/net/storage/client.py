@@ -21,6 +21,7 @@ from strongroom.errors import (
     ProtocolError,
     StoreError,
     StrongroomError,
+    error_named,
 )
 from strongroom.net.storage.frames import FLAG_MORE, START_SIZE, decode_start, encode_start
 from strongroom.net.storage.protocol import (
@@ -299,7 +300,7 @@ class StorageClient:
             return
         if frame_type == FrameType.FAILED:
             failure = decode(header, Failure)
-            answer.error = error_of(failure.error_id, failure.message)
+            answer.error = error_named(failure.error_id, failure.message, otherwise=StoreError)
             if answer.request_id == _HELLO_ID:
                 # Nothing that was asked since will be answered.
                 raise answer.error
@@ -342,16 +343,3 @@ def _require_version(welcome: Welcome) -> None:
             f"the storage daemon speaks version {welcome.protocol} of the protocol, this is "
             f"{PROTOCOL_VERSION}; upgrade the older side"
         )
-
-
-def error_of(error_id: str, message: str) -> StrongroomError:
-    """The error that a daemon named; StoreError for one that this version does not know."""
-    found = _classes(StrongroomError).get(error_id, StoreError)
-    return found(message)
-
-
-def _classes(base: type[StrongroomError]) -> dict[str, type[StrongroomError]]:
-    known = {base.error_id: base}
-    for inner in base.__subclasses__():
-        known.update(_classes(inner))
-    return known

@@ -9,11 +9,11 @@ from sqlalchemy import insert
 
 from kit.director_in_process import client, in_loop, job
 from strongroom.daemons.director.agents.rejected_reports import Undeliverable
-from strongroom.daemons.director.api.models import responses as answers
+from strongroom.daemons.director.api.models.responses import Page
 from strongroom.daemons.director.catalog.runs import RunRecord, find_runs, load_run, new_run_id
 from strongroom.daemons.director.catalog.storable_data import MOST_DATA_DEPTH
 from strongroom.daemons.director.catalog.tables import RUNS
-from strongroom.daemons.director.results import RunFilter
+from strongroom.daemons.director.results import Run, RunFilter
 from strongroom.daemons.director.shown_text import LONGEST_LOGGED
 from strongroom.daemons.exposition import exposition
 from strongroom.errors import ProtocolError
@@ -47,7 +47,7 @@ async def one_run(director):
 
 def answered(runs):
     """What the API makes of runs."""
-    return answers.Page(items=[answers.Run.of(one) for one in runs]).model_dump_json()
+    return Page[Run](items=list(runs)).model_dump_json(by_alias=True)
 
 
 @in_loop
@@ -107,10 +107,10 @@ def test_figures_outlive_any_word_of_an_agent(director, said):
         summary = dict.fromkeys(("files", "size_bytes", "stored_bytes", "problems"), said)
         await director.end(agent, run_id, security=security, summary=summary)
         assert all(line.text.isprintable() for line in await director.service.queries.log(run_id))
-        found = exposition(await director.service.queries.metrics())
-        labels = '{job="nightly",client="web1"}'
-        assert f"strongroom_backup_ktls_send{labels} 0\n" in found
-        assert f"strongroom_backup_ktls_receive{labels} 1\n" in found
+        found = exposition(await director.service.queries.metrics()).decode()
+        labels = '{client="web1",job="nightly"}'
+        assert f"strongroom_backup_ktls_send{labels} 0.0\n" in found
+        assert f"strongroom_backup_ktls_receive{labels} 1.0\n" in found
 
     whole(director=director)
 

@@ -26,6 +26,7 @@ from strongroom.daemons.director.api.agent_connections import (
     AgentConnections,
 )
 from strongroom.daemons.director.api.agent_dialling import AgentDialling
+from strongroom.daemons.director.api.connection_limits import ConnectionLimits
 from strongroom.daemons.director.api.server import ApiServer, tls_context
 from strongroom.net.channels.tls_contexts import authority_context, client_context, server_context
 from strongroom.net.channels.unauthenticated import MOST_LINES
@@ -104,13 +105,25 @@ class Meeting:
         return socket
 
 
+async def nothing_else(scope, receive, send):
+    """An application for requests, of which these tests send none."""
+    raise AssertionError("a request that is none of an agent")
+
+
 @contextlib.asynccontextmanager
 async def meeting(house):
     events = Events()
     director = house.identity("boss", "director", "localhost")
     agents = AgentConnections(events, director.trust.revocations)
     agents.start()
-    server = ApiServer(agents, tls_context(director), [("127.0.0.1", 0)], lambda: None)
+    server = ApiServer(
+        nothing_else,
+        agents,
+        tls_context(director),
+        [("127.0.0.1", 0)],
+        ConnectionLimits(),
+        lambda: None,
+    )
     await server.start()
     try:
         yield Meeting(house, events, agents, server)
@@ -201,6 +214,17 @@ def test_a_hello_that_does_not_fit_is_refused(house, fields, reason):
             assert code == CLOSE_NOT_WELCOME
             assert reason in told
             assert at.events.said.empty()
+
+    asyncio.run(scene())
+
+
+def test_a_long_name_in_any_script_is_refused_like_another(house):
+    async def scene():
+        name = "x" + "\u00e9" * 200
+        async with meeting(house) as at, await at.meet(house.agent, name=name) as agent:
+            code, reason = await closing(agent)
+            assert code == CLOSE_NOT_WELCOME
+            assert 100 < len(reason.encode()) <= 123
 
     asyncio.run(scene())
 
@@ -526,7 +550,7 @@ def test_the_director_dials_an_agent_that_listens_again_and_again(house, monkeyp
     asyncio.run(scene())
 
 
-def test_who_is_dialled_must_be_who_was_meant(house):
+def test_who_is_dialled_must_be_who_was_meant(house, caplog):
     web9 = house.identity("web9", "agent")
 
     async def scene():
@@ -534,8 +558,11 @@ def test_who_is_dialled_must_be_who_was_meant(house):
             dialling = AgentDialling(configured(port), at.agents, house.director)
             dialling.follow()
             try:
-                socket = await asyncio.wait_for(connections.get(), PATIENCE_SECONDS)
-                await asyncio.wait_for(socket.wait_closed(), PATIENCE_SECONDS)
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    while "we meant client 'web1'" not in caplog.text:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+                # It is told nothing, not even that it reached a director.
+                assert connections.empty()
                 assert at.events.said.empty()
             finally:
                 await dialling.stop()

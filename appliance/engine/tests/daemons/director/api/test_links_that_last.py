@@ -6,11 +6,7 @@ from kit.director_in_process import in_loop
 from strongroom.daemons.agent import connections as agent_links
 from strongroom.daemons.agent.connections import DirectorLinks
 from strongroom.daemons.director.api import agent_dialling
-from strongroom.daemons.director.api.agent_connections import AgentConnections
 from strongroom.daemons.director.api.agent_dialling import AgentDialling
-from strongroom.daemons.director.api.connections import CertifiedPeer
-from strongroom.net.control.messages import Hello, encode
-from strongroom.net.identities.peer import Peer
 
 
 def fails_once():
@@ -57,41 +53,3 @@ async def test_a_director_dials_its_client_again_after_a_fault(monkeypatch):
     task = asyncio.create_task(dialling._keep("web1", "192.0.2.1", 9102))
     await asyncio.wait_for(again.wait(), 30)
     await end(task)
-
-
-class Welcoming:
-    """Who has nothing against any agent; and nobody is revoked."""
-
-    def refusal(self, name):
-        return ""
-
-    def is_revoked(self, serial):
-        return False
-
-
-@in_loop
-async def test_a_long_name_in_any_script_is_refused_like_another():
-    hello = Hello(
-        name="x" + "\u00e9" * 200,
-        protocol=1,
-        version="1",
-        platform="p",
-        clock_ns=0,
-        boot_id="",
-        features=(),
-        runs=(),
-    )
-    sent = []
-
-    async def receive():
-        return {"type": "websocket.receive", "text": encode(hello).decode()}
-
-    async def send(message):
-        sent.append(message)
-
-    connections = AgentConnections(Welcoming(), Welcoming())
-    certified = CertifiedPeer(Peer("web1", "agent", "ab"), 1e12, b"")
-    await connections.converse(certified, "192.0.2.1", receive, send, lambda: None)
-    (closing,) = sent
-    assert closing["code"] == 4003
-    assert len(closing["reason"].encode()) <= 123

@@ -20,7 +20,7 @@ from strongroom.daemons.job_process.process import JobProgram
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strongroom.daemons.director.results import RunInfo
+    from strongroom.daemons.director.results import Run
 
 PRUNE = client("web1") + ADMIN % 'Console = "prune"'
 SAID = '{"type":"log","time_ns":1,"level":"info","text":"it waits"}'
@@ -54,7 +54,7 @@ def job_processes() -> list[int]:
     return found
 
 
-async def waiting_run(director: Place) -> tuple[RunInfo, int]:
+async def waiting_run(director: Place) -> tuple[Run, int]:
     """A run whose job process waits for its passphrase for ever."""
     director.configure(PRUNE)
     await director.open()

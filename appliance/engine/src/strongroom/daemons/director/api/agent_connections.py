@@ -20,7 +20,7 @@ import contextlib
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -43,11 +43,9 @@ from strongroom.net.control.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
-
     from strongroom.daemons.director.agents.rejected_reports import Undeliverable
-    from strongroom.daemons.director.api.connections import CertifiedPeer
-    from strongroom.daemons.director.api.request_limits import Message, Receive, Send
+    from strongroom.daemons.director.api.agent_sockets import AgentSocket
+    from strongroom.daemons.director.api.connection_limits import CertifiedPeer
 
 HELLO_TIMEOUT_SECONDS = 30.0
 SEND_TIMEOUT_SECONDS = 60.0
@@ -100,8 +98,7 @@ class _Connection:
     address: str
     serial: str
     expires_at: float
-    send: Send
-    abort: Callable[[], None]
+    socket: AgentSocket
     # Texts, and whether each is a piece.
     queue: deque[tuple[bytes, bool]] = field(default_factory=deque)
     queued_bytes: int = 0
@@ -119,7 +116,7 @@ class _Connection:
 
 
 class AgentConnections:
-    """All agents connected now; an ASGI application for their WebSockets and the AgentLink."""
+    """All agents connected now; the AgentLink of the director."""
 
     def __init__(self, events: AgentEvents, revocations: Revocations) -> None:
         self._events = events
@@ -188,47 +185,29 @@ class AgentConnections:
 
     # The network's side.
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Serve one WebSocket from its opening to its end."""
-        await receive()  # websocket.connect
-        certified: CertifiedPeer | None = scope["state"].get("certified")
-        address = scope["client"][0] if scope.get("client") else ""
-        if certified is None or certified.peer.role != "agent":
-            await send({"type": "websocket.close", "code": CLOSE_CERTIFICATE})
-            text = "%s: an agent without a certificate of the role agent"
-            self._strangers.warn(text, address)
-            return
-        await send({"type": "websocket.accept"})
-        await self.converse(certified, address, receive, send, scope["state"]["abort"])
+    def refuse(self, address: str) -> str:
+        """Log that somebody without a certificate of an agent came; why it is refused."""
+        text = "%s: an agent without a certificate of the role agent"
+        self._strangers.warn(text, address)
+        return "show a certificate of the role agent\n"
 
-    async def converse(
-        self,
-        certified: CertifiedPeer,
-        address: str,
-        receive: Receive,
-        send: Send,
-        abort: Callable[[], None],
-    ) -> None:
-        """Talk to an agent, from its Hello to the end of the connection, whoever dialled.
-
-        `receive` and `send` pass messages as ASGI has them; `send` raises OSError when the agent
-        is gone. `abort` cuts the connection.
-        """
+    async def converse(self, certified: CertifiedPeer, address: str, socket: AgentSocket) -> None:
+        """Talk to an agent, from its Hello to the end of the connection, whoever dialled."""
         name = certified.peer.name
         refusal = self._refusal(certified)
-        hello = None if refusal else await self._hello(receive)
+        hello = None if refusal else await self._hello(socket)
         if hello is None or hello.name != name or hello.protocol != PROTOCOL_VERSION:
             reason = refusal or _greeting_fault(hello, name)
             self._strangers.warn("%s: agent %s is refused: %s", address, name, reason)
-            await send(_closing(CLOSE_NOT_WELCOME, reason))
+            with contextlib.suppress(OSError):
+                await socket.close(CLOSE_NOT_WELCOME, reason)
             return
         connection = _Connection(
             client=name,
             address=address,
             serial=certified.peer.serial,
             expires_at=certified.expires_at,
-            send=send,
-            abort=abort,
+            socket=socket,
         )
         older = self._by_client.get(name)
         self._by_client[name] = connection
@@ -237,7 +216,7 @@ class AgentConnections:
         self._lines.log(name, logging.INFO, "agent %s is connected from %s", name, address)
         try:
             await self._events.on_connected(name, hello, address)
-            await self._listen(connection, receive)
+            await self._listen(connection)
         except StrongroomError as error:
             # Such as a catalog that takes nothing. The agent keeps what we did not acknowledge.
             text = "what agent %s says cannot be dealt with: %s"
@@ -251,23 +230,20 @@ class AgentConnections:
             return "its certificate was revoked"
         return self._events.refusal(certified.peer.name)
 
-    async def _hello(self, receive: Receive) -> Hello | None:
+    async def _hello(self, socket: AgentSocket) -> Hello | None:
         try:
-            message = await asyncio.wait_for(receive(), HELLO_TIMEOUT_SECONDS)
-            said = _decoded(message)
+            said = await asyncio.wait_for(socket.receive(), HELLO_TIMEOUT_SECONDS)
+            message = None if said is None else decode_for_director(said)
         except (TimeoutError, msgspec.MsgspecError):
             return None
-        return said if isinstance(said, Hello) else None
+        return message if isinstance(message, Hello) else None
 
-    async def _listen(self, connection: _Connection, receive: Receive) -> None:
-        while True:
-            message = await receive()
-            if message["type"] != "websocket.receive":
-                return
+    async def _listen(self, connection: _Connection) -> None:
+        while (said := await connection.socket.receive()) is not None:
             try:
-                said = _decoded(message)
+                message = decode_for_director(said)
             except msgspec.MsgspecError as error:
-                report = read_undeliverable(_text(message))
+                report = read_undeliverable(said)
                 if report is not None:
                     fault = ProtocolError(f"it cannot be decoded: {shown(error)}")
                     await self._events.on_undeliverable(connection.client, report, fault)
@@ -276,10 +252,10 @@ class AgentConnections:
                 self._lines.log(client, logging.WARNING, text, client, shown(error))
                 await self._close(connection, CLOSE_BAD_MESSAGE, "a message makes no sense")
                 return
-            if said is None or isinstance(said, Hello):
+            if isinstance(message, Hello):
                 await self._close(connection, CLOSE_BAD_MESSAGE, "a message out of place")
                 return
-            await self._events.on_message(connection.client, said)
+            await self._events.on_message(connection.client, message)
 
     async def _gone(self, connection: _Connection) -> None:
         client = connection.client
@@ -299,9 +275,8 @@ class AgentConnections:
         while connection.queue and not connection.closing:
             data, is_piece = connection.queue.popleft()
             connection.count(-len(data), in_pieces=is_piece)
-            message = {"type": "websocket.send", "text": data.decode("utf-8")}
             try:
-                await asyncio.wait_for(connection.send(message), SEND_TIMEOUT_SECONDS)
+                await asyncio.wait_for(connection.socket.send(data), SEND_TIMEOUT_SECONDS)
             except TimeoutError:
                 await self._close(connection, CLOSE_TOO_SLOW, "the agent takes no messages")
                 break
@@ -316,11 +291,11 @@ class AgentConnections:
         client, text = connection.client, "agent %s is disconnected: %s"
         self._lines.log(client, logging.INFO, text, client, reason)
         try:
-            await asyncio.wait_for(connection.send(_closing(code, reason)), WATCH_SECONDS)
+            await asyncio.wait_for(connection.socket.close(code, reason), WATCH_SECONDS)
         except (OSError, TimeoutError):
             self._lines.log(client, logging.INFO, "agent %s did not hear why", client)
         # One that does not close its side in turn is cut off.
-        asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_SECONDS, _cut, connection)
+        asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_SECONDS, connection.socket.abort)
 
     async def _watch(self) -> None:
         while True:
@@ -333,30 +308,6 @@ class AgentConnections:
                     await self._close(connection, CLOSE_CERTIFICATE, "its certificate was revoked")
                 elif connection.expires_at <= now_seconds:
                     await self._close(connection, CLOSE_CERTIFICATE, "its certificate has ended")
-
-
-def _decoded(message: Message) -> ToDirector | None:
-    """What an agent said; None when it hung up. Raises MsgspecError."""
-    if message["type"] != "websocket.receive":
-        return None
-    return decode_for_director(_text(message))
-
-
-def _text(message: Message) -> bytes | str:
-    text: str | None = message.get("text")
-    return message["bytes"] if text is None else text
-
-
-def _cut(connection: _Connection) -> None:
-    # A TLS transport of CPython 3.11 that was closed twice has nothing left to abort, and says so.
-    with contextlib.suppress(AttributeError):
-        connection.abort()
-
-
-def _closing(code: int, reason: str) -> dict[str, Any]:
-    # The protocol leaves 123 bytes for the reason.
-    short = reason.encode()[:120].decode("utf-8", "ignore")
-    return {"type": "websocket.close", "code": code, "reason": short}
 
 
 def _greeting_fault(hello: Hello | None, name: str) -> str:

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+import socket
+from typing import TYPE_CHECKING, Protocol
 
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import WebSocketException
 
 from strongroom import clock
-from strongroom.daemons.director.api.connections import certified_peer
-from strongroom.daemons.director.api.server import HEARTBEAT_SECONDS
+from strongroom.daemons.director.api.agent_sockets import open_as_client
+from strongroom.daemons.director.api.connection_limits import certified_peer
+from strongroom.daemons.director.api.tls_stream import TlsStream
 from strongroom.errors import PeerRefusedError
 from strongroom.net.channels.tls_contexts import client_context
-from strongroom.net.control.messages import LARGEST_MESSAGE_BYTES
 
 if TYPE_CHECKING:
-    from websockets.asyncio.client import ClientConnection
-
     from strongroom.config.model import ComponentConfiguration, Resource
     from strongroom.daemons.director.api.agent_connections import AgentConnections
-    from strongroom.daemons.director.api.request_limits import Message
+    from strongroom.daemons.director.api.agent_sockets import AgentSocket
+    from strongroom.daemons.director.api.connection_limits import CertifiedPeer
     from strongroom.net.identities.identity import Identity
 
 SHORTEST_PAUSE_SECONDS = 1.0
@@ -96,58 +95,58 @@ class AgentDialling:
             pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
     async def _dial(self, name: str, address: str, port: int) -> None:
+        async with asyncio.timeout(_OPEN_SECONDS):
+            agent, certified = await self._connect(name, address, port)
+        _log.info("client %s is dialled at %s port %d", name, address, port)
+        try:
+            await self._agents.converse(certified, address, agent)
+        finally:
+            await agent.finish()
+
+    async def _connect(
+        self, name: str, address: str, port: int
+    ) -> tuple[AgentSocket, CertifiedPeer]:
         shown = f"[{address}]" if ":" in address else address
-        async with connect(
-            f"wss://{shown}:{port}/",
-            ssl=client_context(self.identity, check_hostname=False),
-            compression=None,
-            max_size=LARGEST_MESSAGE_BYTES,
-            open_timeout=_OPEN_SECONDS,
-            ping_interval=HEARTBEAT_SECONDS,
-            ping_timeout=HEARTBEAT_SECONDS,
-            proxy=None,
-        ) as socket:
-            certified = certified_peer(socket.transport)
+        stream = await TlsStream.handshake(
+            await _connected(address, port),
+            client_context(self.identity, check_hostname=False),
+            server_hostname=address,
+            server_side=False,
+        )
+        try:
+            certified = certified_peer(stream.certificate)
             if certified is None:
                 raise PeerRefusedError("it showed no certificate")
             peer = self.identity.trust.judge(certified.certificate, ("agent",))
             if peer.name != name:
                 raise PeerRefusedError(f"we meant client {name!r}, but who answers is {peer}")
-            _log.info("client %s is dialled at %s port %d", name, address, port)
-            line = _Line(socket)
-            await self._agents.converse(
-                certified, address, line.receive, line.send, socket.transport.abort
-            )
+            return await open_as_client(stream, f"wss://{shown}:{port}/"), certified
+        except BaseException:
+            stream.abort()
+            raise
 
 
-class _Line:
-    """A connection that we dialled, with messages as ASGI has them."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self._socket = socket
-
-    async def receive(self) -> Message:
-        """The next message."""
+async def _connected(address: str, port: int) -> socket.socket:
+    """A TCP connection, to the first of a name's addresses that answers. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    failure = OSError(f"{address} has no address")
+    for family, kind, protocol, _, place in await loop.getaddrinfo(
+        address, port, type=socket.SOCK_STREAM
+    ):
+        connection = socket.socket(family, kind | socket.SOCK_CLOEXEC, protocol)
+        connection.setblocking(False)
         try:
-            data = await self._socket.recv()
-        except ConnectionClosed:
-            return {"type": "websocket.disconnect"}
-        name = "text" if isinstance(data, str) else "bytes"
-        return {"type": "websocket.receive", name: data}
-
-    async def send(self, message: Message) -> None:
-        """Send or close. Raises ConnectionResetError when the agent is gone."""
-        try:
-            await self._pass_on(message)
-        except ConnectionClosed as error:
-            raise ConnectionResetError(str(error)) from error
-
-    async def _pass_on(self, message: Message) -> None:
-        if message["type"] == "websocket.send":
-            await self._socket.send(message["text"])
-            return
-        fields: dict[str, Any] = {name: message[name] for name in ("code", "reason")}
-        await self._socket.close(**fields)
+            await loop.sock_connect(connection, place)
+        except OSError as error:
+            connection.close()
+            failure = error
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+    raise failure
 
 
 def is_dialled(client: Resource) -> bool:

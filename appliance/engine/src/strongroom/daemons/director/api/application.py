@@ -1,8 +1,8 @@
-"""The application that the server serves: REST under /api/v1, /metrics, and agents' WebSockets."""
+"""The application that uvicorn serves: REST under /api/v1, and /metrics."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 
@@ -19,13 +19,10 @@ from strongroom.daemons.director.api.routes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
-    from strongroom.daemons.director.api.request_context import Door
-    from strongroom.daemons.director.api.request_limits import Receive, Send
+    from strongroom.daemons.director.api.request_context import ApiContext
+    from strongroom.daemons.director.api.request_limits import Application
 
 API = "/api/v1"
-AGENTS_PATH = f"{API}/agents/connect"
 
 _DESCRIPTION = """\
 The director of Strongroom: jobs, runs, clients, snapshots and restores.
@@ -36,29 +33,13 @@ which stays from release to release, and `message`.
 """
 
 
-class Application:
-    """The ASGI application: WebSockets of agents here, everything else in FastAPI.
-
-    Agents do not pass through FastAPI: its layers would be held in memory for each of thousands.
-    """
-
-    def __init__(self, door: Door) -> None:
-        self.api = _fastapi(door)
-        self._bounded = BoundedBodies(self.api)
-        self._agents = door.agents
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Serve one request or WebSocket."""
-        if scope["type"] != "websocket":
-            await self._bounded(scope, receive, send)
-        elif scope["path"] == AGENTS_PATH:
-            await self._agents(scope, receive, send)
-        else:
-            await receive()
-            await send({"type": "websocket.close", "code": 4004, "reason": "there is nothing here"})
+def rest_application(context: ApiContext) -> Application:
+    """The ASGI application of all requests but those of agents for a WebSocket."""
+    return BoundedBodies(fastapi_application(context))
 
 
-def _fastapi(door: Door) -> FastAPI:
+def fastapi_application(context: ApiContext) -> FastAPI:
+    """The routes and what they have in common."""
     api = FastAPI(
         title="Strongroom director",
         version=__version__,
@@ -69,11 +50,11 @@ def _fastapi(door: Door) -> FastAPI:
         redirect_slashes=False,
         responses=RESPONSES,
     )
-    api.state.door = door
+    api.state.context = context
     under = APIRouter(prefix=API)
     for one in (status, runs, snapshots, admin, enrolment):
         under.include_router(one.router)
     api.include_router(under)
     api.include_router(metrics.router)
-    add_failure_handlers(api, door.director)
+    add_failure_handlers(api, context.director)
     return api

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from strongroom.config.model import ComponentConfiguration
-    from strongroom.daemons.director.api.connections import CertifiedPeer
+    from strongroom.daemons.director.api.connection_limits import CertifiedPeer
     from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.director import Director
-    from strongroom.daemons.director.results import TokenInfo
+    from strongroom.daemons.director.results import Token
     from strongroom.net.identities.revocations import Revocations
 
 LONGEST_TOKEN = 512
@@ -41,7 +41,7 @@ class Caller:
 
     actor: Actor
     rights: Rights
-    token: TokenInfo | None = None
+    token: Token | None = None
 
     @property
     def name(self) -> str:

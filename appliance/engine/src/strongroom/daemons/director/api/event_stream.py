@@ -10,25 +10,26 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
+
 from strongroom import clock
 from strongroom.daemons.director.api.models.responses import StreamDenied
+from strongroom.daemons.director.results import RunEvent
 from strongroom.errors import NotAuthenticatedError, NotPermittedError, StrongroomError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from strongroom.daemons.director.api.models.responses import RunEvent
-    from strongroom.daemons.director.results import RunEvent as ServiceEvent
 
 SIGN_OF_LIFE_SECONDS = 15.0
 RECHECK_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
+_EVENT = TypeAdapter(RunEvent)
 
 
 async def event_stream(
-    events: AsyncIterator[ServiceEvent],
-    answer: Callable[[ServiceEvent], RunEvent],
+    events: AsyncIterator[RunEvent],
     closing: asyncio.Event,
     still_allowed: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[str]:
@@ -39,7 +40,7 @@ async def event_stream(
     SIGN_OF_LIFE_SECONDS keeps proxies from hanging up.
     """
     stop = asyncio.ensure_future(closing.wait())
-    coming: asyncio.Future[ServiceEvent] | None = None
+    coming: asyncio.Future[RunEvent] | None = None
     said_seconds = checked_seconds = clock.elapsed_seconds()
     try:
         while not stop.done():
@@ -56,7 +57,7 @@ async def event_stream(
                 event = coming.result()
                 coming = None
                 said_seconds = now_seconds
-                yield _written(answer(event))
+                yield _written(event)
             elif not stop.done() and now_seconds - said_seconds >= SIGN_OF_LIFE_SECONDS:
                 said_seconds = now_seconds
                 yield ": waiting\n\n"
@@ -79,4 +80,5 @@ async def event_stream(
 def _written(event: RunEvent) -> str:
     number = f"id: {event.line.sequence}\n" if event.line is not None else ""
     absent = {name for name in ("run", "line") if getattr(event, name) is None}
-    return f"event: {event.type}\n{number}data: {event.model_dump_json(exclude=absent)}\n\n"
+    data = _EVENT.dump_json(event, by_alias=True, exclude=absent).decode("utf-8")
+    return f"event: {event.kind}\n{number}data: {data}\n\n"

@@ -1,4 +1,4 @@
-"""What every handler has at hand: the director, who asks, and which of its results one may see."""
+"""What every handler has at hand: the director, who asks, and which of its results they see."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from strongroom.daemons.director.results import RunInfo
+from strongroom.daemons.director.results import Run
 from strongroom.errors import NotPermittedError
 
 if TYPE_CHECKING:
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.director.api.agent_connections import AgentConnections
     from strongroom.daemons.director.api.callers import Caller, Callers
+    from strongroom.daemons.director.api.connection_limits import ConnectionLimits
     from strongroom.daemons.director.api.enrolment import Enrolling
     from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.api.rights import Rights
     from strongroom.daemons.director.director import Director
-    from strongroom.daemons.director.results import Actor, SnapshotInfo
+    from strongroom.daemons.director.results import Actor, Snapshot
 
 _bearer = HTTPBearer(auto_error=False, description="A token made by `strongroom token create`")
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """What the application is made of; `application.state.door`.
+class ApiContext:
+    """What the handlers of all requests share; `application.state.context`.
 
     `enrolling` is None where this director holds no authority. `closing` is set when the server
     stops, which ends streams of events.
@@ -39,25 +40,26 @@ class Door:
     agents: AgentConnections
     enrolling: Enrolling | None
     wrong_enrolments: Attempts
+    limits: ConnectionLimits
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """One request: the door it came through and who asks.
+class ApiRequest:
+    """One request: what all share, and who asks.
 
     `identify`: tells who asks anew, should the request last long; raises NotAuthenticatedError,
     NotPermittedError.
     """
 
-    door: Door
+    context: ApiContext
     caller: Caller
     identify: Callable[[], Awaitable[Caller]]
 
     @property
     def director(self) -> Director:
         """The director."""
-        return self.door.director
+        return self.context.director
 
     @property
     def rights(self) -> Rights:
@@ -69,19 +71,19 @@ class Asking:
         """Who asks, for the audit log."""
         return self.caller.actor
 
-    async def again(self) -> Asking:
+    async def reidentified(self) -> ApiRequest:
         """The same request as it is to be judged now. Raises as `identify`."""
         return replace(self, caller=await self.identify())
 
-    def is_own_restore(self, thing: RunInfo | SnapshotInfo) -> bool:
+    def is_own_restore(self, thing: Run | Snapshot) -> bool:
         """Whether it is a restore that the caller has asked for."""
         return (
-            isinstance(thing, RunInfo)
+            isinstance(thing, Run)
             and thing.kind == "restore"
             and thing.requested_by == self.actor.title
         )
 
-    def may_see(self, thing: RunInfo | SnapshotInfo) -> bool:
+    def may_see(self, thing: Run | Snapshot) -> bool:
         """Whether a run or snapshot is of a job, client, FileSet and Pool that one may see.
 
         Of a restore that one has asked for oneself the job does not matter.
@@ -93,14 +95,14 @@ class Asking:
             pool=thing.pool,
         )
 
-    def require_sight(self, thing: RunInfo | SnapshotInfo) -> None:
+    def require_sight(self, thing: Run | Snapshot) -> None:
         """Raise NotPermittedError unless the caller may see this run or snapshot."""
         if not self.may_see(thing):
             raise NotPermittedError(
                 f"{thing.id[:8]} is of a job, client, FileSet or Pool that is not allowed here"
             )
 
-    async def permitted_run(self, action: str, run_id: str) -> RunInfo:
+    async def permitted_run(self, action: str, run_id: str) -> Run:
         """The run that the caller named, to do `action` of COMMANDS with it.
 
         Who may restore may do so with an own restore, unless the Command ACL says otherwise. Raises
@@ -114,7 +116,7 @@ class Asking:
         self.require_sight(run)
         return run
 
-    async def visible_snapshot(self, snapshot_id: str) -> SnapshotInfo:
+    async def visible_snapshot(self, snapshot_id: str) -> Snapshot:
         """The snapshot that the caller named. Raises SnapshotNotFoundError, NotPermittedError."""
         snapshot = await self.director.queries.snapshot(snapshot_id)
         self.require_sight(snapshot)
@@ -126,21 +128,21 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-async def _asking(
+async def _identified(
     request: Request,
     shown: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-) -> Asking:
-    door: Door = request.app.state.door
+) -> ApiRequest:
+    context: ApiContext = request.app.state.context
     authorization = request.headers.get("authorization", "")
     state, address = request.scope["state"], address_of(request)
-    caller = await door.callers.identify(state, address, authorization)
+    caller = await context.callers.identify(state, address, authorization)
     # For the audit log, should this request be denied.
     request.state.caller = caller
 
     async def identify() -> Caller:
-        return await door.callers.identify(state, address, authorization, is_known=True)
+        return await context.callers.identify(state, address, authorization, is_known=True)
 
-    return Asking(door, caller, identify)
+    return ApiRequest(context, caller, identify)
 
 
-Asked = Annotated[Asking, Depends(_asking)]
+Asked = Annotated[ApiRequest, Depends(_identified)]

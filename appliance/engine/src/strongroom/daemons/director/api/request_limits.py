@@ -30,18 +30,15 @@ class BoundedBodies:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http":
-            await self._application(scope, receive, send)
-            return
         try:
             body = await asyncio.wait_for(_whole_body(receive), BODY_TIMEOUT_SECONDS)
         except TimeoutError:
-            await _refuse(send, 408, "the request's body did not arrive in time")
+            await refuse(send, 408, "the request's body did not arrive in time")
             return
         if body is None:
             return
         if len(body) > LARGEST_BODY_BYTES:
-            await _refuse(send, 413, f"a body has at most {LARGEST_BODY_BYTES} bytes")
+            await refuse(send, 413, f"a body has at most {LARGEST_BODY_BYTES} bytes")
             return
         given = False
 
@@ -68,7 +65,8 @@ async def _whole_body(receive: Receive) -> bytes | None:
     return bytes(body)
 
 
-async def _refuse(send: Send, status: int, reason: str) -> None:
+async def refuse(send: Send, status: int, reason: str) -> None:
+    """Answer with an error that a caller made, and close the connection."""
     body = json.dumps({"error_id": "usage", "message": reason}).encode()
     headers = [
         (b"content-type", b"application/json"),

@@ -1,45 +1,56 @@
-"""The API on a socket: uvicorn with TLS 1.3, optional client certificates, and bounded memory.
+"""The API on its sockets: TLS 1.3 with optional client certificates, for agents and for requests.
 
 A console may show a token instead of a certificate, and an agent that enrols has none yet, so
-certificates are asked for, not demanded; the handlers demand them where they matter. Connections
-idle by the thousand (an agent stays connected for days), so nothing that grows with them is large:
-no compression contexts, no session tickets, small TLS buffers.
+certificates are asked for, not demanded; the handlers demand them where they matter.
+
+One port serves both. This server accepts connections, does TLS and reads the first request. A
+request for a WebSocket goes to the agents' connections; every other is passed on to uvicorn, which
+listens on a socket in a private folder (`http_forwarding`). Agents so take no part of uvicorn, and
+uvicorn none of the thousands of connections that idle.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import os
 import socket
-from asyncio import sslproto
+import tempfile
 from typing import TYPE_CHECKING
 
+import h11
 import uvicorn
 
-from strongroom.daemons.director.api.connections import AgentSocket, Connection
-from strongroom.daemons.director.api.handshakes import HANDSHAKE_TIMEOUT_SECONDS, CountingListener
-from strongroom.daemons.director.api.uvicorn_lines import LOGGER, UvicornLines
+from strongroom.daemons.director.api import agent_sockets
+from strongroom.daemons.director.api.connection_limits import certified_peer
+from strongroom.daemons.director.api.http_forwarding import (
+    LARGEST_HEAD_BYTES,
+    REQUEST_HEAD_TIMEOUT_SECONDS,
+    HttpConnection,
+)
+from strongroom.daemons.director.api.request_origin import KnownOrigin, Origin, Origins
+from strongroom.daemons.director.api.tls_stream import TlsStream
 from strongroom.errors import OperatingSystemError
 from strongroom.net.channels.tls_contexts import server_context
-from strongroom.net.control.messages import LARGEST_MESSAGE_BYTES
+from strongroom.net.channels.unauthenticated import StrangersLog
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
+    from strongroom.daemons.director.api.agent_connections import AgentConnections
+    from strongroom.daemons.director.api.connection_limits import ConnectionLimits
     from strongroom.daemons.director.api.request_limits import Application
     from strongroom.net.identities.identity import Identity
 
-# asyncio keeps a buffer of this size for every TLS connection, 256 KiB unless told otherwise: two
-# thousand idle agents would hold half a gigabyte. What they say fits into less, and what does not
-# takes a few more turns.
-TLS_BUFFER_BYTES = 8 << 10
-LARGEST_HEAD_BYTES = 512 << 10
-HEARTBEAT_SECONDS = 30.0
+AGENTS_PATH = "/api/v1/agents/connect"
+HANDSHAKE_TIMEOUT_SECONDS = 20.0
+LINGER_SECONDS = 0.5
 STOP_SECONDS = 10
 _BACKLOG = 1024
 _COUNTS_SECONDS = 2.0
+# After a failure to accept, such as no descriptor left.
+_PAUSE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -56,108 +67,227 @@ def renew_identity(context: ssl.SSLContext, identity: Identity) -> None:
     context.load_cert_chain(identity.certificate_path, identity.key_path)
 
 
-class _Uvicorn(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
-        await super().startup(sockets)
-        self.listening.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the daemon, which has more to stop than this."""
-        yield
-
-
 class ApiServer:
-    """Serves `application` on `addresses`; `started` when it returns from start()."""
+    """Serves `application` and `agents` on `addresses`, once start() has returned.
+
+    `on_stop` is called when it is about to stop, so that answers without end are ended.
+    """
 
     def __init__(
         self,
         application: Application,
+        agents: AgentConnections,
         context: ssl.SSLContext,
         addresses: Sequence[tuple[str, int]],
+        limits: ConnectionLimits,
         on_stop: Callable[[], None],
     ) -> None:
-        self._application = application
+        self._agents = agents
         self._context = context
         self._addresses = addresses
+        self._limits = limits
         self._on_stop = on_stop
-        self._server: _Uvicorn | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._origins = Origins()
+        self._requests = _RequestServer(KnownOrigin(application, self._origins))
+        self._listening: list[asyncio.Task[None]] = []
         self._counting: asyncio.Task[None] | None = None
-        self._lines = UvicornLines()
+        self._connections: set[asyncio.Task[None]] = set()
+        # Of these those that have no request or WebSocket under way.
+        self._idle: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+        self._no_http_log = StrangersLog(_log, "%d more requests were no HTTP")
         self.ports: list[int] = []
 
     async def start(self) -> None:
         """Listen and serve. Raises OperatingSystemError when an address cannot be had."""
-        sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
-        # uvicorn hands no timeout on to asyncio, whose own is three times as long.
-        asyncio.constants.SSL_HANDSHAKE_TIMEOUT = HANDSHAKE_TIMEOUT_SECONDS
-        config = uvicorn.Config(
-            self._application,
-            http=Connection,
-            ws=AgentSocket,
-            ws_max_size=LARGEST_MESSAGE_BYTES,
-            ws_ping_interval=HEARTBEAT_SECONDS,
-            ws_ping_timeout=HEARTBEAT_SECONDS,
-            ws_per_message_deflate=False,
-            ssl_context_factory=lambda *_: self._context,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            proxy_headers=False,
-            h11_max_incomplete_event_size=LARGEST_HEAD_BYTES,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=STOP_SECONDS,
-            backlog=_BACKLOG,
-        )
-        sockets = [_listen(address, port) for address, port in self._addresses]
-        self.ports = [one.getsockname()[1] for one in sockets]
-        self._server = _Uvicorn(config)
-        LOGGER.addFilter(self._lines)
-        self._counting = asyncio.create_task(self._say_counts(), name="lines left out")
-        self._serving = asyncio.create_task(self._server.serve(sockets), name="api")
-        listening = asyncio.create_task(self._server.listening.wait())
-        await asyncio.wait((listening, self._serving), return_when=asyncio.FIRST_COMPLETED)
-        if self._serving.done():
-            listening.cancel()
-            self._serving.result()
-            raise OperatingSystemError("the API's server ended before it had begun")
+        listeners = [_listen(address, port) for address, port in self._addresses]
+        await self._requests.start()
+        self.ports = [one.getsockname()[1] for one in listeners]
+        self._counting = asyncio.create_task(self._log_counts(), name="lines left out")
+        self._listening = [asyncio.create_task(self._accept(one), name="api") for one in listeners]
 
     async def stop(self) -> None:
         """Take no more requests, let those under way end, close agents' connections."""
-        if self._server is None or self._serving is None:
+        if self._is_stopping or not self.ports:
             return
+        self._is_stopping = True
         self._on_stop()
-        self._server.should_exit = True
-        try:
-            await self._serving
-        finally:
-            LOGGER.removeFilter(self._lines)
-            if self._counting is not None:
-                self._counting.cancel()
+        for task in (*self._listening, *self._idle):
+            task.cancel()
+        if self._counting is not None:
+            self._counting.cancel()
+        if self._connections:
+            _, late = await asyncio.wait(self._connections, timeout=STOP_SECONDS)
+            for task in late:
+                task.cancel()
+        await self._requests.stop()
 
     async def wait(self) -> None:
         """Return when the server has ended."""
-        if self._serving is not None:
-            await asyncio.shield(self._serving)
+        await self._requests.wait()
 
-    async def _say_counts(self) -> None:
+    async def _log_counts(self) -> None:
         while True:
             await asyncio.sleep(_COUNTS_SECONDS)
-            self._lines.flush()
-            Connection.handshakes.strangers.flush()
-            Connection.too_many.flush()
+            self._no_http_log.flush()
+            self._limits.flush()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with listener:
+            while True:
+                try:
+                    connection, address = await loop.sock_accept(listener)
+                except OSError as error:
+                    _log.error("no connection can be accepted: %s", error)
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    continue
+                if self._limits.begin_handshake(address[0]):
+                    task = asyncio.create_task(self._serve(connection, address[0], address[1]))
+                    self._connections.add(task)
+                    self._idle.add(task)
+                    task.add_done_callback(self._forget)
+                else:
+                    connection.close()
+                # Connections that come without a pause keep nobody else waiting.
+                await asyncio.sleep(0)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._connections.discard(task)
+        self._idle.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a connection of the API: a fault of ours", exc_info=error)
+
+    async def _serve(self, connection: socket.socket, address: str, port: int) -> None:
+        """One connection, from its first byte to its last."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                stream = await TlsStream.handshake(connection, self._context)
+        except (OSError, TimeoutError):
+            return
+        finally:
+            self._limits.end_handshake(address)
+        certified = certified_peer(stream.certificate)
+        if not self._limits.enter(certified, address):
+            stream.abort()
+            return
+        try:
+            await self._converse(stream, Origin(address, port, certified))
+        except OSError:
+            pass
+        finally:
+            stream.abort()
+            self._limits.leave(certified, address)
+
+    async def _converse(self, stream: TlsStream, origin: Origin) -> None:
+        token = self._origins.add(origin)
+        http = HttpConnection(stream, token)
+        try:
+            head = await http.head()
+            if head is None:
+                pass
+            elif head.wants_websocket and head.path == AGENTS_PATH:
+                received = head.received
+                # Thousands of agents would keep it for days.
+                del http, head
+                await self._serve_agent(stream, received, origin)
+                return
+            else:
+                self._set_idle(False)
+                await http.forward(head.request, self._requests.path, self._set_idle)
+        except h11.ProtocolError as error:
+            self._no_http_log.warn("%s: Invalid HTTP request: %s", origin.address, error)
+            await http.refuse()
+        finally:
+            self._origins.remove(token)
+        await stream.close(LINGER_SECONDS)
+
+    async def _serve_agent(self, stream: TlsStream, head: bytes, origin: Origin) -> None:
+        certified = origin.certified
+        is_agent = certified is not None and certified.peer.role == "agent"
+        refusal = "" if is_agent else self._agents.refuse(origin.address)
+        agent = await agent_sockets.accept(stream, head, refusal)
+        if agent is None or certified is None:
+            await stream.close(LINGER_SECONDS)
+            return
+        self._set_idle(False)
+        try:
+            await self._agents.converse(certified, origin.address, agent)
+        finally:
+            await agent.finish()
+
+    def _set_idle(self, is_idle: bool) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if not is_idle:
+            self._idle.discard(task)
+        elif self._is_stopping:
+            task.cancel()
+        else:
+            self._idle.add(task)
+
+
+class _RequestServer:
+    """uvicorn on a socket that only this user can reach."""
+
+    def __init__(self, application: Application) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="strongroom-")
+        self.path = os.path.join(self._folder.name, "requests")
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                application,
+                http="h11",
+                ws="none",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                proxy_headers=False,
+                # What is passed on has one header more.
+                h11_max_incomplete_event_size=2 * LARGEST_HEAD_BYTES,
+                # It is the connection's own deadline that ends one that idles.
+                timeout_keep_alive=int(10 * REQUEST_HEAD_TIMEOUT_SECONDS),
+                timeout_graceful_shutdown=STOP_SECONDS,
+                backlog=_BACKLOG,
+            )
+        )
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises OperatingSystemError.
+
+        A signal that ends the process is told to uvicorn as well as to the daemon.
+        """
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            listener.bind(self.path)
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            raise OperatingSystemError(
+                f"cannot listen on {self.path}: {error}; set TMPDIR to a folder with a short path"
+            ) from error
+        self._serving = asyncio.create_task(self._server.serve([listener]), name="requests")
+
+    async def stop(self) -> None:
+        """Let requests under way end."""
+        self._server.should_exit = True
+        try:
+            await self.wait()
+        finally:
+            self._folder.cleanup()
+
+    async def wait(self) -> None:
+        """Return when it has ended."""
+        if self._serving is not None:
+            await asyncio.shield(self._serving)
 
 
 def _listen(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = CountingListener(family, Connection.handshakes)
+    listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

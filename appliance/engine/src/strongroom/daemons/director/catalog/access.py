@@ -10,7 +10,7 @@ from sqlalchemy import delete, insert, select, update
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.tables import AUDIT, TOKENS
-from strongroom.daemons.director.results import AuditEntry, TokenInfo
+from strongroom.daemons.director.results import AuditEntry, Token
 from strongroom.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -25,12 +25,10 @@ _USE_NOTED_EVERY_NS = 60 * SECOND_NS
 _LONGEST_TEXT = 1000
 
 
-def create_token(
-    catalog: Catalog, name: str, profile: str, expires_ns: int
-) -> tuple[TokenInfo, str]:
+def create_token(catalog: Catalog, name: str, profile: str, expires_ns: int) -> tuple[Token, str]:
     """A new token and its text; expires_ns 0: never."""
     text = TOKEN_PREFIX + clock.random_bytes(24).hex()
-    info = TokenInfo(clock.random_bytes(8).hex(), name, profile, clock.now_ns(), expires_ns, 0)
+    info = Token(clock.random_bytes(8).hex(), name, profile, clock.now_ns(), expires_ns, 0)
     row = {
         "id": info.id,
         "hash": _digest(text),
@@ -44,7 +42,7 @@ def create_token(
     return info, text
 
 
-def find_token(catalog: Catalog, text: str) -> TokenInfo | None:
+def find_token(catalog: Catalog, text: str) -> Token | None:
     """The token of this text, unless it has expired."""
     if not text.startswith(TOKEN_PREFIX) or len(text) > _LONGEST_TEXT:
         return None
@@ -61,14 +59,14 @@ def find_token(catalog: Catalog, text: str) -> TokenInfo | None:
     return _token(row)
 
 
-def list_tokens(catalog: Catalog) -> list[TokenInfo]:
+def list_tokens(catalog: Catalog) -> list[Token]:
     """All tokens, the oldest first."""
     with catalog.reading() as connection:
         query = select(TOKENS).order_by(TOKENS.c.created_ns, TOKENS.c.id)
         return [_token(row) for row in connection.execute(query)]
 
 
-def remove_token(catalog: Catalog, token_id: str) -> TokenInfo:
+def remove_token(catalog: Catalog, token_id: str) -> Token:
     """End a token; UnknownNameError when there is none of this id."""
     with catalog.writing() as connection:
         row = connection.execute(select(TOKENS).where(TOKENS.c.id == token_id)).one_or_none()
@@ -114,7 +112,5 @@ def _plain(text: str) -> str:
     return text.replace("\0", "").encode("utf-8", "backslashreplace").decode()[:_LONGEST_TEXT]
 
 
-def _token(row: Any) -> TokenInfo:
-    return TokenInfo(
-        row.id, row.name, row.profile, row.created_ns, row.expires_ns, row.last_used_ns
-    )
+def _token(row: Any) -> Token:
+    return Token(row.id, row.name, row.profile, row.created_ns, row.expires_ns, row.last_used_ns)

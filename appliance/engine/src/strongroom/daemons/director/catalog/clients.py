@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ClientRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent; see ClientInfo. clock_ahead_ns: at its last Hello."""
+    """An agent; see Client. clock_ahead_ns: at its last Hello."""
 
     name: str
     address: str = ""

@@ -10,7 +10,7 @@ from sqlalchemy import and_, delete, func, insert, or_, select, update
 from strongroom import clock
 from strongroom.daemons.director.catalog.storable_text import plain, plain_columns
 from strongroom.daemons.director.catalog.tables import RUN_LOG, RUNS
-from strongroom.daemons.director.results import FINAL_STATES, LogLine, RunInfo
+from strongroom.daemons.director.results import FINAL_STATES, LogLine, Run
 from strongroom.errors import ConflictError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ AFTERMATH = ("scripts", "attempt", "rest")
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with all that the catalog holds of it; see RunInfo.
+    """A run with all that the catalog holds of it; see Run.
 
     queued_ns: when it was asked for. not_before_ns: rescheduled for then. deadline_ns: when it is
     ended at the latest, 0 for never. sequence: of the agent's last report that is kept. request:
@@ -84,13 +84,13 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it did what it was for; a few files that could not be read are no failure."""
         return self.state in ("done", "incomplete")
 
-    def info(self) -> RunInfo:
+    def info(self) -> Run:
         """What is told of it."""
         fields = {name: getattr(self, name) for name in _INFO_FIELDS}
-        return RunInfo(**fields)
+        return Run(**fields)
 
 
-_INFO_FIELDS = tuple(set(RunInfo.__slots__) & set(RunRecord.__struct_fields__))
+_INFO_FIELDS = tuple(set(Run.__slots__) & set(RunRecord.__struct_fields__))
 
 
 class NewLine(NamedTuple):

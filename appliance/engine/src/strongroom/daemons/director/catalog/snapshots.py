@@ -31,7 +31,7 @@ _BEGUN_NS = case(
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot; see SnapshotInfo. original: what it is a copy of (jobs.copy.identity), or ""."""
+    """A snapshot; see Snapshot. original: what it is a copy of (jobs.copy.identity), or ""."""
 
     id: str
     client: str

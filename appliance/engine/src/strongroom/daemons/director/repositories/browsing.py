@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.daemons.director.repositories.ownership import own_snapshot
-from strongroom.daemons.director.results import FileEntry, FilePage, FilesFound
+from strongroom.daemons.director.results import File, FilePage, FilesFound
 from strongroom.errors import (
     DamageError,
     SnapshotNotFoundError,
@@ -85,7 +85,7 @@ class SnapshotBrowser:
                 raise SourceError(f"the snapshot holds no /{shown}")
             if not stat.S_ISDIR(row.mode):
                 return FilePage((entry_of(record.id, row),))
-        entries: list[FileEntry] = []
+        entries: list[File] = []
         for rows in listing.directory_from(path, after):
             for row in views(rows):
                 # The root's own row has no name.
@@ -190,7 +190,7 @@ class _Search:
         self._criteria = criteria
         self._limit = limit
         self._warnings: list[str] = []
-        self.found: list[FileEntry] = []
+        self.found: list[File] = []
 
     def look_into(self, repository: Repository, records: Iterable[SnapshotRecord]) -> None:
         """Search snapshots of one repository. Raises what keeps it from all of them."""
@@ -224,9 +224,9 @@ def _counted(records: list[SnapshotRecord]) -> str:
     return f"{len(records)} snapshot{'' if len(records) == 1 else 's'}"
 
 
-def entry_of(snapshot_id: str, row: RowView) -> FileEntry:
+def entry_of(snapshot_id: str, row: RowView) -> File:
     """A row as it is told."""
-    return FileEntry(
+    return File(
         snapshot=snapshot_id,
         path=b"/" + row.path,
         kind=_KINDS.get(stat.S_IFMT(row.mode), "other"),

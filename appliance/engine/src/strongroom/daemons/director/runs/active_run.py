@@ -19,7 +19,7 @@ from strongroom.daemons.director.runs.dispatch import Contender
 if TYPE_CHECKING:
     from strongroom.config.model import Resource
     from strongroom.daemons.director.catalog.runs import RunRecord
-    from strongroom.daemons.director.results import RunInfo
+    from strongroom.daemons.director.results import Run
     from strongroom.net.control.messages import RunProgress
 
 # What an agent does; the others are done by the director itself.
@@ -82,7 +82,7 @@ class ActiveRun:
             allows_mixed=job is not None and bool(job.allow_mixed_priority),
         )
 
-    def info(self) -> RunInfo:
+    def info(self) -> Run:
         """What is told of it, with the counts that were reported last."""
         ending = self.ending.state if self.ending is not None and self.is_running else ""
         progress = self.progress

@@ -23,7 +23,7 @@ from strongroom.daemons.director.catalog.snapshots import (
     present_snapshots,
 )
 from strongroom.daemons.director.repositories.ownership import foreign
-from strongroom.daemons.director.results import SnapshotInfo
+from strongroom.daemons.director.results import Snapshot
 from strongroom.errors import ObjectMissingError
 from strongroom.jobs.upkeep.forget import ForgetOptions, forget
 from strongroom.jobs.upkeep.retention import Candidate, Duration, RetentionRules, reasons_to_keep
@@ -62,10 +62,10 @@ def kept_until_ns(record: SnapshotRecord, pool: Resource | None) -> int:
     return record.server_ns + minimum * SECOND_NS if minimum else 0
 
 
-def snapshot_info(configuration: ComponentConfiguration, record: SnapshotRecord) -> SnapshotInfo:
+def snapshot_info(configuration: ComponentConfiguration, record: SnapshotRecord) -> Snapshot:
     """What is told of a snapshot."""
     pool = configuration.find("Pool", record.pool)
-    return SnapshotInfo(
+    return Snapshot(
         id=record.id,
         client=record.client,
         job=record.job,

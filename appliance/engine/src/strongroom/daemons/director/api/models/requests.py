@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from strongroom.daemons.director.api.models.formats import PathText
+from strongroom.daemons.director.served_formats import PathText
 
 Name = Annotated[str, Field(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
 NameNeeded = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]

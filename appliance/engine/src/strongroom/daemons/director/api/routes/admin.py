@@ -10,15 +10,10 @@ from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.api.callers import console_rights
 from strongroom.daemons.director.api.models.requests import TokenWanted
-from strongroom.daemons.director.api.models.responses import (
-    AuditEntry,
-    NewToken,
-    Page,
-    Reload,
-    Token,
-)
+from strongroom.daemons.director.api.models.responses import NewToken, Page
 from strongroom.daemons.director.api.paging import Cursor, PageSize
-from strongroom.daemons.director.api.request_context import Asked, Asking
+from strongroom.daemons.director.api.request_context import ApiRequest, Asked
+from strongroom.daemons.director.results import AuditEntry, Reload, Token
 from strongroom.errors import ConfigurationError, NotPermittedError, UnknownNameError
 
 router = APIRouter(tags=["administration"])
@@ -31,7 +26,7 @@ async def reload(asked: Asked) -> Reload:
     report = await asked.director.commands.reload(asked.actor)
     if not report.is_loaded:
         raise ConfigurationError("\n".join(report.errors))
-    return Reload(loaded=report.is_loaded, errors=report.errors, warnings=report.warnings)
+    return report
 
 
 @router.get("/tokens")
@@ -39,7 +34,7 @@ async def tokens(asked: Asked) -> Page[Token]:
     """Tokens without their texts; of others only to whom nothing is denied."""
     asked.rights.require_command("token")
     found = await asked.director.queries.tokens()
-    return Page(items=[Token.of(one) for one in found if _is_own(asked, one.name)])
+    return Page(items=[one for one in found if _is_own(asked, one.name)])
 
 
 @router.post("/tokens", status_code=201)
@@ -65,7 +60,7 @@ async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
     token, text = await asked.director.commands.create_token(
         wanted.name, wanted.profile, wanted.lifetime_seconds, asked.actor
     )
-    return NewToken(token=Token.of(token), text=text)
+    return NewToken(token=token, text=text)
 
 
 @router.delete("/tokens/{token_id}")
@@ -77,7 +72,7 @@ async def withdraw_token(token_id: str, asked: Asked) -> Token:
         raise UnknownNameError(f"there is no token {token_id!r}; see `strongroom token list`")
     _require_own(asked, token.name)
     await asked.director.commands.withdraw_token(token_id, asked.actor)
-    return Token.of(token)
+    return token
 
 
 @router.get("/audit")
@@ -91,10 +86,10 @@ async def audit(
     asked.rights.require_command("audit")
     entries = await asked.director.queries.audit_entries(limit, int(after or 0), who)
     following = str(entries[-1].id) if len(entries) == limit else None
-    return Page(items=[AuditEntry.of(entry) for entry in entries], next=following)
+    return Page(items=entries, next=following)
 
 
-def _require_no_more(asked: Asking, wanted: TokenWanted) -> None:
+def _require_no_more(asked: ApiRequest, wanted: TokenWanted) -> None:
     shown = asked.caller.token
     if shown is None or asked.rights.is_unlimited:
         return
@@ -107,11 +102,11 @@ def _require_no_more(asked: Asking, wanted: TokenWanted) -> None:
         raise NotPermittedError("a token cannot make one that ends later than itself")
 
 
-def _is_own(asked: Asking, name: str) -> bool:
+def _is_own(asked: ApiRequest, name: str) -> bool:
     return name == asked.caller.name or asked.rights.is_unlimited
 
 
-def _require_own(asked: Asking, name: str) -> None:
+def _require_own(asked: ApiRequest, name: str) -> None:
     if not _is_own(asked, name):
         raise NotPermittedError(
             f"only who may do everything may handle the tokens of others; {name!r} is not you"

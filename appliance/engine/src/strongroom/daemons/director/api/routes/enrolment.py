@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request
 
 from strongroom.daemons.director.api.enrolment import Authority, Enrolled, Enrolling, Renewed
 from strongroom.daemons.director.api.models.requests import Enrolment, Renewal
-from strongroom.daemons.director.api.request_context import Door, address_of
+from strongroom.daemons.director.api.request_context import ApiContext, address_of
 from strongroom.daemons.director.results import Actor
 from strongroom.errors import PeerRefusedError, UnknownNameError
 from strongroom.net.identities.peer import serial_text
@@ -36,23 +36,23 @@ async def authority(request: Request) -> Authority:
 @router.post("/enrol", status_code=201)
 async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
     """The first certificate of an agent; uses its token up."""
-    door: Door = request.app.state.door
+    context: ApiContext = request.app.state.context
     enrolling = _enrolling(request)
     address = address_of(request)
-    door.wrong_enrolments.check(address)
+    context.wrong_enrolments.check(address)
     actor = Actor(wanted.name, "agent", address)
     try:
         certificate = await asyncio.to_thread(
             enrolling.authority.enrol, wanted.token, wanted.csr.encode(), wanted.name
         )
     except PeerRefusedError as error:
-        door.wrong_enrolments.failed(address)
-        await door.director.commands.audit(actor, "enrol", wanted.name, error.error_id)
+        context.wrong_enrolments.failed(address)
+        await context.director.commands.audit(actor, "enrol", wanted.name, error.error_id)
         raise
     serial = _serial(certificate)
-    await door.director.commands.note_certificate(wanted.name, serial)
-    await door.director.commands.audit(actor, "enrol", f"{wanted.name} certificate {serial}")
-    daemon = door.director.configuration.daemon
+    await context.director.commands.note_certificate(wanted.name, serial)
+    await context.director.commands.audit(actor, "enrol", f"{wanted.name} certificate {serial}")
+    daemon = context.director.configuration.daemon
     return Enrolled(
         name=wanted.name,
         director="" if daemon is None else daemon.name,
@@ -66,18 +66,18 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
 @router.post("/renew")
 async def renew(wanted: Renewal, request: Request) -> Renewed:
     """The next certificate of whoever shows one that is still good, with the same name and role."""
-    door: Door = request.app.state.door
+    context: ApiContext = request.app.state.context
     enrolling = _enrolling(request)
-    certified = door.callers.require_certificate(request.scope["state"])
+    certified = context.callers.require_certificate(request.scope["state"])
     certificate = await asyncio.to_thread(
         enrolling.authority.renew, certified.certificate, wanted.csr.encode()
     )
     serial = _serial(certificate)
     peer = certified.peer
     if peer.role == "agent":
-        await door.director.commands.note_certificate(peer.name, serial)
+        await context.director.commands.note_certificate(peer.name, serial)
     actor = Actor(peer.name, peer.role, address_of(request))
-    await door.director.commands.audit(actor, "renew", f"{peer.name} certificate {serial}")
+    await context.director.commands.audit(actor, "renew", f"{peer.name} certificate {serial}")
     return Renewed(
         certificate=certificate.decode("ascii"),
         authority=enrolling.authority.certificate_pem.decode("ascii"),
@@ -86,10 +86,10 @@ async def renew(wanted: Renewal, request: Request) -> Renewed:
 
 
 def _enrolling(request: Request) -> Enrolling:
-    door: Door = request.app.state.door
-    if door.enrolling is None:
+    context: ApiContext = request.app.state.context
+    if context.enrolling is None:
         raise UnknownNameError("this director has no certificate authority; enrol where it is")
-    return door.enrolling
+    return context.enrolling
 
 
 async def _revoked(enrolling: Enrolling) -> str:

@@ -1,17 +1,21 @@
 """Figures for Prometheus, in its text format, version 0.0.4.
 
-Names and meanings are the director's (`strongroom_*`, base units, unix times); the door adds what
-it alone knows. A caller needs the command `metrics` or `status`; Prometheus sends a bearer token.
+Names and meanings are the service's (`strongroom_*`, base units, unix times); the API adds what it
+alone knows. A caller needs the command `metrics` or `status`; Prometheus sends a bearer token.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 
-from strongroom.daemons.director.api.connections import Connection
 from strongroom.daemons.director.api.request_context import Asked
 from strongroom.daemons.exposition import Metric, exposition
+
+if TYPE_CHECKING:
+    from strongroom.daemons.director.api.request_context import ApiContext
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,28 +30,28 @@ _TEXT: dict[int | str, dict[str, object]] = {
 async def metrics(asked: Asked) -> PlainTextResponse:
     """All figures now."""
     asked.rights.require_command("metrics")
-    found = [*await asked.director.queries.metrics(), *_own(len(asked.door.agents))]
+    found = [*await asked.director.queries.metrics(), *_own(asked.context)]
     return PlainTextResponse(exposition(found), media_type=CONTENT_TYPE)
 
 
-def _own(connected_agents: int) -> list[Metric]:
+def _own(context: ApiContext) -> list[Metric]:
     return [
         Metric(
             "strongroom_director_agent_connections",
             "Agents connected to this director now.",
             "gauge",
-            (({}, float(connected_agents)),),
+            (({}, float(len(context.agents))),),
         ),
         Metric(
             "strongroom_director_handshakes",
             "TLS handshakes under way.",
             "gauge",
-            (({}, float(Connection.handshakes.unproven.count)),),
+            (({}, float(context.limits.handshakes.count)),),
         ),
         Metric(
             "strongroom_director_refused_handshakes_total",
             "Connections closed at once because too many handshakes were under way.",
             "counter",
-            (({}, float(Connection.handshakes.refused)),),
+            (({}, float(context.limits.refused_handshakes)),),
         ),
     ]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from strongroom.daemons.director.api.event_stream import event_stream
 from strongroom.daemons.director.api.models.requests import Bandwidth, NewEstimate, NewRun
-from strongroom.daemons.director.api.models.responses import LogLine, Page, Run, RunEvent
+from strongroom.daemons.director.api.models.responses import Page
 from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_page
-from strongroom.daemons.director.api.request_context import Asked, Asking
-from strongroom.daemons.director.results import RunFilter, RunKind, RunState
+from strongroom.daemons.director.api.request_context import ApiRequest, Asked
+from strongroom.daemons.director.results import LogLine, Run, RunFilter, RunKind, RunState
 from strongroom.daemons.director.runs.plan import Overrides, plan
 from strongroom.errors import NotPermittedError
-
-if TYPE_CHECKING:
-    from strongroom.daemons.director.results import RunInfo
 
 router = APIRouter(tags=["runs"])
 
@@ -45,7 +42,7 @@ async def runs(
     """Runs that the caller may see, the newest first."""
     asked.rights.require_command("runs")
 
-    async def read(offset: int, count: int) -> list[RunInfo]:
+    async def read(offset: int, count: int) -> list[Run]:
         return await asked.director.queries.runs(
             RunFilter(
                 job=job,
@@ -58,7 +55,7 @@ async def runs(
         )
 
     found, following = await filtered_page(read, asked.may_see, after, limit)
-    return Page(items=[Run.of(one) for one in found], next=following)
+    return Page(items=found, next=following)
 
 
 @router.post("/runs", status_code=202)
@@ -76,17 +73,15 @@ async def start_run(wanted: NewRun, asked: Asked) -> Run:
             pool=wanted.pool,
         ),
     )
-    return Run.of(
-        await asked.director.commands.start_run(
-            wanted.job,
-            asked.actor,
-            level=wanted.level,
-            client=wanted.client,
-            fileset=wanted.fileset,
-            storage=wanted.storage,
-            pool=wanted.pool,
-            priority=wanted.priority,
-        )
+    return await asked.director.commands.start_run(
+        wanted.job,
+        asked.actor,
+        level=wanted.level,
+        client=wanted.client,
+        fileset=wanted.fileset,
+        storage=wanted.storage,
+        pool=wanted.pool,
+        priority=wanted.priority,
     )
 
 
@@ -95,17 +90,15 @@ async def start_estimate(wanted: NewEstimate, asked: Asked) -> Run:
     """Let the agent count what a job would back up; the result is the run's summary."""
     asked.rights.require_command("estimate")
     await _require_parts(asked, wanted.job)
-    return Run.of(
-        await asked.director.commands.start_estimate(
-            wanted.job, asked.actor, listing=wanted.listing
-        )
+    return await asked.director.commands.start_estimate(
+        wanted.job, asked.actor, listing=wanted.listing
     )
 
 
 @router.get("/runs/{run_id}")
 async def run(run_id: str, asked: Asked) -> Run:
     """One run, by its id or an unambiguous beginning of it."""
-    return Run.of(await asked.permitted_run("runs", run_id))
+    return await asked.permitted_run("runs", run_id)
 
 
 @router.get("/runs/{run_id}/log")
@@ -116,7 +109,7 @@ async def log(
     found = await asked.permitted_run("log", run_id)
     lines = await asked.director.queries.log(found.id, after, limit)
     following = str(lines[-1].sequence) if len(lines) == limit else None
-    return Page(items=[LogLine.of(line) for line in lines], next=following)
+    return Page(items=lines, next=following)
 
 
 @router.get("/runs/{run_id}/events", response_class=Response, responses=_EVENTS)
@@ -132,7 +125,7 @@ async def events(
 
     async def still_allowed() -> None:
         try:
-            await (await asked.again()).permitted_run("watch", found.id)
+            await (await asked.reidentified()).permitted_run("watch", found.id)
         except NotPermittedError as error:
             target = f"GET {request.url.path}"
             await asked.director.commands.audit(asked.actor, "denied", target, error.error_id)
@@ -140,7 +133,7 @@ async def events(
 
     seen = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else after
     stream = event_stream(
-        asked.director.queries.watch(found.id, seen), RunEvent.of, asked.door.closing, still_allowed
+        asked.director.queries.watch(found.id, seen), asked.context.closing, still_allowed
     )
     return StreamingResponse(
         stream, media_type="text/event-stream", headers={"cache-control": "no-store"}
@@ -151,7 +144,7 @@ async def events(
 async def cancel(run_id: str, asked: Asked) -> Run:
     """End a run."""
     found = await asked.permitted_run("cancel", run_id)
-    return Run.of(await asked.director.commands.cancel(found.id, asked.actor))
+    return await asked.director.commands.cancel(found.id, asked.actor)
 
 
 @router.post("/runs/{run_id}/bandwidth", status_code=202)
@@ -160,10 +153,10 @@ async def bandwidth(run_id: str, wanted: Bandwidth, asked: Asked) -> Run:
     asked.rights.require_command("bandwidth")
     found = await asked.permitted_run("bandwidth", run_id)
     limit = wanted.maximum_bytes_per_second
-    return Run.of(await asked.director.commands.set_bandwidth(found.id, limit, asked.actor))
+    return await asked.director.commands.set_bandwidth(found.id, limit, asked.actor)
 
 
-async def _require_parts(asked: Asking, name: str, said: Overrides | None = None) -> None:
+async def _require_parts(asked: ApiRequest, name: str, said: Overrides | None = None) -> None:
     """Raise NotPermittedError unless the job and all that it would use are allowed."""
     asked.rights.require("job", name)
     overrides = said or Overrides()

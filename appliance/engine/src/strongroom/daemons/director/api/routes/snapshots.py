@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from strongroom.daemons.director.api.models.file_responses import File, FilesFound
-from strongroom.daemons.director.api.models.formats import (
-    Base64Path,
-    chosen_path,
-    path_bytes,
-)
 from strongroom.daemons.director.api.models.requests import NewRestore
-from strongroom.daemons.director.api.models.responses import Page, Run, Snapshot
+from strongroom.daemons.director.api.models.responses import FilesFound, Page
 from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_page
-from strongroom.daemons.director.api.request_context import Asked, Asking
+from strongroom.daemons.director.api.request_context import ApiRequest, Asked
 from strongroom.daemons.director.api.rights import checked_target
-from strongroom.daemons.director.results import RestoreRequest, SnapshotFilter
+from strongroom.daemons.director.results import File, RestoreRequest, Run, Snapshot, SnapshotFilter
 from strongroom.daemons.director.runs.requests import restore_jobs
+from strongroom.daemons.director.served_formats import Base64Path, chosen_path, path_bytes
 from strongroom.errors import StrongroomError, UsageError
-
-if TYPE_CHECKING:
-    from strongroom.daemons.director.results import FileEntry, SnapshotInfo
 
 router = APIRouter(tags=["snapshots"])
 
 # Characters of a path in a query; with every one of them escaped the head of a request stays below
-# server.LARGEST_HEAD_BYTES.
+# http_forwarding.LARGEST_HEAD_BYTES.
 LONGEST_PATH = 8192
 
 PathQuery = Annotated[str, Query(max_length=LONGEST_PATH, description="An absolute path.")]
@@ -58,7 +50,7 @@ async def snapshots(
     """
     asked.rights.require_command("snapshots")
 
-    async def read(offset: int, count: int) -> list[SnapshotInfo]:
+    async def read(offset: int, count: int) -> list[Snapshot]:
         return await asked.director.queries.snapshots(
             SnapshotFilter(
                 client=client,
@@ -73,14 +65,14 @@ async def snapshots(
         )
 
     found, following = await filtered_page(read, asked.may_see, after, limit)
-    return Page(items=[Snapshot.of(one) for one in found], next=following)
+    return Page(items=found, next=following)
 
 
 @router.get("/snapshots/{snapshot_id}")
 async def snapshot(snapshot_id: str, asked: Asked) -> Snapshot:
     """One snapshot, by its id or an unambiguous beginning of it."""
     asked.rights.require_command("snapshots")
-    return Snapshot.of(await asked.visible_snapshot(snapshot_id))
+    return await asked.visible_snapshot(snapshot_id)
 
 
 @router.delete("/snapshots/{snapshot_id}")
@@ -88,7 +80,7 @@ async def forget(snapshot_id: str, asked: Asked) -> Snapshot:
     """Remove a snapshot, unless Minimum Retention keeps it: nobody can lift that."""
     asked.rights.require_command("forget")
     found = await asked.visible_snapshot(snapshot_id)
-    return Snapshot.of(await asked.director.commands.forget_snapshot(found.id, asked.actor))
+    return await asked.director.commands.forget_snapshot(found.id, asked.actor)
 
 
 @router.get("/snapshots/{snapshot_id}/files")
@@ -107,7 +99,7 @@ async def files(
     page = await asked.director.queries.list_files(found.id, folder, _name_of_cursor(after), limit)
     # A name may hold any byte but "/"; base64 fits into a query as it is.
     following = base64.urlsafe_b64encode(page.next).decode("ascii") if page.next else None
-    return Page(items=[File.of(entry) for entry in page.entries], next=following)
+    return Page(items=list(page.entries), next=following)
 
 
 @router.get("/files/search")
@@ -130,7 +122,7 @@ async def search(
     pattern = path_bytes(name)
     folder = chosen_path(below, below_base64)
     wanted = SnapshotFilter(client=client, job=job, fileset=fileset, limit=_SEARCHED_SNAPSHOTS)
-    found: list[FileEntry] = []
+    found: list[File] = []
     warnings: list[str] = []
     parts = await _visible_parts(asked, wanted)
     failures: list[StrongroomError] = []
@@ -149,7 +141,7 @@ async def search(
     if failures and len(failures) == len(parts):
         raise failures[0]
     warnings += [f"some snapshots were left out: {failure}" for failure in failures]
-    return FilesFound(items=[File.of(entry) for entry in found[:limit]], warnings=warnings)
+    return FilesFound(items=found[:limit], warnings=warnings)
 
 
 @router.post("/restores", status_code=202)
@@ -183,10 +175,10 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
         maximum_bytes_per_second=wanted.maximum_bytes_per_second,
         where=asked.rights.where_layers() if target else (),
     )
-    return Run.of(await asked.director.commands.start_restore(request, asked.actor))
+    return await asked.director.commands.start_restore(request, asked.actor)
 
 
-async def _visible_parts(asked: Asking, wanted: SnapshotFilter) -> list[SnapshotFilter]:
+async def _visible_parts(asked: ApiRequest, wanted: SnapshotFilter) -> list[SnapshotFilter]:
     """Filters that together let through those snapshots of `wanted` that the caller may see."""
     if asked.rights.is_unlimited:
         return [wanted]
@@ -208,7 +200,7 @@ async def _visible_parts(asked: Asking, wanted: SnapshotFilter) -> list[Snapshot
     ]
 
 
-def _permitted_job(asked: Asking, name: str) -> str:
+def _permitted_job(asked: ApiRequest, name: str) -> str:
     """The Restore job to take, "" where the configuration has none. Raises NotPermittedError."""
     names = (name,) if name else restore_jobs(asked.director.configuration)
     allowed = next((one for one in names if asked.rights.permits("job", one)), "")

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter
 
 from strongroom.daemons.director.api.configuration_view import resource_object, visible_resources
-from strongroom.daemons.director.api.models.formats import moment
-from strongroom.daemons.director.api.models.responses import (
-    Client,
-    DueRun,
-    Job,
-    Me,
-    Page,
-    Run,
-    Status,
-)
+from strongroom.daemons.director.api.models.responses import Me, Page
 from strongroom.daemons.director.api.request_context import Asked
 from strongroom.daemons.director.api.rights import COMMANDS
+from strongroom.daemons.director.results import Client, Job, Status
 from strongroom.errors import UnknownNameError
 
 router = APIRouter(tags=["look"])
@@ -36,22 +29,13 @@ async def status(asked: Asked) -> Status:
     """The director at a glance: what runs, what ended, what is due within a day."""
     asked.rights.require_command("status")
     found = await asked.director.queries.status()
-    return Status(
-        name=found.name,
-        version=found.version,
-        started=moment(found.started_ns),
-        now=moment(found.now_ns),
-        time_zone=found.time_zone,
-        clients=found.clients,
-        clients_connected=found.clients_connected,
-        active=[Run.of(run) for run in found.active if asked.may_see(run)],
-        recent=[Run.of(run) for run in found.recent if asked.may_see(run)],
-        due=[
-            DueRun.of(due)
-            for due in found.due
-            if asked.rights.permits_all(job=due.job, client=due.client)
-        ],
-        warnings=found.warnings,
+    return replace(
+        found,
+        active=tuple(run for run in found.active if asked.may_see(run)),
+        recent=tuple(run for run in found.recent if asked.may_see(run)),
+        due=tuple(
+            due for due in found.due if asked.rights.permits_all(job=due.job, client=due.client)
+        ),
     )
 
 
@@ -60,7 +44,7 @@ async def clients(asked: Asked) -> Page[Client]:
     """All clients that the caller may see, by name."""
     asked.rights.require_command("clients")
     found = await asked.director.queries.clients()
-    return Page(items=[Client.of(one) for one in found if asked.rights.permits("client", one.name)])
+    return Page(items=[one for one in found if asked.rights.permits("client", one.name)])
 
 
 @router.get("/clients/{name}")
@@ -68,7 +52,7 @@ async def client(name: str, asked: Asked) -> Client:
     """One client."""
     asked.rights.require_command("clients")
     asked.rights.require("client", name)
-    return Client.of(await asked.director.queries.client(name))
+    return await asked.director.queries.client(name)
 
 
 @router.get("/jobs")
@@ -77,11 +61,7 @@ async def jobs(asked: Asked) -> Page[Job]:
     asked.rights.require_command("jobs")
     found = await asked.director.queries.jobs()
     return Page(
-        items=[
-            Job.of(one)
-            for one in found
-            if asked.rights.permits_all(job=one.name, client=one.client)
-        ]
+        items=[one for one in found if asked.rights.permits_all(job=one.name, client=one.client)]
     )
 
 

@@ -1,0 +1,111 @@
+"""How many connections the API has, from whom, and whom their certificates name.
+
+Of TLS handshakes under way there are at most MOST_HANDSHAKES, and MOST_HANDSHAKES_OF_AN_ADDRESS
+from one address. Of connections without a certificate, which anybody can open, one address has at
+most MOST_OF_AN_ADDRESS; who shows one of an agent has MOST_OF_AN_AGENT, who shows another
+MOST_OF_A_NAME, by role and name, WebSockets included. More are closed at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strongroom.errors import PeerRefusedError
+from strongroom.net.channels.unauthenticated import StrangersLog, UnprovenConnections, network_of
+from strongroom.net.identities.peer import Peer, parse_certificate, peer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_HANDSHAKES: Final = 1024
+MOST_HANDSHAKES_OF_AN_ADDRESS: Final = 256
+MOST_OF_AN_ADDRESS = 64
+MOST_OF_AN_AGENT = 16
+MOST_OF_A_NAME = 256
+
+_log = logging.getLogger(__name__)
+_nameless = StrangersLog(_log, "%d more certificates say nothing")
+
+
+class CertifiedPeer(NamedTuple):
+    """Who is at the other end.
+
+    `expires_at`: the end of the certificate, unix time in seconds. `certificate`: the whole, DER.
+    """
+
+    peer: Peer
+    expires_at: float
+    certificate: bytes
+
+
+class ConnectionLimits:
+    """Counts connections of one server. For its event loop only."""
+
+    def __init__(self) -> None:
+        self.handshakes = UnprovenConnections(MOST_HANDSHAKES, MOST_HANDSHAKES_OF_AN_ADDRESS)
+        self.refused_handshakes = 0
+        self._unproven_log = StrangersLog(_log)
+        self._too_many_log = StrangersLog(_log)
+        # Address, or whom a certificate names -> how many connections it has.
+        self._open: Counter[str] = Counter()
+
+    def begin_handshake(self, address: str) -> bool:
+        """Count a handshake until `end_handshake`; False when there are too many."""
+        if reason := self.handshakes.enter(address):
+            self.refused_handshakes += 1
+            self._unproven_log.warn("%s: not let in: %s", address, reason)
+            return False
+        return True
+
+    def end_handshake(self, address: str) -> None:
+        """TLS is up, or the connection is closed."""
+        self.handshakes.leave(address)
+
+    def enter(self, certified: CertifiedPeer | None, address: str) -> bool:
+        """Count a connection whose TLS is up until `leave`; False when there are too many."""
+        if certified is None:
+            most = MOST_OF_AN_ADDRESS
+        else:
+            most = MOST_OF_AN_AGENT if certified.peer.role == "agent" else MOST_OF_A_NAME
+        counted = _counted_as(certified, address)
+        if self._open[counted] >= most:
+            self._too_many_log.warn("%s has %d connections already", counted, most)
+            return False
+        self._open[counted] += 1
+        return True
+
+    def leave(self, certified: CertifiedPeer | None, address: str) -> None:
+        """A connection that had entered is closed."""
+        counted = _counted_as(certified, address)
+        self._open[counted] -= 1
+        if not self._open[counted]:
+            del self._open[counted]
+
+    def open_connections(self) -> Iterator[tuple[str, int]]:
+        """Address, or whom a certificate names, and how many connections it has."""
+        yield from self._open.items()
+
+    def flush(self) -> None:
+        """Log how many lines were left out; call it now and then."""
+        self._unproven_log.flush()
+        self._too_many_log.flush()
+
+
+def _counted_as(certified: CertifiedPeer | None, address: str) -> str:
+    return network_of(address) if certified is None else str(certified.peer)
+
+
+def certified_peer(certificate: bytes | None) -> CertifiedPeer | None:
+    """Whom the certificate (DER) of a TLS connection names; None without one."""
+    if not certificate:
+        return None
+    try:
+        # TLS has checked that our authority issued it and that its time has come and not passed.
+        parsed = parse_certificate(certificate)
+        expires_at = parsed.not_valid_after_utc.timestamp()
+        return CertifiedPeer(peer_of(parsed), expires_at, certificate)
+    except PeerRefusedError as error:
+        _nameless.warn("a certificate says nothing: %s", error)
+        return None
