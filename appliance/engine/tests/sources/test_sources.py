@@ -206,13 +206,13 @@ def test_a_command_whose_starter_is_dead_already_is_not_begun():
     script = textwrap.dedent(
         """
         import os, time
-        from strongroom.sources import sources
+        from strongroom.sources import command
 
         starter = os.getpid()
         if os.fork() == 0:
             while os.getppid() == starter:
                 time.sleep(0.01)
-            sources._end_with_parent(starter)
+            command._end_with_parent(starter)
             print("begun", flush=True)
         """
     )
