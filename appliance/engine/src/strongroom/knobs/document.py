@@ -1,4 +1,4 @@
-"""The table of knobs for people (`docs/reference/knobs.md`) and, as plain data, for Ansible roles."""
+"""The table of knobs as a page for people (docs/reference/knobs.md) and as data for roles."""
 
 from __future__ import annotations
 

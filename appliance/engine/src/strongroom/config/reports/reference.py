@@ -1,7 +1,7 @@
 """The reference of the language in Markdown, generated from the table into docs/reference.
 
-A page for each component, one for the blocks inside resources, one for the knobs. `strongroom config
-docs` writes them; a test fails when they differ from the table.
+A page for each component, one for the blocks inside resources, one for the knobs. `strongroom
+config docs` writes them; a test fails when they differ from the table.
 """
 
 from __future__ import annotations
