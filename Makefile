@@ -22,7 +22,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 .PHONY: help setup demo test test-slow test-debian test-vm test-systemd lint format
-.PHONY: bench bench-network fuzz man lock clean
+.PHONY: bench bench-network fuzz man reference docs picture lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,7 +49,7 @@ test-debian:  ## run the tests on every Debian we support [SUITES="trixie bookwo
 test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS) || exit 1; done
 
-test-systemd: setup  ## follow docs/fleet.md and use the units on real systemd hosts (containers)
+test-systemd: setup  ## follow docs/guides/fleet.md and use the units on real systemd hosts (containers)
 	for suite in $(SUITES); do \
 	    $(ENGINE)/tests/systemd_host/run_on_host.sh $$suite && \
 	    $(PYTHON) $(ENGINE)/tests/systemd_host/follow_fleet.py $$suite || exit 1; done
@@ -83,6 +83,23 @@ fuzz: setup  ## fuzz the decoders: make fuzz [SECONDS_EACH=60] [TARGETS=listing]
 
 man: setup  ## write the manual pages into build/man1
 	$(BIN)/python -m strongroom.cli.manual_page build/man1
+
+reference: setup  ## write the generated pages of docs/reference anew
+	$(BIN)/strongroom config docs --into docs/reference
+	$(BIN)/python -m strongroom.cli.command_reference docs/reference
+
+picture: setup  ## draw which package imports which, into docs/design/architecture.md
+	cd $(ENGINE) && $(BIN)/python -m bench.import_picture after
+
+$(VENV)/docs-ready: $(VENV)/ready $(ENGINE)/requirements-docs.lock
+	$(BIN)/pip install --quiet --require-hashes -r $(ENGINE)/requirements-docs.lock
+	touch $@
+
+docs: $(VENV)/docs-ready  ## build the documentation into build/docs, every link checked
+	$(BIN)/strongroom config docs --check --quiet --into docs/reference
+	$(BIN)/python -m strongroom.cli.command_reference --check docs/reference
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env \
+	    --builder html docs build/docs
 
 lock: setup  ## choose library versions anew, with hashes, for every Python we support
 	$(BIN)/pip install --quiet uv

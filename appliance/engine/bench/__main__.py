@@ -29,9 +29,11 @@ from bench.runner import RowRunner
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-DOCUMENTS = Path(__file__).resolve().parents[3] / "docs"
+DOCUMENTS = Path(__file__).resolve().parents[3] / "docs" / "measurements"
+# The raw figures, from which the page is written.
+MEASURED = Path(__file__).resolve().parent / "measured" / "performance.json"
 EPILOG = """examples:
-  make bench                                  all rows, into docs/performance.md
+  make bench                                  all rows, into docs/measurements
   make bench ROWS=kernel,empty REPEATS=1
   make bench ARGUMENTS="--scale 0.01"         small data sets, printed only
   make bench ROWS=usr ARGUMENTS="--contenders restic,borg --steps first --print"
@@ -73,7 +75,7 @@ def _arguments() -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--no-floors", action="store_true", help="leave the bare loops out")
     parser.add_argument("--print", action="store_true", help="write no document, only print")
-    parser.add_argument("--documents", type=Path, default=DOCUMENTS, help="where docs are")
+    parser.add_argument("--documents", type=Path, default=DOCUMENTS, help="where the page goes")
     arguments = parser.parse_args()
     if not 0 < arguments.scale <= 1:
         parser.error("--scale must be above 0 and at most 1")
@@ -97,9 +99,9 @@ def _contenders(names: Sequence[str], work_folder: Path) -> list[Contender]:
 
 
 def _publish(rows: dict[str, RowResult], documents: Path) -> None:
-    kept = load_results(documents / "performance.json") | rows
+    kept = load_results(MEASURED) | rows
     ordered = {name: kept[name] for name in DATASETS if name in kept}
-    save_results(documents / "performance.json", ordered)
+    save_results(MEASURED, ordered)
     by_row = {name: summarise(result.runs) for name, result in ordered.items()}
     titles = {name: result.title for name, result in ordered.items()}
     (documents / "performance.svg").write_text(chart(by_row, titles))

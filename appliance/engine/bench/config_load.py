@@ -2,7 +2,7 @@
 
 Writes trees of growing size (the largest: 10,000 clients and 10,000 jobs in 2,000 files), loads
 each in a process of its own, as `strongroom config check` would, and states wall time and peak
-memory. With --plot the figures go into docs/configuration-load.svg and configuration-load.md.
+memory. With --plot the figures go into docs/measurements.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.machine import describe_machine
 
-DOCUMENTS = Path(__file__).resolve().parents[3] / "docs"
+DOCUMENTS = Path(__file__).resolve().parents[3] / "docs" / "measurements"
 FULL_COUNT = 10_000
 PER_FILE = 10
 TARGET_SECONDS = 5.0
@@ -134,7 +134,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=FULL_COUNT, help="clients, and jobs")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5, help="how many sizes, each twice the last")
-    parser.add_argument("--plot", action="store_true", help="write the figures into docs/")
+    parser.add_argument("--plot", action="store_true", help="write docs/measurements")
     arguments = parser.parse_args()
     rows: list[dict[str, float]] = []
     for step in range(arguments.steps):
@@ -164,6 +164,8 @@ def document(rows: list[dict[str, float]]) -> str:
     """The page about these figures."""
     lines = [
         "# How fast a configuration loads",
+        "",
+        "*For administrators of large fleets, and for developers.*",
         "",
         f"Measured {datetime.now(UTC):%Y-%m-%d} on {_machine()},",
         "by `python -m bench.config_load --plot` in `appliance/engine`: a director's tree of",

@@ -10,7 +10,7 @@ unchanged backup,
 - one job with 32 scan threads in each shard, and one that chooses by itself.
 
 All in A B C D A B C D order; medians and ratios go to standard output as a Markdown table. With
---write they go into docs/latency.md.
+--write they go into docs/measurements/latency.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bench.machine import describe_machine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "latency.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "measurements" / "latency.md"
 DIRECTORIES = 45
 JOBS = 9
 WAYS = {
@@ -141,7 +141,7 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=2000)
     parser.add_argument("--delays", type=float, nargs="+", default=[1.0, 5.0, 10.0], metavar="MS")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--write", action="store_true", help="write docs/latency.md")
+    parser.add_argument("--write", action="store_true", help="write docs/measurements/latency.md")
     arguments = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="latency-"))
     try:
@@ -155,6 +155,8 @@ def main() -> int:
         text = "\n".join(
             [
                 "# Scan threads on a slow file server",
+                "",
+                "*For administrators who back up network file systems, and for developers.*",
                 "",
                 f"`python -m bench.latency --files {arguments.files} --write`, {today}: {machine}.",
                 f"{arguments.files:,} files of 1 KiB in {DIRECTORIES} directories,",

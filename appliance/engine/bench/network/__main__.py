@@ -30,7 +30,9 @@ from strongroom import __version__
 if TYPE_CHECKING:
     from bench.network.jobs import Way
 
-DOCUMENTS = Path(__file__).resolve().parents[4] / "docs"
+DOCUMENTS = Path(__file__).resolve().parents[4] / "docs" / "measurements"
+# The raw figures, from which the page is written.
+MEASURED = Path(__file__).resolve().parents[1] / "measured" / "performance-network.json"
 PARTS = ("loopback", "latency", "queue", "peer", "fleet", "idle")
 ROWS = ("kernel", "media")
 FEW_ROUNDS = 1
@@ -38,7 +40,7 @@ FEW_ROUNDS = 1
 SHORT_ROW = "kernel, drivers/net"
 SHORT_PART = "*/drivers/net"
 EPILOG = """examples:
-  make bench-network                                 all parts, into docs/performance-network.md
+  make bench-network                                 all parts, into docs/measurements
   make bench-network PARTS=loopback,latency ARGUMENTS="--rounds 5"
   make bench-network ARGUMENTS="--scale 0.01 --agents 10 --at-once 3 --idle-agents 100"
 """
@@ -147,9 +149,9 @@ class _Bench:
 
 
 def _publish(part: Part, documents: Path) -> None:
-    kept = load_parts(documents / "performance-network.json") | {part.name: part}
+    kept = load_parts(MEASURED) | {part.name: part}
     ordered = {name: kept[name] for name in PARTS if name in kept}
-    save_parts(documents / "performance-network.json", ordered.values())
+    save_parts(MEASURED, ordered.values())
     write_network_document(documents / "performance-network.md", ordered)
 
 

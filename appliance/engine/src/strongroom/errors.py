@@ -1,9 +1,9 @@
 """One hierarchy of errors: a class is a kind of failure, with an exit code and a greppable id.
 
 Every message says what happened, where, and what to do next. The command line prints
-`strongroom: error [ID]: MESSAGE` and exits with the class's code; docs/exit-codes.md lists them.
-Code 3 is not an error class: it is the exit code of a job that was done but could not read,
-set or verify some files, which its report names.
+`strongroom: error [ID]: MESSAGE` and exits with the class's code; docs/reference/exit-codes.md
+lists them all. Code 3 is not an error class: it is the exit code of a job that was done but could
+not read, set or verify some files, which its report names.
 """
 
 from __future__ import annotations

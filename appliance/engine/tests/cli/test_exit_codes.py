@@ -1,4 +1,4 @@
-"""docs/exit-codes.md lists exactly the errors there are."""
+"""docs/reference/exit-codes.md lists exactly the errors there are."""
 
 import importlib
 import pkgutil
@@ -10,7 +10,7 @@ import strongroom
 from kit.project import DOCUMENTS
 from strongroom import errors
 
-DOCUMENT = DOCUMENTS / "exit-codes.md"
+DOCUMENT = DOCUMENTS / "reference" / "exit-codes.md"
 
 
 def documented() -> set[tuple[int, str]]:

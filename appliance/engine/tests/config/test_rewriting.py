@@ -157,7 +157,7 @@ def test_the_schema_fits_what_show_prints(config):
 
 def test_the_reference_in_docs_is_what_the_table_says():
     for name, text in reference_pages().items():
-        assert (DOCUMENTS / name).read_text("utf-8") == text, (
+        assert (DOCUMENTS / "reference" / name).read_text("utf-8") == text, (
             f"run: strongroom config docs ({name})"
         )
 

@@ -22,7 +22,7 @@ from strongroom.sources.stream import DescriptorStream
 if TYPE_CHECKING:
     from pathlib import Path
 
-DOCUMENTATION = DOCUMENTS / "sources.md"
+DOCUMENTATION = DOCUMENTS / "reference" / "sources.md"
 
 
 def read_all(stream, size: int = 1000) -> bytes:
@@ -182,7 +182,7 @@ def install_plugin(folder: Path, code: str) -> None:
 
 
 def test_the_documented_plugin_works(tmp_path, monkeypatch):
-    """docs/sources.md shows a whole plugin: it is installed and used here, on a plain file."""
+    """The plugin that docs/reference/sources.md shows is installed and used on a plain file."""
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
     assert len(blocks) == 1
     install_plugin(tmp_path, blocks[0])
@@ -206,13 +206,13 @@ def test_a_command_whose_starter_is_dead_already_is_not_begun():
     script = textwrap.dedent(
         """
         import os, time
-        from strongroom.sources import sources
+        from strongroom.sources import command
 
         starter = os.getpid()
         if os.fork() == 0:
             while os.getppid() == starter:
                 time.sleep(0.01)
-            sources._end_with_parent(starter)
+            command._end_with_parent(starter)
             print("begun", flush=True)
         """
     )

@@ -1,4 +1,4 @@
-"""Follow docs/fleet.md to the letter, on two fresh systemd hosts that only know each other's names.
+"""Follow docs/guides/fleet.md to the letter on two fresh hosts that know each other by name only.
 
     follow_fleet.py [SUITE]         SUITE: bookworm (Python 3.11) or trixie (3.13)
 
@@ -36,7 +36,7 @@ HERE = Path(__file__).resolve().parent
 ENGINE = HERE.parents[1]
 PROJECT = ENGINE.parents[1]
 BUILD = Path(os.environ.get("STRONGROOM_VM_FOLDER", PROJECT / "build" / "vm"))
-PAGE = PROJECT / "docs" / "fleet.md"
+PAGE = PROJECT / "docs" / "guides" / "fleet.md"
 NAMES = {"vault": "10.99.7.1", "web1": "10.99.7.2"}
 ADDRESSES = "10.99.7.1 vault.example.org vault\n10.99.7.2 web1\n127.0.0.1 localhost\n"
 # What the page shows where everybody's is another one.
@@ -250,7 +250,7 @@ def follow(hosts: dict[str, Host]) -> None:
             shutil.copy2(token, hosts["web1"].root / "root" / "web1.token")
             text = text.replace(FINGERPRINT_SHOWN, fingerprint)
         with ThreadPoolExecutor() as pool:
-            _say(f"--- {' and '.join(step.hosts)}: docs/fleet.md, line {step.line}")
+            _say(f"--- {' and '.join(step.hosts)}: docs/guides/fleet.md, line {step.line}")
             said = list(pool.map(lambda name: hosts[name].give(text), step.hosts))  # noqa: B023
         if (found := re.search(r"\b[0-9a-f]{64}\b", said[0])) and "ca token" in text:
             fingerprint = found[0]

@@ -42,7 +42,7 @@ def type_bits(kind: str) -> int:
 
 
 def entry_object(row: RowView) -> dict[str, object]:
-    """What JSON says about a row, without its `type`; docs/json-output.md has the fields."""
+    """The JSON object of a row, without its `type` (docs/reference/json-output.md)."""
     entry: dict[str, object] = {
         "path": shown_path(row.path),
         "kind": kind_name(row.mode),

@@ -8,7 +8,7 @@ Only the module of the command that was invoked is imported, and nothing heavy b
     def run(arguments, terminal: Terminal) -> int            the work; gives the exit code
 
 `arguments.settings` holds the global options (strongroom.cli.settings), which may stand before or
-after the command. Every way out of here is an exit code that docs/exit-codes.md lists.
+after the command. Every way out of here is an exit code that docs/reference/exit-codes.md lists.
 """
 
 from __future__ import annotations
@@ -46,45 +46,47 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "restore": ("restore", "bring files back from a snapshot"),
         "mount": ("mount", "show all snapshots as a read-only file system"),
     },
-    "look": {
+    "inspect snapshots": {
         "snapshots": ("snapshots", "list snapshots"),
         "ls": ("ls", "list the files of a snapshot"),
         "find": ("find", "find files in snapshots"),
         "diff": ("diff", "show what differs between two snapshots"),
         "stats": ("stats", "show how much is stored, and how well it packs"),
     },
-    "look after the repository": {
+    "maintain a repository": {
         "forget": ("forget", "remove snapshots that the rules do not keep"),
-        "prune": ("prune", "give back the space that no snapshot needs"),
-        "check": ("check", "look for damage"),
+        "prune": ("prune", "remove data that no snapshot uses"),
+        "check": ("check", "check a repository for damage"),
         "repair": ("repair", "drop what is lost, name the files, keep the rest"),
         "verify": ("verify", "compare a snapshot with the live files"),
         "copy": ("copy", "copy snapshots to another repository"),
         "key": ("key", "add, change and remove passphrases; export put keys"),
-        "vouch": ("vouch", "look at what agents stored, so that others may share it"),
+        "vouch": ("vouch", "verify what agents stored, so that other agents may share it"),
+    },
+    "daemons": {
         "director": ("director", "run the director"),
         "storage": ("storage", "run the storage daemon"),
-        "agent": ("agent", "run jobs on this machine for a director; get its certificate"),
+        "agent": ("agent", "run the agent of this machine; enrol it"),
     },
-    "ask the director": {
-        "status": ("status", "show what runs, what ended, what is due"),
-        "clients": ("clients", "list clients and how their agents are"),
-        "jobs": ("jobs", "list jobs, when they are due and how they ended"),
-        "runs": ("runs", "list what jobs did"),
+    "control the director": {
+        "status": ("status", "show what is running, what has ended and what is due"),
+        "clients": ("clients", "list clients and the state of their agents"),
+        "jobs": ("jobs", "list jobs, when they are due and how they last ended"),
+        "runs": ("runs", "list runs of jobs"),
         "run": ("run", "start a job now"),
         "watch": ("watch", "follow a run until it has ended"),
-        "log": ("log", "show what a run said"),
-        "cancel": ("cancel", "end runs"),
-        "bandwidth": ("bandwidth", "change what a run under way may send"),
+        "log": ("log", "show the log of a run"),
+        "cancel": ("cancel", "cancel runs"),
+        "bandwidth": ("bandwidth", "change the bandwidth limit of a run"),
         "estimate": ("estimate", "let an agent count what a job would back up"),
-        "browse": ("browse", "look through snapshots, choose files and restore them"),
-        "reload": ("reload", "have the director read its configuration again"),
-        "audit": ("audit", "show who changed what, and who was denied"),
-        "token": ("token", "make, list and withdraw tokens of the director's API"),
-        "catalog": ("catalog", "copy the director's catalog, or rebuild it from repositories"),
+        "browse": ("browse", "browse snapshots, choose files and restore them"),
+        "reload": ("reload", "make the director read its configuration again"),
+        "audit": ("audit", "show the audit log: who changed what, and who was denied"),
+        "token": ("token", "create, list and withdraw API tokens"),
+        "catalog": ("catalog", "export, import or rebuild the director's catalog"),
     },
     "this installation": {
-        "ca": ("ca", "certificates of daemons and agents, and tokens to enrol with"),
+        "ca": ("ca", "issue certificates and enrolment tokens"),
         "config": ("config", "check, explain and print configuration files"),
         "self-test": ("self_test", "test the libraries against known answers"),
         "completion": ("completion", "print a completion script for your shell"),

@@ -9,10 +9,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from strongroom import __version__
 from strongroom.cli.main import COMMAND_GROUPS, COMMANDS, command_parser
+from strongroom.cli.parser_description import describe
 from strongroom.cli.settings import GLOBAL_OPTIONS_TITLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strongroom.cli.parser_description import Option, ParserDescription
 
 
 def pages() -> dict[str, str]:
@@ -47,12 +54,14 @@ def _overview_page() -> str:
 
 
 def _command_page(name: str, summary: str) -> str:
-    parser = command_parser(name)
-    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-    lines = [*_head(f"strongroom-{name}", summary), ".SH SYNOPSIS", _roff(usage)]
-    lines += _options(parser)
-    lines += [".SH EXAMPLES", ".nf"]
-    lines += [_roff(line) for line in (parser.epilog or "").splitlines() if line != "examples:"]
+    command = describe(command_parser(name), summary)
+    lines = [*_head(f"strongroom-{name}", summary), ".SH SYNOPSIS", _roff(command.usage)]
+    for group in command.groups:
+        lines += [f".SH {_roff(group.title.upper())}", *_options(group.options)]
+    if command.actions:
+        lines += [".SH ACTIONS", *_actions(command.actions)]
+    lines += [f".SH {_roff(GLOBAL_OPTIONS_TITLE.upper())}", *_options(command.global_options)]
+    lines += [".SH EXAMPLES", ".nf", *map(_roff, command.examples)]
     lines += [".fi", ".SH SEE ALSO", "strongroom(1)"]
     return "\n".join(lines) + "\n"
 
@@ -65,34 +74,23 @@ def _head(name: str, summary: str) -> list[str]:
     ]
 
 
-def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Describe the arguments of `parser`, a section for each group of them."""
+def _actions(actions: Iterable[ParserDescription]) -> list[str]:
+    """Describe sub-commands, without the options of every command, which stand once."""
     lines: list[str] = []
-    formatter = parser._get_formatter()  # noqa: SLF001 - argparse tells this in no other way
-    for group in parser._action_groups:  # noqa: SLF001
-        shown = [
-            action
-            for action in group._group_actions  # noqa: SLF001
-            if action.help is not argparse.SUPPRESS
-        ]
-        if not shown:
-            continue
-        lines.append(f".SH {_roff((group.title or 'options').upper())}")
-        for action in shown:
-            invocation = formatter._format_action_invocation(action)  # noqa: SLF001
-            text = formatter._expand_help(action) if action.help else ""  # noqa: SLF001
-            lines += [".TP", rf"\fB{_roff(invocation)}\fR", _roff(" ".join(text.split()))]
-            if isinstance(action.choices, dict):
-                for name, inner in action.choices.items():
-                    lines += [".SS " + _roff(f"{parser.prog} {name}"), *_inner_options(inner)]
+    for action in actions:
+        lines += [f".SS {_roff(action.usage)}", _roff(action.summary)]
+        for group in action.groups:
+            lines += _options(group.options)
+        lines += _actions(action.actions)
     return lines
 
 
-def _inner_options(parser: argparse.ArgumentParser) -> list[str]:
-    """Describe a sub-command, without the options of every command, which stand once."""
-    lines = _options(parser)
-    last = f".SH {_roff(GLOBAL_OPTIONS_TITLE.upper())}"
-    return [line for line in lines[: lines.index(last)] if not line.startswith(".SH")]
+def _options(options: Iterable[Option]) -> list[str]:
+    return [
+        line
+        for option in options
+        for line in (".TP", rf"\fB{_roff(option.usage)}\fR", _roff(option.text))
+    ]
 
 
 def _roff(text: str) -> str:

@@ -92,7 +92,7 @@ def shown_path(path: bytes) -> bytes:
 
 
 def snapshot_object(snapshot: Snapshot) -> dict[str, object]:
-    """A snapshot for `Terminal.emit`; docs/json-output.md says what the fields mean."""
+    """A snapshot for `Terminal.emit`; docs/reference/json-output.md says what the fields mean."""
     totals = snapshot.totals
     return {
         "type": "snapshot",

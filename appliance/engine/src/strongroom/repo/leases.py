@@ -1,10 +1,28 @@
-"""Leases: how prune knows which writers are under way.
+"""Leases: how prune knows which writers are running.
 
 A lease is an object that its holder writes anew every minute. One that was not renewed for half an
 hour, by the clock of the store, has ended, and so has one whose process is seen to be dead: prune
 removes it, and a holder that lives after all finds that out before it commits. A lease names the
 tombstones its holder knew when it began; packs of others may still be used by it, so prune sweeps
 a tombstone only when every lease there is names it.
+
+What each operation takes, and what that does to others (docs/design/concurrency.md has the pairs):
+
+    operation                 takes                    waits for, or is refused by
+    backup, copy into         a lease                  nothing; cannot commit once it has ended
+    restore, mount, ls, find, nothing                  nothing; reads again or fails where a sweep
+      diff, stats, verify,                             removed what it reads (after an hour of
+      copy from                                        grace; at once if there is no other lease)
+    check                     a lease, none where the  nothing
+                              store is read-only
+    vouch                     a lease                  nothing
+    forget                    nothing                  nothing
+    prune, mark and repack    a lease                  nothing
+    prune, sweep              that and SWEEP_LEASE     leases that do not name the tombstone, and
+                                                       grace; skipped while SWEEP_LEASE is held
+    repair                    a lease and SWEEP_LEASE  refused while SWEEP_LEASE is held
+    catalog rebuild           nothing                  nothing
+    adding, removing keys     nothing                  nothing; adds before it removes
 
     magic "SRLS" | version u8 | 0 u8 x 3 | sealed under the snapshot key: msgpack of Holder
 

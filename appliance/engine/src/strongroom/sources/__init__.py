@@ -1,6 +1,7 @@
 """Where the content of a snapshot comes from: files, standard input, a command, plugins.
 
-What is imported here is for plugins (docs/sources.md); the engine imports the modules themselves.
+What is imported here is for plugins (docs/reference/sources.md); the engine imports the
+modules themselves.
 """
 
 from strongroom.sources.source import DEFAULT_STREAM_NAME, Source, SourceRequest, Stream

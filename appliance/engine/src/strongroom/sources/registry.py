@@ -1,7 +1,7 @@
 """Sources by their names: ours, and those that other distributions add.
 
 Other distributions add sources through the entry point group `strongroom.sources`: an entry
-point is a callable that takes a SourceRequest and returns a Source (docs/sources.md).
+point is a callable that takes a SourceRequest and returns a Source (docs/reference/sources.md).
 """
 
 from __future__ import annotations

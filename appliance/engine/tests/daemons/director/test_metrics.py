@@ -12,7 +12,7 @@ from kit.project import DOCUMENTS
 from kit.virtual_time import ShiftedTime
 from strongroom.daemons.director.snapshots.reconciliation import Reconciler
 
-DOCUMENTATION = DOCUMENTS / "director.md"
+DOCUMENTATION = DOCUMENTS / "reference" / "metrics.md"
 
 
 async def figures(director) -> dict[str, dict[tuple[str, ...], float]]:
@@ -49,7 +49,8 @@ async def test_every_figure_is_documented(director):
     director.configure(client("web1") + job("nightly"))
     await director.open()
     text = DOCUMENTATION.read_text(encoding="utf-8")
-    documented = set(re.findall(r"`([a-z_{},]+)`", text.partition("## Figures")[2]))
+    section = text.partition("## Director")[2].partition("## Storage daemon")[0]
+    documented = set(re.findall(r"`([a-z_{},]+)`", section))
     names = {
         one.name.removeprefix("strongroom_") for one in await director.service.queries.metrics()
     }

@@ -81,7 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     schema = _command(commands, "schema", _plainly("print_schema"), "print the JSON schema")
     schema.add_argument("--component", choices=COMPONENTS, help="of this one only")
     docs = _command(commands, "docs", _plainly("write_documents"), "write the reference")
-    docs.add_argument("--into", default="docs", metavar="FOLDER", help="where to (docs)")
+    docs.add_argument(
+        "--into", default="docs/reference", metavar="FOLDER", help="where to (%(default)s)"
+    )
     docs.add_argument("--check", action="store_true", help="only say which pages are stale")
 
 

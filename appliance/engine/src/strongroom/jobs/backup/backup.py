@@ -78,7 +78,7 @@ class BackupReport:
         return all(problem.is_harmless for problem in self.problems)
 
     def summary(self, options: BackupOptions) -> dict[str, Any]:
-        """The same as JSON has it (docs/json-output.md)."""
+        """The same as JSON has it (docs/reference/json-output.md)."""
         return {
             "type": "summary",
             "snapshot": None if self.snapshot is None else self.snapshot.id,

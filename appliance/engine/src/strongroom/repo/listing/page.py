@@ -5,7 +5,7 @@ give equal bytes, whatever slices they came in, so an unchanged page is a chunk 
 repository has already. A page is not compressed here; the block it is stored in is.
 
 Layout: magic, row count u32, directory count u32, signature size u8, length u8 and text of the
-signature's name, then sections in a fixed order (docs/repository-format.md). Decoding trusts
+signature's name, then sections in a fixed order (docs/design/listing-pages.md). Decoding trusts
 nothing: counts are bounded before anything is allocated, names hold no slash and no NUL and are
 in order, row and table numbers are in range. Decoded Rows hold the very bytes the scanner made.
 """

@@ -1,0 +1,84 @@
+"""What the documents say of the project is there: links of the front pages, tests, generated pages.
+
+`make docs` checks the links inside docs/.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kit.project import DOCUMENTS, TESTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROJECT = DOCUMENTS.parent
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in links."""
+    headings = re.findall(r"^#+ +(.+)$", page.read_text("utf-8"), re.MULTILINE)
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {one.replace(" ", "-") for one in kept}
+
+
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md"])
+def test_links_of_the_front_pages_lead_somewhere(name):
+    for link in re.findall(r"\]\(([^)]+)\)", (PROJECT / name).read_text("utf-8")):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        assert (PROJECT / path).exists(), link
+        assert not anchor or anchor in anchors(PROJECT / path), link
+
+
+def test_the_readme_names_the_two_commands():
+    text = (PROJECT / "README.md").read_text("utf-8")
+    assert "make demo" in text
+    assert "make test" in text
+
+
+def test_every_page_says_for_whom_it_is():
+    for page in DOCUMENTS.rglob("*.md"):
+        if page != DOCUMENTS / "index.md":
+            assert re.match(r"# .+\n\n\*For ", page.read_text("utf-8")), page
+
+
+def test_the_tests_that_documents_name_are_there():
+    named = {
+        name
+        for page in DOCUMENTS.rglob("*.md")
+        for name in re.findall(r"`(test_\w+)`", page.read_text("utf-8"))
+    }
+    defined = {
+        name
+        for module in TESTS.rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)", module.read_text("utf-8"))
+    }
+    assert named
+    assert named - defined == set()
+
+
+def test_the_reference_of_the_commands_is_what_the_parsers_say():
+    words = [sys.executable, "-m", "strongroom.cli.command_reference", "--check"]
+    done = subprocess.run(
+        [*words, DOCUMENTS / "reference"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_stale_reference_is_named(tmp_path):
+    words = [sys.executable, "-m", "strongroom.cli.command_reference"]
+    subprocess.run([*words, tmp_path], check=True)
+    page = tmp_path / "commands-daemons.md"
+    page.write_text(page.read_text("utf-8") + "more\n", "utf-8")
+    done = subprocess.run(
+        [*words, tmp_path, "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [f"stale: {page}; run make reference"]
