@@ -11,6 +11,9 @@ BIN := $(VENV)/bin
 # Debian's own python3, not one that happens to stand first in PATH.
 PYTHON ?= /usr/bin/python3
 
+# How many processes run the tests: as many as there are processors, and two at least.
+PROCESSES ?= $(shell n=$$(nproc); echo $$((n > 2 ? n : 2)))
+
 # How long each fuzz target runs, and which of appliance/engine/fuzz/fuzz_*.py do.
 SECONDS_EACH ?= 60
 TARGETS ?= $(patsubst $(ENGINE)/fuzz/fuzz_%.py,%,$(wildcard $(ENGINE)/fuzz/fuzz_*.py))
@@ -37,8 +40,8 @@ demo: setup  ## the daemons, then the engine, at work on real data: make demo [D
 	PATH="$(BIN):$$PATH" $(ENGINE)/demo_fleet.sh $(if $(DIR),"$(DIR)")
 	PATH="$(BIN):$$PATH" $(ENGINE)/demo.sh $(if $(DIR),"$(DIR)")
 
-test: setup  ## run the tests: make test [ARGUMENTS="-k words"]
-	cd $(ENGINE) && $(BIN)/python -m pytest $(ARGUMENTS)
+test: setup  ## run the tests: make test [ARGUMENTS="-k words"] [PROCESSES=2]
+	cd $(ENGINE) && $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGUMENTS)
 
 test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS="-k words"]
 	cd $(ENGINE) && $(BIN)/python -m pytest -m slow $(ARGUMENTS)

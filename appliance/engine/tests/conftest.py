@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,10 +13,10 @@ from hypothesis import settings
 from kit.command import Command
 from kit.memory_folder import memory_folder
 from kit.postgresql_cluster import Cluster, new_cluster
+from kit.tree_removal import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
@@ -31,6 +34,15 @@ def module_folder() -> Iterator[Path]:
     """A folder in memory for all tests of a module."""
     with memory_folder() as made:
         yield made
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder on a real file system that every user may enter, which pytest's own are not."""
+    made = Path(tempfile.mkdtemp(prefix="strongroom-"))
+    made.chmod(0o755)
+    yield made
+    remove_tree(os.fsencode(made))
 
 
 @pytest.fixture

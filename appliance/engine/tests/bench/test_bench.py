@@ -217,7 +217,7 @@ def test_a_command_s_whole_tree_is_measured(tmp_path: Path) -> None:
         found = measure(command, os.environ, tmp_path, tmp_path / "log")
     assert 120 * MB < found.peak_pss_bytes < 200 * MB
     assert 60 * MB < found.largest_process_rss_bytes < 100 * MB
-    assert 0.6 < found.wall_seconds < 5
+    assert 0.6 < found.wall_seconds < 60
     assert found.cpu_seconds > 0.3
     assert found.memory_samples > 10
 
@@ -234,7 +234,7 @@ def test_children_of_others_are_neither_counted_nor_waited_for(tmp_path: Path) -
     stranger = subprocess.Popen(["sleep", "60"])
     try:
         found = measure(["sleep", "0.1"], os.environ, tmp_path, tmp_path / "log")
-        assert found.wall_seconds < 5
+        assert found.wall_seconds < 50
         assert stranger.poll() is None
     finally:
         stranger.kill()

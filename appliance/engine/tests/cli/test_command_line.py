@@ -3,10 +3,10 @@
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -313,7 +313,9 @@ def test_help_imports_nothing_heavy(environment):
 def test_help_answers_at_once(strongroom):
     times = []
     for _ in range(7):
-        started = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         strongroom("--help")
-        times.append(time.perf_counter() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    # What it computes, as a busy machine lets it wait.
     assert min(times) < 0.15

@@ -10,6 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kit.ports import free_port
 from kit.small_director import SmallDirector
 from strongroom.daemons.agent.put_keys import keep_put_key
 from strongroom.filesets.spec import FileSetInclude, FileSetSpec
@@ -73,7 +74,7 @@ class AgentSite:
         self.scripts.mkdir()
         self.source = self.folder / "source"
         self.source.mkdir()
-        self.director = SmallDirector(self.director_identity, DIRECTOR)
+        self.director = SmallDirector(self.director_identity, DIRECTOR, port=free_port())
         self.process: subprocess.Popen[bytes] | None = None
         self.messages = self.folder / "agent.log"
         self.configuration = self.folder / "agent.conf"

@@ -6,8 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from kit.tiny_backup import new_repository
+from strongroom.repo.keys import export_key
+from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,10 +22,7 @@ PASSPHRASE = "open sesame"
 
 @dataclass
 class Command:
-    """`strongroom` with a home of its own; opens `repository` with the key file once it is made.
-
-    An exported key saves the half second that a passphrase is made to cost.
-    """
+    """`strongroom` with a home of its own; opens `repository` with the key file once it is made."""
 
     folder: Path
     repository: Path = field(init=False)
@@ -50,11 +52,13 @@ class Command:
         }
 
     def make_repository(self) -> None:
-        """Make the repository, and its two keys as files."""
-        secret = ("--password-file", str(self.passphrase_file))
-        self.run("init", *secret)
-        self.run("key", "export-restore", str(self.restore_key), *secret)
-        self.run("key", "export-put", str(self.put_key), key_file=self.restore_key)
+        """Make the repository, with a passphrase that costs nothing, and its two keys as files."""
+        store = LocalStore(str(self.repository))
+        with closing(new_repository(store, PASSPHRASE.encode())) as repository:
+            self.restore_key.write_text(export_key(repository.restore_key))
+            self.put_key.write_text(export_key(repository.key.put_key))
+        for file in (self.restore_key, self.put_key):
+            file.chmod(0o600)
 
     def words(self, *words: str, key_file: Path | None = None) -> list[str]:
         """The command line."""

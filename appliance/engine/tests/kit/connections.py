@@ -50,18 +50,28 @@ def listening() -> Iterator[tuple[socket.socket, int]]:
         yield listener, listener.getsockname()[1]
 
 
-def accept_one(acceptor: Acceptor, listener: socket.socket) -> Channel:
-    """The next connection, its handshake done."""
-    return acceptor.accept(listener.accept()[0])
+def accept_one(
+    acceptor: Acceptor, listener: socket.socket, duplicates: list[socket.socket] | None = None
+) -> Channel:
+    """The next connection, its handshake done; a duplicate of its socket goes to `duplicates`."""
+    connection = listener.accept()[0]
+    if duplicates is not None:
+        duplicates.append(connection.dup())
+    return acceptor.accept(connection)
 
 
 @contextlib.contextmanager
 def connected(
-    house: House, mode: str, relay: Callable[[int], int] | None = None, **options: Any
+    house: House,
+    mode: str,
+    relay: Callable[[int], int] | None = None,
+    accepted_sockets: list[socket.socket] | None = None,
+    **options: Any,
 ) -> Iterator[tuple[Channel, Channel]]:
     """The agent's channel to the storage daemon, and the daemon's.
 
     `mode`: a TlsMode or "local". `relay`: takes the daemon's port, gives that to dial.
+    `accepted_sockets`: gets a duplicate of the daemon's socket, to be closed by the caller.
     """
     acceptor = Acceptor(house.storage, lambda *_: True)
     with contextlib.ExitStack() as stack:
@@ -74,11 +84,11 @@ def connected(
             stack.enter_context(listener)
             listener.bind(path)
             listener.listen()
-            accepted = pool.submit(accept_one, acceptor, listener)
+            accepted = pool.submit(accept_one, acceptor, listener, accepted_sockets)
             ours: Channel = connect_local(path)
         else:
             listener, port = stack.enter_context(listening())
-            accepted = pool.submit(accept_one, acceptor, listener)
+            accepted = pool.submit(accept_one, acceptor, listener, accepted_sockets)
             dialled = relay(port) if relay else port
             ours = connect("127.0.0.1", dialled, "vault", house.agent, mode, **options)  # type: ignore[arg-type]
         theirs = accepted.result(PATIENCE_SECONDS)

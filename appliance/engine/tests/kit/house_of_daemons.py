@@ -31,6 +31,7 @@ import httpx
 from kit.daemon_process import PATIENCE_SECONDS, DaemonProcess, wait_for
 from kit.faulty_link import FaultyLink
 from kit.house_configurations import AGENT_TEXT, DIRECTOR_TEXT, OF_CLIENT_TEXT, STORAGE_TEXT
+from kit.ports import free_port
 from kit.shifted_clock import ShiftedClock
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.identities.identity import Identity
@@ -76,7 +77,7 @@ class HouseOfDaemons:
         self.schedules = schedules
         self._like = like
         self._api: dict[str, httpx.Client] = {}
-        self.storage_port, self.director_port = _free_ports(2)
+        self.storage_port, self.director_port = free_port(), free_port()
         self.storage_link = FaultyLink(self.storage_port)
         self.director_link = FaultyLink(self.director_port)
         self.restore_key = folder / "restore.key"
@@ -388,12 +389,3 @@ class HouseOfDaemons:
 def _connects(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         return not probe.connect_ex(str(path))
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody has now; asked for together, so that they differ."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
-    return ports

@@ -1,4 +1,4 @@
-"""Does something in a forked process, which may be killed on the way."""
+"""Does something in a forked process, which may be killed on the way, or be somebody else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import StrongroomError
 
@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def in_child(action: Callable[[], object]) -> int:
-    """The exit status of a child that does `action`: 0, the exit code of an error, or -9."""
+NOBODY: Final = 65_534
+
+
+def in_child(action: Callable[[], object], user: int | None = None) -> int:
+    """The exit status of a child that does `action`: 0, the exit code of an error, or -9.
+
+    It does so as `user` (with the group of the same number and no other), if one is given.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
@@ -24,6 +30,10 @@ def in_child(action: Callable[[], object]) -> int:
         try:
             # Whatever the parent has open is not ours to finish.
             gc.disable()
+            if user is not None:
+                os.setgroups([])
+                os.setgid(user)
+                os.setuid(user)
             action()
             status = 0
         except StrongroomError as error:

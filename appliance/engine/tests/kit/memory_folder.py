@@ -1,11 +1,17 @@
-"""Folders in memory, for tests that make many small objects durable: a disk would only be slow."""
+"""Folders in memory, for tests that make many small objects durable: a disk would only be slow.
+
+Those of a process lie side by side in one folder of its own, so that the folder in which everybody
+makes things is changed seldom: a backup of a tree has all folders above it too.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +24,22 @@ MEMORY = "/dev/shm"
 @contextmanager
 def memory_folder() -> Iterator[Path]:
     """A new folder for the length of the block, on a disk where the machine has no /dev/shm."""
-    place = MEMORY if os.path.isdir(MEMORY) else None
-    made = Path(tempfile.mkdtemp(prefix="strongroom-", dir=place))
+    made = Path(tempfile.mkdtemp(dir=_folder_of_process(os.getpid())))
     try:
         yield made
     finally:
         shutil.rmtree(made)
+
+
+@cache
+def _folder_of_process(pid: int) -> str:
+    place = MEMORY if os.path.isdir(MEMORY) else None
+    made = tempfile.mkdtemp(prefix="strongroom-", dir=place)
+
+    def remove() -> None:
+        # Not by a child that has it from its parent.
+        if os.getpid() == pid:
+            shutil.rmtree(made, ignore_errors=True)
+
+    atexit.register(remove)
+    return made

@@ -52,6 +52,8 @@ class Daemon:
             limits=limits or Limits(),
         )
         self.read_grant = read_grant
+        # Those of peers, in the order in which they connected.
+        self.channels: list[Channel] = []
         self.server = self._start()
 
     def _start(self) -> StorageServer:
@@ -87,6 +89,7 @@ class Daemon:
         """A connection that was let in but has not said hello."""
         connection = socket.create_connection(("127.0.0.1", self.server.ports[0]), 30)
         channel = LocalChannel(connection, peer)
+        self.channels.append(channel)
         channel.send(f"{peer.role} {peer.name}\n".encode().ljust(64))
         receive_greeting(channel)
         return channel

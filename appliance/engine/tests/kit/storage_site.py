@@ -9,10 +9,15 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kit.ports import free_port
+from kit.tiny_backup import new_repository
 from strongroom.net.identities.authority import Authority
+from strongroom.net.storage.place import open_socket, parse_place
+from strongroom.repo.keys import export_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,8 +58,7 @@ class StorageSite:
         self.put_key = self.folder / "put.key"
         self.authority = Authority.create(str(self.folder / "ca"), "house")
         self.identity("vault", "storage", self.host)
-        with socket.create_server((self.host, 0)) as taken:
-            self.port = taken.getsockname()[1]
+        self.port = free_port()
         self.configuration = self.folder / "storage.conf"
         self.configure(self.further)
         (self.folder / "passphrase").write_text(PASSPHRASE + "\n")
@@ -82,10 +86,12 @@ class StorageSite:
 
     def make_repository(self) -> None:
         """Make the repository through the daemon, and its keys as files."""
-        secret = ("--password-file", str(self.folder / "passphrase"))
-        self.local("init", *secret, key=None)
-        self.local("key", "export-restore", str(self.restore_key), *secret, key=None)
-        self.local("key", "export-put", str(self.put_key))
+        store = open_socket(parse_place(self.place))
+        with closing(new_repository(store, PASSPHRASE.encode())) as repository:
+            self.restore_key.write_text(export_key(repository.restore_key))
+            self.put_key.write_text(export_key(repository.key.put_key))
+        for file in (self.restore_key, self.put_key):
+            file.chmod(0o600)
 
     @property
     def place(self) -> str:

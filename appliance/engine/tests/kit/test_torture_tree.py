@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kit.directory_descriptors import IMMUTABLE, PATH_MAX_BYTES, get_flags, open_inode
+from kit.killed_process import NOBODY, in_child
 from kit.torture_tree import FEATURES, make_tree, torture_tree
 from kit.tree_compare import compare_trees
 from kit.tree_removal import remove_tree
@@ -122,27 +123,20 @@ def test_immutable_trees_are_removed_where_plain_removal_fails(tmp_path: Path) -
 
 
 @ROOT_ONLY
-def test_without_root_the_rest_is_made_and_the_missing_is_told(tmp_path: Path) -> None:
-    for above in (*tmp_path.parents[:-1], tmp_path):
-        if above.stat().st_mode & 0o001 == 0:
-            above.chmod(above.stat().st_mode | 0o055)
-    home = tmp_path / "home"
+def test_without_root_the_rest_is_made_and_the_missing_is_told(public_folder: Path) -> None:
+    home = public_folder / "home"
     home.mkdir()
-    os.chown(home, 65_534, 65_534)
-    child = os.fork()
-    if not child:
-        os.setgroups([])
-        os.setgid(65_534)
-        os.setuid(65_534)
+    os.chown(home, NOBODY, NOBODY)
+
+    def make_and_remove() -> None:
         root = os.fsencode(home / "tree")
         made = make_tree(root)
-        same = compare_trees(root, root, sockets_may_be_missing=False) == []
+        assert compare_trees(root, root, sockets_may_be_missing=False) == []
         remove_tree(root)
-        right = NEEDS_ROOT <= set(made.refused) <= NEEDS_ROOT | MAY_BE_REFUSED_TO_ROOT
-        os._exit(0 if right and same and not os.listdir(home) else 1)
-    exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    remove_tree(os.fsencode(home / "tree"))
-    assert exit_code == 0
+        assert NEEDS_ROOT <= set(made.refused) <= NEEDS_ROOT | MAY_BE_REFUSED_TO_ROOT
+        assert not os.listdir(home)
+
+    assert in_child(make_and_remove, NOBODY) == 0
 
 
 def test_a_failure_that_is_no_refusal_is_an_error(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from kit.content_compare import data_extents
 from kit.difference import KINDS, Difference, shown
 from kit.directory_descriptors import get_flags, open_inode, set_flags
+from kit.killed_process import NOBODY, in_child
 from kit.torture_attributes import ACL_ACCESS, ACL_DEFAULT, acl
 from kit.tree_compare import compare_trees
 from kit.tree_removal import remove_tree
@@ -63,13 +64,18 @@ def _sample(root: Path) -> None:
         os.utime(path, ns=(TIME_NS, TIME_NS), follow_symlinks=False)
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    """Two trees alike in everything; what a test makes of them is removed, flags and all."""
-    trees = tmp_path / "expected", tmp_path / "actual"
+def new_pair(folder: Path) -> tuple[Path, Path]:
+    trees = folder / "expected", folder / "actual"
     for tree in trees:
         tree.mkdir()
         _sample(tree)
+    return trees
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """Two trees alike in everything; what a test makes of them is removed, flags and all."""
+    trees = new_pair(tmp_path)
     yield trees
     for tree in trees:
         remove_tree(os.fsencode(tree))
@@ -346,20 +352,16 @@ def test_every_kind_of_difference_is_planted_somewhere() -> None:
 
 
 @ROOT_ONLY
-def test_what_may_not_be_read_is_a_difference(pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_what_may_not_be_read_is_a_difference(public_folder: Path) -> None:
+    pair = new_pair(public_folder)
     for root in pair:
         for name in ("apart", "directory/below"):
             (root / name).chmod(0o000)
         (root / "directory").chmod(0o644 if root == pair[0] else 0o755)
-    for above in (*tmp_path.parents[:-1], tmp_path):
-        if above.stat().st_mode & 0o001 == 0:
-            above.chmod(above.stat().st_mode | 0o055)
-    child = os.fork()
-    if not child:
-        os.setgroups([])
-        os.setgid(65_534)
-        os.setuid(65_534)
+
+    def compare() -> None:
         found = {(difference.path, difference.kind) for difference in _found(pair)}
         right = {(b"apart", "unreadable"), (b"directory", "unreadable"), (b"directory", "mode")}
-        os._exit(0 if found == right else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert found == right
+
+    assert in_child(compare, NOBODY) == 0

@@ -37,9 +37,9 @@ PASSPHRASE: Final = b"passphrase"
 Files = dict[bytes, bytes]
 
 
-def new_repository(store: Store) -> Repository:
+def new_repository(store: Store, passphrase: bytes = PASSPHRASE) -> Repository:
     """A repository whose passphrase costs next to nothing."""
-    return Repository.create(store, PASSPHRASE, cost=CHEAP)
+    return Repository.create(store, passphrase, cost=CHEAP)
 
 
 class TinyBackup:

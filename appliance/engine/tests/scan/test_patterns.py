@@ -180,9 +180,9 @@ def test_paths_match_like_the_definition(parts, path, anchored):
 
 
 def test_many_stars_take_no_time():
-    started = time.perf_counter()
+    started = time.process_time()
     assert not matches([b"*a" * 20 + b"b"], b"a" * 255)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_directories_that_no_pattern_speaks_of_are_told():

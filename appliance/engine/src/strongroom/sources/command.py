@@ -55,7 +55,7 @@ class CommandStream:
                 stdout=subprocess.PIPE,
                 bufsize=0,
                 # No other thread runs yet.
-                preexec_fn=partial(_end_with_parent, os.getpid()),  # noqa: PLW1509
+                preexec_fn=partial(end_with_parent, os.getpid()),  # noqa: PLW1509
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -92,7 +92,7 @@ class CommandStream:
                 self._process.wait()
 
 
-def _end_with_parent(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Have the kernel end this process when the one that started it dies, however it dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     # It may have died before it was said what happens then.

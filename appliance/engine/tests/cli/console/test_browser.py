@@ -25,7 +25,7 @@ async def browsing(director, who="admin", client="", begin=None):
     with DirectorClient(DirectorPlace(url=director.url, identity=identity)) as api:
         place = SnapshotPlace(api, client)
         app = Browser(place, new_screens(place.snapshot(begin) if begin else None))
-        async with app.run_test(size=(120, 40)) as pilot:
+        async with app.run_test(size=(120, 40), notifications=True) as pilot:
             await settle(pilot)
             yield pilot
 
@@ -61,13 +61,13 @@ def line(pilot, name):
 
 
 def told(pilot):
-    return " ".join(str(one.message) for one in pilot.app._notifications)
+    return " ".join(str(toast.render()) for toast in pilot.app.screen.query("Toast"))
 
 
 async def go_to(pilot, path):
     """From a directory above: type each name and press Enter."""
     for part in path.strip("/").split("/"):
-        pilot.app.screen._type(part)
+        await type_text(pilot, part)
         await press(pilot, "enter")
 
 

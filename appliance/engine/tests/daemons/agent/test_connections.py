@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kit.agent_site import CLIENT, DIRECTOR, AgentSite
+from kit.ports import free_port
 from kit.small_director import SmallDirector
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def await_message(site: AgentSite, part: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import stat
 import time
 import uuid
@@ -15,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import strongroom
 from kit.agent_site import CLIENT, DIRECTOR, PATIENCE_SECONDS
+from kit.ports import free_port
 from strongroom import clock
 from strongroom.daemons.agent.settings import load_settings
 from strongroom.errors import UsageError
@@ -130,8 +130,7 @@ def test_a_damaged_record_of_runs_costs_only_their_figures(site: AgentSite, file
 
 
 def test_a_passive_agent_tells_the_same(site: AgentSite, file: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        site.listens_at = taken.getsockname()[1]
+    site.listens_at = free_port()
     site.configure()
     site.start()
     await_figure(file, "director_connected", OF_DIRECTOR, 0)

@@ -159,20 +159,20 @@ def test_nobody_frees_itself_of_the_daemons_limit_by_setting_one_again_and_again
 
 
 def test_the_daemon_lives_on_when_no_thread_can_be_started(daemon, appliance, monkeypatch):
-    start = daemon.server._thread
+    start = threading.Thread.start
     failures = [RuntimeError("can't start new thread")]
 
-    def fail_once(work, name):
+    def fail_once(thread):
         if failures:
             raise failures.pop()
-        start(work, name)
+        start(thread)
 
-    monkeypatch.setattr(daemon.server, "_thread", fail_once)
+    monkeypatch.setattr(threading.Thread, "start", fail_once)
     with pytest.raises(ConnectionLostError):
         daemon.agent("web1").size("config", "config")
     assert not failures
     assert names(daemon.agent("web1"), "config") == {"config"}
-    assert daemon.server._unproven.count == 0
+    assert "handshakes 0" in daemon.server.metrics_text()
 
 
 def test_no_object_is_taken_that_nobody_could_read_whole():

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,22 +19,13 @@ from strongroom.sources.source import SourceRequest
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 NOBODY = 65534
 
 
 def _unseen() -> nullcontext[NullProgress]:
     return nullcontext(NullProgress())
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Where anybody may look, other than in what pytest makes."""
-    made = Path(tempfile.mkdtemp(prefix="strongroom-"))
-    made.chmod(0o777)
-    yield made
-    shutil.rmtree(made)
 
 
 def as_nobody(work: Callable[[], SampleReport]) -> SampleReport:
@@ -65,7 +53,9 @@ def as_nobody(work: Callable[[], SampleReport]) -> SampleReport:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_what_only_root_may_set_is_no_fault(folder):
+def test_what_only_root_may_set_is_no_fault(public_folder):
+    folder = public_folder
+    folder.chmod(0o777)
     source = folder / "source"
     (source / "shared").mkdir(parents=True)
     os.chown(source / "shared", 0, 7)

@@ -235,8 +235,10 @@ def test_ktls_falls_back_to_tls_and_says_so(shared_house):
 
 
 def test_plain_tls_never_asks_for_the_kernel(shared_house):
-    with connected(shared_house, "tls") as (ours, theirs):
+    accepted = []
+    with connected(shared_house, "tls", accepted_sockets=accepted) as (ours, theirs):
         for end in (ours, theirs):
             assert end.security.warning == ""
             assert end.security.mode == "tls"
-            assert ktls.prove(end._connection, None) == ktls.KtlsProof()
+        with accepted[0] as connection:
+            assert ktls.prove(connection, None) == ktls.KtlsProof()

@@ -17,11 +17,11 @@ from strongroom.net.channels.connecting import Acceptor, connect
 @pytest.mark.parametrize("mode", ["tls", "off", "local"])
 @pytest.mark.parametrize("by_file", [False, True])
 def test_a_sender_notices_a_peer_that_only_half_closed(house, tmp_path, mode, by_file):
-    with connected(house, mode) as (ours, theirs):
+    accepted: list[socket.socket] = []
+    with connected(house, mode, accepted_sockets=accepted) as (ours, _), accepted[0] as connection:
         ours.set_timeout(300)
         # Its socket stays open, but nobody reads it.
-        connection = theirs._connection if mode == "tls" else theirs._stream.socket
-        socket.socket.shutdown(connection, socket.SHUT_WR)
+        connection.shutdown(socket.SHUT_WR)
         began = time.monotonic()
         # More than the buffers of both ends hold.
         if by_file:

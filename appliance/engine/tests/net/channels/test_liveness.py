@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -96,9 +97,26 @@ def test_a_busy_peer_whose_machine_answers_is_waited_for(link, shared_house, mod
         theirs.receive_into(memoryview(bytearray(64 << 20)))
         sent.result(PATIENCE_SECONDS)
         # The kernel's own limit would have ended it, were the disk slower still.
-        connection = ours._connection if mode == "tls" else ours._stream.socket
-        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
-        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        with socket_to(NEAR_ADDRESS) as connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+
+def socket_to(address):
+    """A duplicate of this process's only socket that is connected to an address."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            one = socket.socket(fileno=os.dup(int(name)))
+        except OSError:
+            continue
+        with contextlib.suppress(OSError):
+            if one.family == socket.AF_INET and one.getpeername()[0] == address:
+                found.append(one)
+                continue
+        one.close()
+    (only,) = found
+    return only
 
 
 def await_quiet(link):

@@ -60,10 +60,20 @@ def test_a_first_backup_waits_four_times(run):
     assert round_trips <= 4
 
 
-def test_an_unchanged_backup_waits_three_times(run):
+def test_an_unchanged_backup_waits_three_times(run, site):
     """It reads index and snapshots from what this machine stored itself."""
-    first, _ = run()
-    again, round_trips = run(level="incremental")
+    for _ in range(5):
+        before = folders_above(site.folder / "tree")
+        first, _ = run()
+        again, round_trips = run(level="incremental")
+        is_unchanged = folders_above(site.folder / "tree") == before
+        if is_unchanged:
+            break
+        # Somebody made something beside a folder above the tree: that is a change to be stored.
     assert again.parent_id == first.snapshot.id
     assert again.new_chunks == 0
-    assert round_trips <= 3
+    assert round_trips <= (3 if is_unchanged else 4)
+
+
+def folders_above(path):
+    return [above.stat().st_ctime_ns for above in path.parents]

@@ -144,7 +144,7 @@ def test_every_section_can_be_forged_without_harm():
         b"\0" * 16,
     ]
     tracemalloc.start()
-    started = time.perf_counter()
+    started = time.process_time()
     for number in range(len(parts)):
         for forgery in forgeries:
             forged = rebuilt(page, [*parts[:number], forgery, *parts[number + 1 :]])
@@ -152,7 +152,7 @@ def test_every_section_can_be_forged_without_harm():
                 decode_page(forged)
             except DamageError:
                 continue
-    elapsed = time.perf_counter() - started
+    elapsed = time.process_time() - started
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 << 20

@@ -6,7 +6,6 @@ import os
 import re
 import resource
 import signal
-import socket
 import subprocess
 import sys
 
@@ -14,6 +13,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from kit.director_server import CONFIGURATION, PATIENCE_SECONDS, RunningDirector
+from kit.ports import free_port
 from strongroom import clock
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.control.messages import Hello, Welcome, decode_for_agent, encode
@@ -32,11 +32,6 @@ def processor_seconds(process):
     with open(f"/proc/{process.pid}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import sys
 import pytest
 
 from kit.director_server import CONFIGURATION, PATIENCE_SECONDS, RunningDirector
+from kit.ports import free_port
 from strongroom import clock
 
 
 @pytest.fixture
 def prepared(tmp_path, director):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     told = f"Address = 127.0.0.1; Port = {port}\n"
     text = CONFIGURATION.replace("Address = 127.0.0.1\n", told, 1)
     made = RunningDirector(tmp_path, text, like=director)
