@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import argparse
 
     from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.restore.options import Problem, RestoreOptions, RestoreReport, Step
-    from strongroom.jobs.verify.options import Difference, VerifyReport
+    from strongroom.jobs.restore.options import RestoreOptions, RestoreProblem, RestoreReport, Step
+    from strongroom.jobs.verify.options import LiveDifference, VerifyReport
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
     from strongroom.scan.patterns import Patterns
@@ -144,7 +144,7 @@ class _Teller:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
-    def problem(self, problem: Problem) -> None:
+    def problem(self, problem: RestoreProblem) -> None:
         path = shown_path(problem.path)
         self._terminal.emit(
             {"type": "problem", "kind": problem.kind, "path": path, "message": problem.reason}
@@ -157,14 +157,14 @@ class _Teller:
         self._terminal.emit({"type": "entry", "action": step.action, "path": path})
         self._terminal.line(f"{step.action:<10}{printable(path)}")
 
-    def difference(self, difference: Difference) -> None:
+    def difference(self, difference: LiveDifference) -> None:
         tell_difference(difference, self._terminal)
         if not self._terminal.as_json:
             path = printable(shown_path(difference.path))
             self._terminal.warn(f"{path}: {difference.kind}: {difference.reason}")
 
 
-def tell_difference(difference: Difference, terminal: Terminal) -> None:
+def tell_difference(difference: LiveDifference, terminal: Terminal) -> None:
     """A difference as an object of --json."""
     terminal.emit(
         {

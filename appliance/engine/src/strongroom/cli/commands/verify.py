@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
 
     from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.verify.options import Difference, VerifyOptions, VerifyReport
+    from strongroom.jobs.verify.options import LiveDifference, VerifyOptions, VerifyReport
     from strongroom.repo.snapshots import Snapshot
 
 EPILOG = """\
@@ -104,7 +104,7 @@ class _Teller:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
-    def difference(self, difference: Difference) -> None:
+    def difference(self, difference: LiveDifference) -> None:
         tell_difference(difference, self._terminal)
         path = printable(shown_path(difference.path))
         self._terminal.line(f"{difference.kind:<11}{path}: {difference.reason}")

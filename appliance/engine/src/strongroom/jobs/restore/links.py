@@ -24,11 +24,10 @@ from strongroom.rows.views import views
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strongroom.jobs.restore.messages import Inode
     from strongroom.jobs.restore.worker import RowRestorer
-    from strongroom.jobs.workers.pool import Marks
+    from strongroom.jobs.workers.marks import Marks
     from strongroom.rows.views import RowView
-
-Inode = tuple[int, int]
 
 
 class _FirstName(NamedTuple):

@@ -1,7 +1,7 @@
 """What a restore is asked to do and what it reports, settled at the edge.
 
 A restore never stops for one file: what could not be brought back, or not be set, becomes a
-`Problem` of one kind, is told to the observer at once and is counted in the report.
+`RestoreProblem` of one kind, is told to the observer at once and is counted in the report.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Action(StrEnum):
     DELETED = "deleted"
 
 
-class Problem(NamedTuple):
+class RestoreProblem(NamedTuple):
     """Something that is not as the snapshot has it; `path` is relative to the target."""
 
     kind: Kind

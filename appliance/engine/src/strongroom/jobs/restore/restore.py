@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from strongroom.clock import elapsed_seconds
 from strongroom.jobs.restore.choice import Choice
-from strongroom.jobs.restore.options import Action, Kind, Problem, RestoreReport, Step
+from strongroom.jobs.restore.messages import decode_reply, decode_task
+from strongroom.jobs.restore.options import Action, Kind, RestoreProblem, RestoreReport, Step
 from strongroom.jobs.restore.preview import Preview
 from strongroom.jobs.restore.source import StoredContent
 from strongroom.jobs.restore.stream import RestoreStream
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import FrameType
 
+    from strongroom.jobs.restore.messages import RestorePool, RestoreTask
     from strongroom.jobs.restore.options import RestoreOptions
     from strongroom.jobs.restore.tally import Tally
-    from strongroom.jobs.workers.channel import ShardChannel
+    from strongroom.jobs.workers.channel import WorkerChannel
     from strongroom.progress import Progress
     from strongroom.repo.index.index import Index
     from strongroom.repo.repository import Repository
@@ -57,10 +59,10 @@ _LISTING_PAGES = 4
 _NEEDED_FILES = 4096
 
 
-class Observer(Protocol):
+class RestoreObserver(Protocol):
     """Is told what happens to single entries, in the process that restores."""
 
-    def problem(self, problem: Problem) -> None:
+    def problem(self, problem: RestoreProblem) -> None:
         """Something could not be restored or set."""
 
     def step(self, step: Step) -> None:
@@ -72,7 +74,7 @@ def restore(
     snapshot: Snapshot,
     options: RestoreOptions,
     show: Callable[[], AbstractContextManager[Progress]],
-    observer: Observer,
+    observer: RestoreObserver,
 ) -> RestoreReport:
     """Restore `snapshot` (read with its pages) as `options` say.
 
@@ -94,7 +96,7 @@ class _Restore:
         snapshot: Snapshot,
         options: RestoreOptions,
         show: Callable[[], AbstractContextManager[Progress]],
-        observer: Observer,
+        observer: RestoreObserver,
     ) -> None:
         self._repository = repository
         self._snapshot = snapshot
@@ -150,7 +152,7 @@ class _Restore:
             raise
 
     def _stream(
-        self, index: Index, root_fd: int, pool: WorkerPool | None, target_is_new: bool
+        self, index: Index, root_fd: int, pool: RestorePool | None, target_is_new: bool
     ) -> None:
         options = self._options
         if not options.subpath:
@@ -175,8 +177,8 @@ class _Restore:
         if target_is_new and not stream.has_target_row and not options.dry_run:
             os.chmod(b"/proc/self/fd/%d" % root_fd, 0o777 & ~self._umask)
 
-    def _pool(self, index: Index, root_fd: int) -> WorkerPool:
-        def work(channel: ShardChannel) -> None:
+    def _pool(self, index: Index, root_fd: int) -> RestorePool:
+        def work(channel: WorkerChannel[RestoreTask]) -> None:
             signal.signal(signal.SIGTERM, _stop)
             # Closed, so that a storage daemon hears of an end and not of a connection that breaks.
             with closing(self._repository.reopen()) as repository:
@@ -184,7 +186,7 @@ class _Restore:
                 serve(channel, RowRestorer(root_fd, source, self._options), source)
 
         gc.freeze()  # so that workers go on sharing what is loaded
-        return WorkerPool(self._options.worker_count(), work)
+        return WorkerPool(self._options.worker_count(), work, decode_task, decode_reply)
 
     def _report(self, row_count: int, content_bytes: int) -> None:
         tally = self._tally

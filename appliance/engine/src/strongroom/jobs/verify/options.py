@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from strongroom.scan.patterns import Patterns
 
 
-class Difference(NamedTuple):
+class LiveDifference(NamedTuple):
     """Something that is not in the tree as it is in the snapshot.
 
     kind: missing, extra, type, owner, mode, size, mtime, target, device, xattr, acl, flags, links,

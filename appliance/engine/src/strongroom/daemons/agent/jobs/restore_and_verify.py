@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.agent.jobs.description import JobDescription
     from strongroom.daemons.job_process.output import JobOutput
-    from strongroom.jobs.restore.options import Problem, RestoreReport, Step
-    from strongroom.jobs.verify.options import Difference, VerifyOptions, VerifyReport
+    from strongroom.jobs.restore.options import RestoreProblem, RestoreReport, Step
+    from strongroom.jobs.verify.options import LiveDifference, VerifyOptions, VerifyReport
     from strongroom.net.control.messages import LogLevel, StartRestore, StartVerify
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
@@ -184,13 +184,13 @@ class _Teller:
         self._output = output
         self._told = 0
 
-    def problem(self, problem: Problem) -> None:
+    def problem(self, problem: RestoreProblem) -> None:
         self._tell("warning", f"/{printable(problem.path)}: {problem.kind}: {problem.reason}")
 
     def step(self, step: Step) -> None:
         self._tell("info", f"{step.action} /{printable(step.path)}")
 
-    def difference(self, difference: Difference) -> None:
+    def difference(self, difference: LiveDifference) -> None:
         self._tell(
             "warning", f"/{printable(difference.path)}: {difference.kind}: {difference.reason}"
         )
