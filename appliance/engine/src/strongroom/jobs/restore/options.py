@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from strongroom.jobs.restore.where_rules import WhereRules
     from strongroom.scan.patterns import Patterns
 
@@ -117,3 +119,22 @@ class RestoreReport:
     def is_complete(self) -> bool:
         """Whether the target now is what the snapshot (and the options) say."""
         return not self.problems
+
+    def summary(
+        self, snapshot_id: str, options: RestoreOptions, differences: Mapping[str, int] | None
+    ) -> dict[str, Any]:
+        """The same as JSON has it (docs/json-output.md), where names may be bytes.
+
+        differences: what a verify afterwards found; None: there was none.
+        """
+        return {
+            "type": "summary",
+            "snapshot": snapshot_id,
+            "target": options.target,
+            "dry_run": options.dry_run,
+            "actions": {str(action): count for action, count in self.actions.items() if count},
+            "problems": {str(kind): count for kind, count in self.problems.items()},
+            "written_bytes": self.written_bytes,
+            "elapsed_seconds": round(self.elapsed_seconds, 3),
+            "differences": None if differences is None else dict(differences),
+        }

@@ -44,10 +44,12 @@ def failure(error: errors.StrongroomError) -> Failed:
 
 def error_of(failed: Failed) -> errors.StrongroomError:
     """The error that a worker failed with, as the class it was."""
+    error = errors.StrongroomError(failed.text)
     for kind in _kinds(errors.StrongroomError):
-        if (kind.error_id, kind.exit_code) == (failed.error_id, failed.exit_code):
-            return kind(failed.text)
-    return errors.StrongroomError(failed.text)
+        if kind.error_id == failed.error_id:
+            error = kind(failed.text)
+    error.exit_code = failed.exit_code
+    return error
 
 
 def _kinds(kind: type[errors.StrongroomError]) -> list[type[errors.StrongroomError]]:
