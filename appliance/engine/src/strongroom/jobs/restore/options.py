@@ -82,7 +82,7 @@ class RestoreOptions:
     target: absolute path of the directory to restore into; it is made when it is missing.
     subpath: what to restore, from the root, b"" for everything; its own content goes right into
     the target unless `in_place`, which keeps every path where it was (target is then b"/").
-    includes, excludes: see `restore_choice`. workers: processes; 0 means one a core,
+    includes, excludes: see `choice`. workers: processes; 0 means one a core,
     at most MOST_DEFAULT_WORKERS. tells_steps: report every entry, not only problems. where: rules
     for where the target may really be, None for anywhere.
     """

@@ -2,17 +2,17 @@
 
 Promises
 - Nothing is written outside the target, whatever the snapshot claims and whoever plants links in
-  the target meanwhile (`restore_places`); and the target is where it may be (`restore_target`).
+  the target meanwhile (`target_directories`); and the target is where it may be (`target`).
 - What a file holds in the end is what the snapshot holds, checked chunk by chunk before it is
   written. A file whose content is damaged or missing is named, and not there afterwards: a new
   one is removed; one that was to be replaced is as it was; one that was being changed in place
-  gets the suffix `restore_existing.INCOMPLETE`. Everything else is restored.
+  gets the suffix `existing_entries.INCOMPLETE`. Everything else is restored.
 - What is killed can be run again and goes on: until a file is whole its mtime is the present, so
   `if-changed` takes it up again; names like `.strongroom-0123456789abcdef` are left-overs.
-- Memory does not grow with the number of files (see `restore_stream` for what little does).
+- Memory does not grow with the number of files (see `stream` for what little does).
 
 Processes: this one streams the listing, makes directories and links, and reports; workers
-(`restore_worker`) are forked from it and write files.
+(`worker`) are forked from it and write files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from strongroom.jobs.restore.choice import Choice
 from strongroom.jobs.restore.messages import decode_reply, decode_task
 from strongroom.jobs.restore.options import Action, Kind, RestoreProblem, RestoreReport, Step
 from strongroom.jobs.restore.preview import Preview
-from strongroom.jobs.restore.source import StoredContent
+from strongroom.jobs.restore.stored_content import StoredContent
 from strongroom.jobs.restore.stream import RestoreStream
 from strongroom.jobs.restore.target import open_target
 from strongroom.jobs.restore.worker import RowRestorer, serve

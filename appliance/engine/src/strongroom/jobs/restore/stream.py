@@ -19,12 +19,12 @@ from strongroom.errors import SnapshotNotFoundError
 from strongroom.jobs.restore.choice import LEFT_OUT, PASSED, WANTED, BackedUp
 from strongroom.jobs.restore.deletion import Deletions
 from strongroom.jobs.restore.directories import Directories, Level
-from strongroom.jobs.restore.large import LARGE_BYTES, LargeFiles
-from strongroom.jobs.restore.links import Links, OtherName
+from strongroom.jobs.restore.hard_links import Links, OtherName
+from strongroom.jobs.restore.large_files import LARGE_BYTES, LargeFiles
 from strongroom.jobs.restore.messages import RestoreRows, RowsRestored
 from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.options import Kind, Overwrite
-from strongroom.jobs.restore.places import check_names, check_path
+from strongroom.jobs.restore.target_directories import check_names, check_path
 from strongroom.jobs.workers.marks import Marks
 from strongroom.jobs.workers.messages import RowsEntry
 from strongroom.jobs.workers.windows import Windows

@@ -18,8 +18,7 @@ from strongroom.jobs.restore.content import (
     write_differing_parts,
     write_parts,
 )
-from strongroom.jobs.restore.existing import ExistingEntries
-from strongroom.jobs.restore.making import EntryMaker
+from strongroom.jobs.restore.existing_entries import ExistingEntries
 from strongroom.jobs.restore.messages import (
     RestoreRows,
     RestoreTask,
@@ -28,14 +27,15 @@ from strongroom.jobs.restore.messages import (
     WriteStretch,
 )
 from strongroom.jobs.restore.metadata import reason_of
+from strongroom.jobs.restore.new_entries import EntryMaker
 from strongroom.jobs.restore.options import Action, Kind, RestoreOptions
-from strongroom.jobs.restore.places import TargetDirectories, status_of
 from strongroom.jobs.restore.tally import Tally
+from strongroom.jobs.restore.target_directories import TargetDirectories, status_of
 from strongroom.rows.rows import UNREADABLE, Rows, decode_rows
 from strongroom.rows.views import RowView, views
 
 if TYPE_CHECKING:
-    from strongroom.jobs.restore.source import StoredContent
+    from strongroom.jobs.restore.stored_content import StoredContent
     from strongroom.jobs.workers.channel import WorkerChannel
 
 _FORMAT = 0o170000

@@ -7,7 +7,7 @@ needs the stored content itself, so no data is fetched. Entries that only the tr
 for below the paths that were backed up; sockets are never in a snapshot and do not count.
 
 Nothing is changed, and no link is followed. One process streams the listing and looks for extra
-entries; forked workers (`verify_worker`) compare.
+entries; forked workers (`worker`) compare.
 """
 
 from __future__ import annotations
@@ -29,8 +29,13 @@ from strongroom.clock import elapsed_seconds
 from strongroom.errors import OperatingSystemError, SnapshotNotFoundError
 from strongroom.jobs.restore.choice import LEFT_OUT, WANTED, BackedUp, Choice
 from strongroom.jobs.restore.metadata import reason_of
-from strongroom.jobs.restore.places import TargetDirectories, check_names, check_path, status_of
-from strongroom.jobs.restore.source import StoredContent
+from strongroom.jobs.restore.stored_content import StoredContent
+from strongroom.jobs.restore.target_directories import (
+    TargetDirectories,
+    check_names,
+    check_path,
+    status_of,
+)
 from strongroom.jobs.verify.messages import (
     CompareRows,
     RowsCompared,

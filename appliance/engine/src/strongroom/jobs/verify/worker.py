@@ -13,7 +13,7 @@ from strongroom.content.digests import new_signature
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.content import ContentSource, layout_of
 from strongroom.jobs.restore.metadata import reason_of
-from strongroom.jobs.restore.places import TargetDirectories, status_of
+from strongroom.jobs.restore.target_directories import TargetDirectories, status_of
 from strongroom.jobs.verify.messages import CompareRows, NamedInode, RowsCompared
 from strongroom.jobs.verify.options import LiveDifference, VerifyOptions
 from strongroom.printable import printable

@@ -1,7 +1,7 @@
 """How a shard scans one directory: list, examine, compare with the parent, read what changed.
 
-Each method is a generator of lots of calls (see `scan_pool`): what waits for the file system is in
-the calls, which change into the directory and work on its names, everything else between them.
+Each method is a generator of lots of calls (see `scan_threads`): what waits for the file system is
+in the calls, which change into the directory and work on its names, everything else between them.
 With one thread a lot is a single call, so that nothing is paid for threads that are not there.
 """
 

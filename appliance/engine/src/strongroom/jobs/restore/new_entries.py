@@ -30,7 +30,7 @@ from strongroom.jobs.restore.content import (
 )
 from strongroom.jobs.restore.messages import LateFlags
 from strongroom.jobs.restore.metadata import PROTECTING_FLAGS, MetadataSetter, change_flags
-from strongroom.jobs.restore.places import PRIVATE_MODE, TargetDirectories, pinned
+from strongroom.jobs.restore.target_directories import PRIVATE_MODE, TargetDirectories, pinned
 from strongroom.scan.attributes import read_flags
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class EntryMaker:
         self.is_private = False
         self.source = source
         self.setter = MetadataSetter(tally.problem)
-        # Nobody but us can have been in it: see `restore_places`.
+        # Nobody but us can have been in it: see `target_directories`.
         # Whether new entries begin without attributes: the directory passes none on.
         self.is_clean = False
         # Flags that would bar the names still to be linked.

@@ -21,11 +21,11 @@ from strongroom.jobs.restore.content import (
     part_lengths,
     refuse_dead_target,
 )
-from strongroom.jobs.restore.existing import is_kept, open_to_write, set_aside
+from strongroom.jobs.restore.existing_entries import is_kept, open_to_write, set_aside
 from strongroom.jobs.restore.messages import StretchWritten, WriteStretch
 from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.options import Action, Kind, Overwrite
-from strongroom.jobs.restore.places import status_of, temporary_name
+from strongroom.jobs.restore.target_directories import status_of, temporary_name
 from strongroom.rows.rows import UNREADABLE
 
 if TYPE_CHECKING:
