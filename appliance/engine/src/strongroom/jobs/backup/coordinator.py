@@ -21,6 +21,7 @@ from strongroom.jobs.backup.shards.messages import (
     Claim,
     Claimed,
     ContentIsRead,
+    DirectorySlice,
     Finish,
     Finished,
     Flush,
@@ -34,7 +35,6 @@ from strongroom.jobs.backup.shards.messages import (
     ScanDirectory,
     Scanned,
     Settled,
-    Slice,
     Sliced,
 )
 from strongroom.jobs.backup.stream_rows import StreamRows
@@ -215,7 +215,7 @@ class Coordinator:
             case ParentWanted():
                 assert self._parent is not None
                 shard.channel.send(ParentRows(encode_rows(self._parent.joined(node.parent))))
-            case Slice():
+            case DirectorySlice():
                 self._order.add(node.path, message.number, message.names, None)
             case Sliced() | Lost():
                 self._scanned(shard, node, [])

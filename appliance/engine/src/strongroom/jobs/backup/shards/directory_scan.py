@@ -19,10 +19,10 @@ from strongroom.jobs.backup.shards.directory_work import DirectoryWork, problem
 from strongroom.jobs.backup.shards.found_rows import FoundRows, directories_of, without
 from strongroom.jobs.backup.shards.messages import (
     ContentIsRead,
+    DirectorySlice,
     Lost,
     Same,
     Scanned,
-    Slice,
     Sliced,
 )
 from strongroom.jobs.backup.shards.scan_threads import Lot
@@ -185,7 +185,7 @@ class DirectoryScan:
         """Leave a wide directory, which is the working directory, to be scanned in slices."""
         first: list[bytes] = [] if path else [ROOT_NAME]
         for number, joined in enumerate(name_slices(read_wide_names(), first), 1):
-            self._send(Slice(task, number, joined))
+            self._send(DirectorySlice(task, number, joined))
         self._send(Sliced(task))
 
     def _examined(

@@ -91,7 +91,7 @@ class ContentIsRead(Message, frozen=True, tag="content-is-read"):
     task: int
 
 
-class Slice(Message, frozen=True, tag="slice"):
+class DirectorySlice(Message, frozen=True, tag="slice"):
     """Some names of a directory that is too large for one task; numbered from 1."""
 
     task: int
@@ -160,7 +160,7 @@ class Finished(Message, frozen=True, tag="finished"):
 
 ShardTask: TypeAlias = ScanDirectory | ReadContent | ReadStreams | Flush | Finish
 ToShard: TypeAlias = ShardTask | Claimed | ParentRows
-OfScan: TypeAlias = Scanned | Slice | Sliced | Same | ParentWanted | Lost
+OfScan: TypeAlias = Scanned | DirectorySlice | Sliced | Same | ParentWanted | Lost
 FromShard: TypeAlias = OfScan | ContentIsRead | Settled | Claim | PackStored | Finished | Failed
 
 decode_to_shard: Callable[[memoryview], ToShard] = msgspec.msgpack.Decoder(ToShard).decode
