@@ -45,16 +45,4 @@ def failure(error: errors.StrongroomError) -> Failed:
 
 def error_of(failed: Failed) -> errors.StrongroomError:
     """The error that a worker failed with, as the class it was."""
-    error = errors.StrongroomError(failed.text)
-    for kind in _kinds(errors.StrongroomError):
-        if kind.error_id == failed.error_id:
-            error = kind(failed.text)
-    error.exit_code = failed.exit_code
-    return error
-
-
-def _kinds(kind: type[errors.StrongroomError]) -> list[type[errors.StrongroomError]]:
-    found = [kind]
-    for below in kind.__subclasses__():
-        found += _kinds(below)
-    return found
+    return errors.error_named(failed.error_id, failed.text, exit_code=failed.exit_code)
