@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from strongroom.jobs.restore.options import Problem, RestoreOptions, RestoreReport, Step
+from strongroom.jobs.restore.options import RestoreOptions, RestoreProblem, RestoreReport, Step
 from strongroom.jobs.restore.restore import restore
 from strongroom.progress import NullProgress
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class Seen:
     """An observer that keeps what it is told, and the report."""
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[RestoreProblem] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     report: RestoreReport = field(default_factory=RestoreReport)
 
-    def problem(self, problem: Problem) -> None:
+    def problem(self, problem: RestoreProblem) -> None:
         self.problems.append(problem)
 
     def step(self, step: Step) -> None:

@@ -31,7 +31,7 @@ _SPECIAL: Final = re.compile(rb"[*?\[\\]")
 _KEPT_COMBINATIONS: Final = 256
 
 
-class Treatment(NamedTuple):
+class StatedTreatment(NamedTuple):
     """How an entry is kept; None: as the job says."""
 
     compression: str | None = None
@@ -40,9 +40,9 @@ class Treatment(NamedTuple):
     xattrs: bool | None = None
 
 
-def treatment_of(options: FileSetOptions) -> Treatment:
+def treatment_of(options: FileSetOptions) -> StatedTreatment:
     """What an Options block says about how."""
-    return Treatment(options.compression, options.signature, options.acls, options.xattrs)
+    return StatedTreatment(options.compression, options.signature, options.acls, options.xattrs)
 
 
 class PathGlobs:
@@ -233,9 +233,9 @@ class IncludeBlocks:
         return decided and _filled(decided, [self.default] * len(names))
 
 
-def deciding_treatments(spec: FileSetSpec) -> tuple[Treatment, ...]:
+def deciding_treatments(spec: FileSetSpec) -> tuple[StatedTreatment, ...]:
     """The ways in which Options blocks say that entries are kept, each once."""
-    found: dict[Treatment, None] = {}
+    found: dict[StatedTreatment, None] = {}
     for include in spec.includes:
         usual = usual_block(include)
         for number, options in enumerate(include.options or (USUAL_OPTIONS,)):
@@ -244,12 +244,12 @@ def deciding_treatments(spec: FileSetSpec) -> tuple[Treatment, ...]:
     return tuple(found)
 
 
-def treatments(spec: FileSetSpec) -> tuple[Treatment, ...]:
+def treatments(spec: FileSetSpec) -> tuple[StatedTreatment, ...]:
     """All ways in which entries of a FileSet are kept; the first is the job's own.
 
     A judgement's treatments are places in it. Raises UsageError when there are too many.
     """
-    found = dict.fromkeys([Treatment(), *deciding_treatments(spec)])
+    found = dict.fromkeys([StatedTreatment(), *deciding_treatments(spec)])
     if len(found) > MOST_TREATMENTS:
         raise UsageError(
             f"FileSet {spec.name} has {len(found)} different Options blocks; "

@@ -56,6 +56,8 @@ KIND_DATA = 0
 KIND_LISTING = 1
 
 HEADER_SIZE = 40
+# A pack that has become so large is finished; what is added last may make it larger.
+PACK_SIZE_BYTES = 32 << 20
 FOOTER_SIZE_LIMIT = 512 << 20
 
 _VERSION = 1

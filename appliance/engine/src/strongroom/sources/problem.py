@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from errno import ENOENT
+from typing import NamedTuple
 
 
-@dataclass(slots=True)
-class Problem:
+class Problem(NamedTuple):
     """Something that could not be read, or changed while it was."""
 
     path: bytes

@@ -9,7 +9,7 @@ import pytest
 
 from kit.hand_backup import back_up
 from kit.observed_restore import run_restore
-from strongroom.jobs.restore.existing import INCOMPLETE
+from strongroom.jobs.restore.existing_entries import INCOMPLETE
 from strongroom.jobs.restore.options import Kind
 from strongroom.repo.packs import KIND_DATA
 from strongroom.rows.rows import UNREADABLE, Rows

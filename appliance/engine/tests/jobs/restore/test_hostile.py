@@ -13,7 +13,7 @@ from kit.hand_backup import back_up
 from kit.observed_restore import run_restore
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.options import Kind, Overwrite
-from strongroom.jobs.restore.places import TargetDirectories, check_names, check_path
+from strongroom.jobs.restore.target_directories import TargetDirectories, check_names, check_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -203,7 +203,7 @@ def test_directories_are_reached_beyond_path_max_with_few_descriptors(tmp_path):
     finally:
         os.fchdir(here)
         os.close(here)
-        from strongroom.jobs.restore.places import remove_tree
+        from strongroom.jobs.restore.target_directories import remove_tree
 
         remove_tree(name, root)
         os.close(root)

@@ -11,7 +11,7 @@ import pytest
 
 from kit.hand_backup import back_up
 from strongroom.errors import OperatingSystemError, SnapshotNotFoundError
-from strongroom.jobs.verify.options import Difference, VerifyOptions
+from strongroom.jobs.verify.options import LiveDifference, VerifyOptions
 from strongroom.jobs.verify.verify import verify
 from strongroom.progress import NullProgress
 from strongroom.scan.patterns import Patterns
@@ -24,9 +24,9 @@ YEAR_2001 = (1_000_000_000, 1_000_000_000)
 
 @dataclass
 class Seen:
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[LiveDifference] = field(default_factory=list)
 
-    def difference(self, difference: Difference) -> None:
+    def difference(self, difference: LiveDifference) -> None:
         self.differences.append(difference)
 
 

@@ -106,7 +106,7 @@ def run_prune(repository: Repository, options: PruneOptions, terminal: Terminal)
 
     with show_progress(terminal, "prune") as progress:
         report = prune(repository, options, progress)
-    terminal.emit(_report_object(report))
+    terminal.emit(report.summary())
     _write_report(report, terminal)
 
 
@@ -140,31 +140,6 @@ def _write_report(report: PruneReport, terminal: Terminal) -> None:
         )
         for reason in report.waiting_for:
             terminal.line(f"  {reason}")
-
-
-def _report_object(report: PruneReport) -> dict[str, object]:
-    return {
-        "type": "prune",
-        "dry_run": report.dry_run,
-        "snapshots": report.snapshots,
-        "packs": report.packs,
-        "pack_bytes": report.pack_bytes,
-        "used_bytes": report.used_bytes,
-        "unused_bytes": report.unused_bytes,
-        "unused_packs": report.unused_packs,
-        "orphan_packs": report.orphan_packs,
-        "repacked_packs": report.repacked_packs,
-        "repacked_bytes": report.repacked_bytes,
-        "marked_packs": report.marked_packs,
-        "removed_packs": report.removed_packs,
-        "removed_bytes": report.removed_bytes,
-        "freed_bytes": report.freed_bytes,
-        "kept_packs": report.kept_packs,
-        "waiting_packs": report.waiting_packs,
-        "waiting_for": list(report.waiting_for),
-        "temporary_files": report.temporary_files,
-        "elapsed_seconds": round(report.elapsed_seconds, 3),
-    }
 
 
 def _share(text: str, option: str) -> float:

@@ -11,23 +11,22 @@ from strongroom.cli.console.restore import (
     goes_through_director,
     restore_through_director,
 )
+from strongroom.cli.entry_lines import RestoreLines
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
     normal_path,
-    shown_path,
 )
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
-from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
 
     from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.restore.options import Problem, RestoreOptions, RestoreReport, Step
-    from strongroom.jobs.verify.options import Difference, VerifyReport
+    from strongroom.jobs.restore.options import RestoreOptions, RestoreReport
+    from strongroom.jobs.verify.options import VerifyReport
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
     from strongroom.scan.patterns import Patterns
@@ -58,7 +57,6 @@ Large files are changed in place, only where they differ; others are replaced wh
 Exit code 3: done, but not everything could be restored or set; each kind is named and counted.
 """
 
-_LOST = ("content", "unread", "entry", "link", "delete")
 _MEANINGS = {
     "content": "stored content is damaged or missing",
     "unread": "not in the snapshot, for the backup could not read it",
@@ -117,7 +115,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if goes_through_director(arguments):
         return restore_through_director(arguments, terminal)
     options = _options(arguments, terminal)
-    teller = _Teller(terminal)
+    lines = RestoreLines(terminal)
     repository = open_repository(arguments, terminal)
     try:
         wanted = arguments.snapshot.partition(":")[0]
@@ -125,55 +123,18 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         from strongroom.jobs.restore.restore import restore
 
         report = restore(
-            repository, snapshot, options, lambda: show_progress(terminal, "restore"), teller
+            repository, snapshot, options, lambda: show_progress(terminal, "restore"), lines
         )
         verified = None
         if arguments.verify and not options.dry_run:
-            verified = _verify(repository, snapshot, options, terminal, teller)
+            verified = _verify(repository, snapshot, options, terminal, lines)
     finally:
         repository.close()
-    terminal.emit(_summary(snapshot, options, report, verified))
+    found = None if verified is None else verified.differences
+    terminal.emit(report.summary(snapshot.id, options, found))
     _print(report, verified, terminal, dry_run=options.dry_run)
-    differences = 0 if verified is None else sum(verified.differences.values())
+    differences = sum((found or {}).values())
     return EXIT_DONE if report.is_complete and not differences else EXIT_INCOMPLETE
-
-
-class _Teller:
-    """Tells of single entries: all in JSON, what was lost always, the rest with --verbose."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-
-    def problem(self, problem: Problem) -> None:
-        path = shown_path(problem.path)
-        self._terminal.emit(
-            {"type": "problem", "kind": problem.kind, "path": path, "message": problem.reason}
-        )
-        if not self._terminal.as_json and (problem.kind in _LOST or self._terminal.verbose):
-            self._terminal.warn(f"{printable(path)}: {problem.reason}")
-
-    def step(self, step: Step) -> None:
-        path = shown_path(step.path)
-        self._terminal.emit({"type": "entry", "action": step.action, "path": path})
-        self._terminal.line(f"{step.action:<10}{printable(path)}")
-
-    def difference(self, difference: Difference) -> None:
-        tell_difference(difference, self._terminal)
-        if not self._terminal.as_json:
-            path = printable(shown_path(difference.path))
-            self._terminal.warn(f"{path}: {difference.kind}: {difference.reason}")
-
-
-def tell_difference(difference: Difference, terminal: Terminal) -> None:
-    """A difference as an object of --json."""
-    terminal.emit(
-        {
-            "type": "difference",
-            "kind": difference.kind,
-            "path": shown_path(difference.path),
-            "message": difference.reason,
-        }
-    )
 
 
 def patterns_of(texts: list[str], ignoring_case: list[str]) -> Patterns | None:
@@ -215,7 +176,7 @@ def _verify(
     snapshot: Snapshot,
     options: RestoreOptions,
     terminal: Terminal,
-    teller: _Teller,
+    lines: RestoreLines,
 ) -> VerifyReport:
     from strongroom.jobs.verify.options import VerifyOptions
     from strongroom.jobs.verify.verify import verify
@@ -231,26 +192,7 @@ def _verify(
         finds_extra=options.delete,
         workers=options.workers,
     )
-    return verify(repository, snapshot, wanted, lambda: show_progress(terminal, "verify"), teller)
-
-
-def _summary(
-    snapshot: Snapshot,
-    options: RestoreOptions,
-    report: RestoreReport,
-    verified: VerifyReport | None,
-) -> dict[str, object]:
-    return {
-        "type": "summary",
-        "snapshot": snapshot.id,
-        "target": options.target,
-        "dry_run": options.dry_run,
-        "actions": {str(action): count for action, count in report.actions.items() if count},
-        "problems": {str(kind): count for kind, count in report.problems.items()},
-        "written_bytes": report.written_bytes,
-        "elapsed_seconds": round(report.elapsed_seconds, 3),
-        "differences": None if verified is None else dict(verified.differences),
-    }
+    return verify(repository, snapshot, wanted, lambda: show_progress(terminal, "verify"), lines)
 
 
 def _print(

@@ -6,24 +6,22 @@ import os
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
-from strongroom.cli.commands.restore import patterns_of, tell_difference
+from strongroom.cli.commands.restore import patterns_of
+from strongroom.cli.entry_lines import VerifyLines
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
     normal_path,
-    shown_path,
 )
 from strongroom.errors import EXIT_DONE, CheckFailedError, UsageError
-from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
 
     from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.verify.options import Difference, VerifyOptions, VerifyReport
-    from strongroom.repo.snapshots import Snapshot
+    from strongroom.jobs.verify.options import VerifyOptions
 
 EPILOG = """\
 examples:
@@ -81,11 +79,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             snapshot,
             options,
             lambda: show_progress(terminal, "verify"),
-            _Teller(terminal),
+            VerifyLines(terminal),
         )
     finally:
         repository.close()
-    terminal.emit(_summary(snapshot, options, report))
+    terminal.emit(report.summary(snapshot.id, options))
     seconds = max(report.elapsed_seconds, 1e-3)
     terminal.line(
         f"{report.rows:,} entries compared, {size_text(report.read_bytes)} read, "
@@ -96,18 +94,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.differences.items()))
         raise CheckFailedError(f"{found:,} differences ({kinds}); each is listed above")
     return EXIT_DONE
-
-
-class _Teller:
-    """Lists differences as the result of the command."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-
-    def difference(self, difference: Difference) -> None:
-        tell_difference(difference, self._terminal)
-        path = printable(shown_path(difference.path))
-        self._terminal.line(f"{difference.kind:<11}{path}: {difference.reason}")
 
 
 def _options(arguments: argparse.Namespace) -> VerifyOptions:
@@ -129,15 +115,3 @@ def _options(arguments: argparse.Namespace) -> VerifyOptions:
         finds_extra=not arguments.no_extra,
         workers=arguments.workers,
     )
-
-
-def _summary(snapshot: Snapshot, options: VerifyOptions, report: VerifyReport) -> dict[str, object]:
-    return {
-        "type": "summary",
-        "snapshot": snapshot.id,
-        "root": options.root,
-        "entries": report.rows,
-        "read_bytes": report.read_bytes,
-        "differences": dict(report.differences),
-        "elapsed_seconds": round(report.elapsed_seconds, 3),
-    }

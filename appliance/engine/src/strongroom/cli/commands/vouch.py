@@ -54,17 +54,7 @@ def _report(report: VouchReport, terminal: Terminal) -> None:
         for kind, name, why in found:
             terminal.emit({"type": title, "kind": kind, "name": name, "message": why})
             terminal.line(f"{title}: {kind} {name}: {why}")
-    terminal.emit(
-        {
-            "type": "summary",
-            "packs": report.packs,
-            "index_objects": report.index_objects,
-            "waiting_index_objects": report.waiting_index_objects,
-            "read_bytes": report.read_bytes,
-            "false_objects": len(report.false_objects),
-            "damaged_objects": len(report.damaged_objects),
-        }
-    )
+    terminal.emit(report.summary())
     terminal.line(
         f"vouched for {report.packs} packs and {report.index_objects} index objects; "
         f"{size_text(report.read_bytes)} read"

@@ -98,7 +98,7 @@ def _read(path: bytes) -> list[LastRun]:
 
 # Figure -> the fields of reports that say it: of a backup or estimate, of a restore, of a verify.
 _FIGURES: Final = {
-    "files": ("files", "rows"),
+    "files": ("files", "entries"),
     "bytes": ("size_bytes", "written_bytes", "read_bytes"),
     "read_bytes": ("bytes_read",),
     "stored_bytes": ("stored_bytes",),

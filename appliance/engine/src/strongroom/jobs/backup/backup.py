@@ -18,7 +18,7 @@ from strongroom.errors import DamageError, SourceError
 from strongroom.jobs.backup.coordinator import Coordinator
 from strongroom.jobs.backup.parent import choose_parent, open_parent
 from strongroom.jobs.backup.parent_cache import ParentCache
-from strongroom.jobs.backup.shards.group import ShardGroup, decode_footer
+from strongroom.jobs.backup.shards.group import ShardGroup
 from strongroom.jobs.writing.deduplication import Deduplication
 from strongroom.jobs.writing.dry_pack import DryPack
 from strongroom.jobs.writing.listing import ListingWriter
@@ -180,7 +180,7 @@ class _Backup:
                 shards.channels,
                 paths,
                 self._deduplication.claim,
-                lambda data: self._take_footer(decode_footer(data)),
+                self._take_footer,
                 parent,
                 listing,
                 progress,

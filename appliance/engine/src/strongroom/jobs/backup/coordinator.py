@@ -1,7 +1,7 @@
 """The coordinator of a backup: hands out directories, decides what is new, writes the listing.
 
 One thread and one `selectors` loop. It owns the deduplication table, the parent's listing and the
-order of rows; shards own the walking, the reading and the packs (see `shard` for the messages).
+order of rows; shards own the walking, the reading and the packs (see `shards.messages`).
 Content is never in this process. Any error of a shard ends the job.
 """
 
@@ -9,27 +9,51 @@ from __future__ import annotations
 
 import selectors
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from strongroom import errors
 from strongroom.jobs.backup.deferred_content import DeferredContent
-from strongroom.jobs.backup.ordering import ROOT_NAME, ContentRead, Node, Ordering, Way
-from strongroom.jobs.backup.shards.directory_work import without_vanished
+from strongroom.jobs.backup.ordering import ContentRead, Node, Ordering, Way
+from strongroom.jobs.backup.scanned_rows import ROOT_NAME, without_vanished
+from strongroom.jobs.backup.shards.messages import (
+    Claim,
+    Claimed,
+    ContentIsRead,
+    DirectorySlice,
+    Finish,
+    Finished,
+    Flush,
+    Lost,
+    PackStored,
+    ParentRows,
+    ParentWanted,
+    ReadContent,
+    ReadStreams,
+    Same,
+    ScanDirectory,
+    Scanned,
+    Settled,
+    Sliced,
+)
 from strongroom.jobs.backup.stream_rows import StreamRows
 from strongroom.jobs.workers.channel import ChannelClosedError, CoordinatorChannel
+from strongroom.jobs.workers.messages import Failed, error_of
 from strongroom.rows.rows import COLUMN_COUNT, MODE, decode_rows, encode_rows
-from strongroom.sources.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.jobs.backup.parent_listing import ParentListing
+    from strongroom.jobs.backup.shards.messages import FromShard, OfScan
     from strongroom.jobs.backup.shards.tally import ShardTally
+    from strongroom.jobs.writing.deduplication import ChunkGroup, GroupAnswer
     from strongroom.jobs.writing.listing import ListingWriter
     from strongroom.progress import Progress
+    from strongroom.repo.packs import PackFooter
     from strongroom.rows.rows import Rows
+    from strongroom.sources.problem import Problem
 
 # How much is queued at each shard: directories count 1, content reads more. With several scan
 # threads twice as much as they can have under way, so that none waits for the coordinator.
@@ -55,7 +79,7 @@ class Counts:
 class _ShardState:
     __slots__ = ("channel", "is_finished", "is_flushed", "scanning", "unsettled")
 
-    def __init__(self, channel: CoordinatorChannel) -> None:
+    def __init__(self, channel: CoordinatorChannel[FromShard]) -> None:
         self.channel = channel
         self.scanning = 0
         self.unsettled = 0
@@ -66,17 +90,17 @@ class _ShardState:
 class Coordinator:
     """Runs the shards until the listing is whole.
 
-    `claim(ids, lengths)` decides about one group of chunks; `footer(data)` takes the footer of a
+    `claim(group)` decides about one group of chunks; `footer(footer)` takes the footer of a
     finished pack; `listing` takes rows in order; `scan_threads` is what each shard has;
     `known_problems` are reported with those found.
     """
 
     def __init__(
         self,
-        channels: list[CoordinatorChannel],
+        channels: list[CoordinatorChannel[FromShard]],
         paths: tuple[bytes, ...],
-        claim: Callable[[bytes, bytes], list[Any]],
-        footer: Callable[[bytes], None],
+        claim: Callable[[ChunkGroup], GroupAnswer],
+        footer: Callable[[PackFooter], None],
         parent: ParentListing | None,
         listing: ListingWriter,
         progress: Progress,
@@ -118,7 +142,7 @@ class Coordinator:
             for rows in self._streams.rest():
                 self._listing.add(rows)
             for shard in self._shards:
-                shard.channel.send(["finish"])
+                shard.channel.send(Finish())
             while not all(shard.is_finished for shard in self._shards):
                 self._turn(selector)
 
@@ -158,76 +182,68 @@ class Coordinator:
             self._progress.add(files=files - self._told_files, bytes=size_bytes - self._told_bytes)
             self._told_files, self._told_bytes = files, size_bytes
 
-    def _take(self, shard: _ShardState, message: list[Any]) -> None:
-        kind = message[0]
-        if kind == "claim":
-            shard.channel.send(["claimed", [self._claim(*group) for group in message[1]]])
-        elif kind == "footer":
-            self._footer(message[1])
-        elif kind == "finished":
-            shard.is_finished = True
-        elif kind == "failed":
-            error_id, exit_code, text = message[1:]
-            raise errors.error_named(error_id, text, exit_code=exit_code)
-        else:
-            task = self._order.tasks[message[1]]
-            if isinstance(task, ContentRead):
-                self._take_of_read(shard, kind, task, message[2:])
-            else:
-                self._take_of_node(shard, kind, task, message[2:])
+    def _take(self, shard: _ShardState, message: FromShard) -> None:
+        match message:
+            case Settled():
+                task = self._order.tasks[message.task]
+                if isinstance(task, ContentRead):
+                    self._content_settled(shard, task, message)
+                else:
+                    self._node_settled(shard, task, message)
+            case Claim():
+                shard.channel.send(Claimed([self._claim(group) for group in message.groups]))
+            case PackStored():
+                self._footer(message.footer)
+            case ContentIsRead():
+                shard.scanning -= READ_WEIGHT
+                self._order.tasks[message.task].is_scanned = True
+            case Finished():
+                shard.is_finished = True
+            case Failed():
+                raise error_of(message)
+            case _:
+                self._take_of_node(shard, self._order.node(message.task), message)
 
-    def _take_of_read(
-        self, shard: _ShardState, kind: str, read: ContentRead, rest: list[Any]
-    ) -> None:
-        """A message about deferred content."""
-        if kind == "children":
-            shard.scanning -= READ_WEIGHT
-            read.is_scanned = True
-            return
-        encoded, counts, problems, _ = rest
+    def _take_of_node(self, shard: _ShardState, node: Node, message: OfScan) -> None:
+        match message:
+            case Scanned():
+                self._scanned(shard, node, message.children)
+            case Same():
+                self._scanned(shard, node, message.children)
+                self._settled(shard, node)
+                self._settle(node, node.parent or [])
+            case ParentWanted():
+                assert self._parent is not None
+                shard.channel.send(ParentRows(encode_rows(self._parent.joined(node.parent))))
+            case DirectorySlice():
+                self._order.add(node.path, message.number, message.names, None)
+            case Sliced() | Lost():
+                self._scanned(shard, node, [])
+                self._settled(shard, node)
+                self._order.settle(node, [])
+                if isinstance(message, Lost):
+                    self._report([message.problem])
+
+    def _node_settled(self, shard: _ShardState, node: Node, message: Settled) -> None:
+        self._settled(shard, node)
+        self._count(message, message.problems)
+        rows = decode_rows(message.rows)
+        if message.deferred:
+            content = DeferredContent(rows, message.deferred, message.tallied_files)
+            self._order.defer(node, content)
+        else:
+            self._settle(node, [without_vanished(rows)], message.tallied_files)
+
+    def _content_settled(self, shard: _ShardState, read: ContentRead, message: Settled) -> None:
         self._settled(shard, read)
         node = read.node
         assert node.content is not None
-        self._count(counts, node.content.first_told(problems))
-        node.content.tallied_files += counts[3]
-        whole = node.content.settle(read.place, decode_rows(encoded))
+        self._count(message, node.content.first_told(message.problems))
+        node.content.tallied_files += message.tallied_files
+        whole = node.content.settle(read.place, decode_rows(message.rows))
         if whole is not None:
             tallied, node.content = node.content.tallied_files, None
             self._settle(node, [without_vanished(whole)], tallied)
-
-    def _take_of_node(self, shard: _ShardState, kind: str, node: Node, rest: list[Any]) -> None:
-        if kind == "children":
-            self._scanned(shard, node, rest[0])
-        elif kind == "done":
-            encoded, counts, problems, deferred = rest
-            self._settled(shard, node)
-            self._count(counts, problems)
-            rows = decode_rows(encoded)
-            if deferred:
-                self._order.defer(node, DeferredContent(rows, deferred, counts[3]))
-            else:
-                self._settle(node, [without_vanished(rows)], counts[3])
-        elif kind == "same":
-            self._scanned(shard, node, rest[0])
-            self._settled(shard, node)
-            self._settle(node, node.parent or [])
-        elif kind == "parent":
-            assert self._parent is not None
-            shard.channel.send(["rows", encode_rows(self._parent.joined(node.parent))])
-        elif kind == "slice":
-            number, names = rest
-            self._order.add(node.path, number, names, None)
-        elif kind == "wide":
-            self._scanned(shard, node, [])
-            self._settled(shard, node)
-            self._order.settle(node, [])
-        elif kind == "lost":
-            self._scanned(shard, node, [])
-            self._settled(shard, node)
-            self._order.settle(node, [])
-            self._report(rest[0])
-        else:
-            raise AssertionError(kind)
 
     def _settle(self, node: Node, rows: list[Rows], tallied: int = 0) -> None:
         self._settled_files += sum(_regular_files(piece) for piece in rows)
@@ -238,11 +254,10 @@ class Coordinator:
         del self._order.tasks[task.number]
         shard.unsettled -= 1
 
-    def _count(self, counts: list[int], problems: list[list[Any]]) -> None:
-        files, changed, read_bytes, _ = counts
-        self.counts.files_read += files
-        self.counts.files_changed += changed
-        self.counts.bytes_read += read_bytes
+    def _count(self, settled: Settled, problems: list[Problem]) -> None:
+        self.counts.files_read += settled.files_read
+        self.counts.files_changed += settled.known_files
+        self.counts.bytes_read += settled.read_bytes
         self._report(problems)
 
     def _scanned(self, shard: _ShardState, node: Node, children: list[bytes]) -> None:
@@ -284,7 +299,7 @@ class Coordinator:
     def _send_scan(self, shard: _ShardState, node: Node) -> None:
         if node.is_streams:
             shard.scanning += 1
-            shard.channel.send(["streams", node.number])
+            shard.channel.send(ReadStreams(node.number))
             return
         digest = None
         node.parent = self._parent_pieces(node)
@@ -293,7 +308,9 @@ class Coordinator:
             digest = self._parent.digest(node.parent)
         shard.scanning += 1
         shard.channel.send(
-            ["scan", node.number, node.path, node.only, node.way is None, digest, bool(node.parent)]
+            ScanDirectory(
+                node.number, node.path, node.only, node.way is None, digest, bool(node.parent)
+            )
         )
 
     def _send_read(self, shard: _ShardState, read: ContentRead) -> None:
@@ -302,7 +319,7 @@ class Coordinator:
         names, stats = content.names_and_stats(read.place)
         byte_range = content.tasks[read.place].byte_range
         shard.scanning += READ_WEIGHT
-        shard.channel.send(["read", read.number, read.node.path, names, stats, byte_range])
+        shard.channel.send(ReadContent(read.number, read.node.path, names, stats, byte_range))
 
     def _flush_where_needed(self) -> None:
         """Have shards settle what they gather when otherwise nobody would go on."""
@@ -315,7 +332,7 @@ class Coordinator:
         for shard in waiting:
             if not shard.is_flushed and shard.unsettled:
                 shard.is_flushed = True
-                shard.channel.send(["flush"])
+                shard.channel.send(Flush())
 
     def _emit(self) -> None:
         while True:
@@ -331,9 +348,8 @@ class Coordinator:
                 if node.path:
                     self._listing.add(piece)
 
-    def _report(self, problems: list[list[Any]]) -> None:
-        for path, errno, text in problems:
-            self.counts.problems.append(Problem(path, errno, text))
+    def _report(self, problems: list[Problem]) -> None:
+        self.counts.problems += problems
         if problems:
             self._progress.add(errors=len(problems))
 

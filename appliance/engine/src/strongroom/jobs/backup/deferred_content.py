@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import struct
 from array import array
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strongroom.jobs.backup.shards.directory_work import VANISHED
+from strongroom.jobs.backup.scanned_rows import VANISHED
 from strongroom.rows.rows import (
     BLOCK_ID_BYTES,
     CHANGED,
@@ -30,6 +30,8 @@ from strongroom.scan.unchanged import Content, take
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from strongroom.sources.problem import Problem
 
 TASK_BYTES: Final = 32 << 20
 TASK_FILES: Final = 2048
@@ -55,7 +57,7 @@ class DeferredContent:
         self.tasks = list(self._split(deferred))
         self._results: list[Rows | None] = [None] * len(self.tasks)
         self._missing = len(self.tasks)
-        self._told: set[tuple[Any, ...]] = set()
+        self._told: set[Problem] = set()
 
     def names_and_stats(self, number: int) -> tuple[bytes, bytes]:
         """Joined names and stat rows of task `number`."""
@@ -72,10 +74,10 @@ class DeferredContent:
         self._missing -= 1
         return None if self._missing else self._joined()
 
-    def first_told(self, problems: list[list[Any]]) -> list[list[Any]]:
+    def first_told(self, problems: list[Problem]) -> list[Problem]:
         """The problems that no other task of the directory has told: ranges of one file do."""
-        new = [problem for problem in problems if tuple(problem) not in self._told]
-        self._told.update(map(tuple, problems))
+        new = [problem for problem in problems if problem not in self._told]
+        self._told.update(problems)
         return new
 
     def _split(self, deferred: list[int]) -> Iterator[ContentTask]:

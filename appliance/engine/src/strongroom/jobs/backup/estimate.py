@@ -50,14 +50,14 @@ def estimate(
     here = os.open(b".", os.O_PATH | os.O_CLOEXEC)
     root_fd = os.open(b"/", _ROOT_FLAGS)
     try:
-        return _Walk(fileset, progress, found, root_fd).run()
+        return _EstimateWalk(fileset, progress, found, root_fd).run()
     finally:
         os.close(root_fd)
         os.fchdir(here)
         os.close(here)
 
 
-class _Walk:
+class _EstimateWalk:
     def __init__(
         self,
         fileset: ResolvedFileSet,

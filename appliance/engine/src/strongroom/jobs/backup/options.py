@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from strongroom.content.codecs import Compression, parse_compression
 from strongroom.filesets.exclusions import SelectionOptions
@@ -15,6 +15,7 @@ from strongroom.knobs.table import (
     default_switch,
     default_word,
 )
+from strongroom.repo.packs import PACK_SIZE_BYTES
 
 if TYPE_CHECKING:
     from strongroom.filesets.rules import FileSetRules
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from strongroom.sources.problem import Problem
 
 Level = Literal["full", "differential", "incremental"]
-
-PACK_SIZE_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 WAITING_ROWS_LIMIT: Final = 100_000
 
 
-# How the root itself is called while it is scanned along with what it holds.
-ROOT_NAME: Final = b"."
-
-
 class Node:
     """A directory, or a slice of a wide one, on its way to the listing.
 
@@ -125,6 +121,12 @@ class Ordering:
             if task.is_scanned and (task is head or getattr(task, "node", None) is head):
                 return task.shard
         return None
+
+    def node(self, number: int) -> Node:
+        """The directory or slice that is the task `number`."""
+        task = self.tasks[number]
+        assert isinstance(task, Node)
+        return task
 
     @property
     def is_full(self) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from strongroom.content.digests import is_object_name, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError, UsageError
@@ -63,6 +63,18 @@ class VouchReport:
     waiting_index_objects: int = 0
     false_objects: list[tuple[str, str, str]] = field(default_factory=list)
     damaged_objects: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def summary(self) -> dict[str, Any]:
+        """The same as JSON has it (docs/json-output.md)."""
+        return {
+            "type": "summary",
+            "packs": self.packs,
+            "index_objects": self.index_objects,
+            "waiting_index_objects": self.waiting_index_objects,
+            "read_bytes": self.read_bytes,
+            "false_objects": len(self.false_objects),
+            "damaged_objects": len(self.damaged_objects),
+        }
 
 
 def vouch(repository: Repository, judge: JudgedStore, progress: Progress) -> VouchReport:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from strongroom.jobs.writing.deduplication import Deduplication
+    from strongroom.jobs.writing.deduplication import ChunkGroup, Deduplication, GroupAnswer
     from strongroom.jobs.writing.pack_lanes import BlockLane
     from strongroom.progress import Progress
     from strongroom.repo.blocks import BlockReader
@@ -81,7 +81,7 @@ class ReferenceMap:
         return number << _SLOT_BITS | slot
 
 
-class _Page:
+class _MovingPage:
     """Rows of one page whose references are being exchanged for those of the target."""
 
     def __init__(self, groups: list[Rows]) -> None:
@@ -119,18 +119,18 @@ class ContentMover:
         self._deduplication = deduplication
         self._moved = moved
         self._progress = progress
-        self._answers: deque[list[Any]] = deque()
+        self._answers: deque[list[GroupAnswer]] = deque()
         self._assembler = BlockAssembler(chunk_key, lane, self._ask, self._answers.popleft)
-        self._pages: deque[_Page] = deque()
+        self._pages: deque[_MovingPage] = deque()
         # Chunks on their way: what waits for each, and the number under which the assembler has it.
-        self._waiting: dict[bytes, list[tuple[_Page, int, int]]] = {}
+        self._waiting: dict[bytes, list[tuple[_MovingPage, int, int]]] = {}
         self._numbered: dict[int, bytes] = {}
         self._next_number = 0
         self.read_bytes = 0
 
     def add(self, groups: list[Rows]) -> list[Rows]:
         """Take a page; the rows that are ready by that. Raises DamageError, StoreError."""
-        page = _Page(groups)
+        page = _MovingPage(groups)
         self._pages.append(page)
         for number, rows in enumerate(groups):
             if rows.part_slots:
@@ -151,7 +151,7 @@ class ContentMover:
         for page, group, place in self._waiting.pop(key):
             page.put(group, place, reference)
 
-    def _add_group(self, page: _Page, group: int, rows: Rows) -> None:
+    def _add_group(self, page: _MovingPage, group: int, rows: Rows) -> None:
         keys = reference_keys(rows.part_blocks, rows.part_slots)
         for part, reference in enumerate(self._moved.find(keys)):
             if reference is not None:
@@ -176,8 +176,8 @@ class ContentMover:
         else:
             self._assembler.add_small(self, number, 0, data)
 
-    def _ask(self, message: Any) -> None:
-        self._answers.append([self._deduplication.claim(*group) for group in message[1]])
+    def _ask(self, groups: list[ChunkGroup]) -> None:
+        self._answers.append([self._deduplication.claim(group) for group in groups])
 
     def _ready(self) -> list[Rows]:
         rows: list[Rows] = []

@@ -20,7 +20,6 @@ import numpy as np
 
 from strongroom.content.codecs import Compression, parse_compression
 from strongroom.errors import DamageError, UsageError
-from strongroom.jobs.backup.options import PACK_SIZE_BYTES
 from strongroom.jobs.copy.content import ContentMover, ReferenceMap, reference_keys
 from strongroom.jobs.writing.deduplication import Deduplication
 from strongroom.jobs.writing.listing import ListingWriter
@@ -28,7 +27,7 @@ from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings
 from strongroom.jobs.writing.stored_chunks import StoredChunks
 from strongroom.repo.keys import RestoreKey
 from strongroom.repo.listing.reader import Listing
-from strongroom.repo.packs import KIND_DATA, KIND_LISTING
+from strongroom.repo.packs import KIND_DATA, KIND_LISTING, PACK_SIZE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -15,11 +15,12 @@ from strongroom.content.codecs import AUTO, Compressor
 from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
 from strongroom.errors import DamageError, StoreError, UnknownFormatError
 from strongroom.jobs.check.packs import open_entry
-from strongroom.jobs.upkeep.repack import PACK_SIZE_BYTES, is_dead
+from strongroom.jobs.upkeep.repack import is_dead
 from strongroom.repo.index.id_table import IdTable
 from strongroom.repo.index.objects import read_index_object
 from strongroom.repo.packs import (
     HEADER_SIZE,
+    PACK_SIZE_BYTES,
     open_block_cipher,
     parse_header,
     read_footer,

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from strongroom.errors import DamageError
-from strongroom.jobs.upkeep.repack import PACK_SIZE_BYTES
 from strongroom.jobs.writing.listing import ListingWriter
 from strongroom.progress import NullProgress
-from strongroom.repo.packs import KIND_LISTING
+from strongroom.repo.packs import KIND_LISTING, PACK_SIZE_BYTES
 from strongroom.rows.rows import BLOCK_ID_BYTES, UNREADABLE, Rows, part_starts
 from strongroom.rows.views import join_path
 

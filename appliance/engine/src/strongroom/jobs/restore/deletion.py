@@ -16,7 +16,7 @@ from strongroom.jobs.restore.choice import WANTED
 from strongroom.jobs.restore.directories import unlink
 from strongroom.jobs.restore.metadata import clear_protection, reason_of
 from strongroom.jobs.restore.options import Action, Kind
-from strongroom.jobs.restore.places import remove_tree, status_of
+from strongroom.jobs.restore.target_directories import remove_tree, status_of
 from strongroom.rows.views import join_path
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from strongroom.jobs.restore.existing import is_kept
+from strongroom.jobs.restore.existing_entries import is_kept
 from strongroom.jobs.restore.metadata import change_flags, clear_protection, reason_of
 from strongroom.jobs.restore.options import Action, Kind, RestoreOptions
-from strongroom.jobs.restore.places import PRIVATE_MODE, pinned, status_of
+from strongroom.jobs.restore.target_directories import PRIVATE_MODE, pinned, status_of
 from strongroom.rows.rows import UNREADABLE
 from strongroom.rows.views import RowView, join_path, split_path
 from strongroom.scan.attributes import SETTABLE_FLAGS
@@ -47,7 +47,7 @@ class Level:
     is_new: this restore made it. is_wanted: all of it is to be restored, not only what matches.
     passed_row: its row, as long as it is only passed. Names in it: existing were there before,
     lost are not to be entered, visited have had a level of their own, passed are made when
-    something in them is wanted. present, position: see `restore_deletion`.
+    something in them is wanted. present, position: see `deletion`.
     """
 
     place: bytes

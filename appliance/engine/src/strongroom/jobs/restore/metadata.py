@@ -3,7 +3,7 @@
 chown drops set-id bits and capabilities, user attributes need a writable mode, an ACL is part of
 the mode, flags may forbid all further changes: so owner, attributes of users, mode, ACLs and
 other attributes, times, flags. Entries are addressed by an open descriptor, or by a path that
-stands for the inode itself (`restore_places.pinned`), or, in a private directory, by name.
+stands for the inode itself (`target_directories.pinned`), or, in a private directory, by name.
 
 What may not be set is a problem of its kind, and the rest is set all the same. Without the right
 to give files away an entry stays ours, and then loses its set-id bits: they would run it as

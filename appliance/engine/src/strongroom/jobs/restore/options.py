@@ -1,7 +1,7 @@
 """What a restore is asked to do and what it reports, settled at the edge.
 
 A restore never stops for one file: what could not be brought back, or not be set, becomes a
-`Problem` of one kind, is told to the observer at once and is counted in the report.
+`RestoreProblem` of one kind, is told to the observer at once and is counted in the report.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from strongroom.jobs.restore.where_rules import WhereRules
     from strongroom.scan.patterns import Patterns
 
@@ -58,7 +60,7 @@ class Action(StrEnum):
     DELETED = "deleted"
 
 
-class Problem(NamedTuple):
+class RestoreProblem(NamedTuple):
     """Something that is not as the snapshot has it; `path` is relative to the target."""
 
     kind: Kind
@@ -80,7 +82,7 @@ class RestoreOptions:
     target: absolute path of the directory to restore into; it is made when it is missing.
     subpath: what to restore, from the root, b"" for everything; its own content goes right into
     the target unless `in_place`, which keeps every path where it was (target is then b"/").
-    includes, excludes: see `restore_choice`. workers: processes; 0 means one a core,
+    includes, excludes: see `choice`. workers: processes; 0 means one a core,
     at most MOST_DEFAULT_WORKERS. tells_steps: report every entry, not only problems. where: rules
     for where the target may really be, None for anywhere.
     """
@@ -117,3 +119,22 @@ class RestoreReport:
     def is_complete(self) -> bool:
         """Whether the target now is what the snapshot (and the options) say."""
         return not self.problems
+
+    def summary(
+        self, snapshot_id: str, options: RestoreOptions, differences: Mapping[str, int] | None
+    ) -> dict[str, Any]:
+        """The same as JSON has it (docs/json-output.md), where names may be bytes.
+
+        differences: what a verify afterwards found; None: there was none.
+        """
+        return {
+            "type": "summary",
+            "snapshot": snapshot_id,
+            "target": options.target,
+            "dry_run": options.dry_run,
+            "actions": {str(action): count for action, count in self.actions.items() if count},
+            "problems": {str(kind): count for kind, count in self.problems.items()},
+            "written_bytes": self.written_bytes,
+            "elapsed_seconds": round(self.elapsed_seconds, 3),
+            "differences": None if differences is None else dict(differences),
+        }

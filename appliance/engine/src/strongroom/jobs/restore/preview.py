@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.content import content_is, layout_of
-from strongroom.jobs.restore.existing import is_kept
+from strongroom.jobs.restore.existing_entries import is_kept
 from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.options import Action, Kind, Overwrite
-from strongroom.jobs.restore.places import status_of
+from strongroom.jobs.restore.target_directories import status_of
 from strongroom.jobs.restore.worker import RowRestorer
 from strongroom.rows.rows import UNREADABLE
 from strongroom.rows.views import views

@@ -2,17 +2,17 @@
 
 Promises
 - Nothing is written outside the target, whatever the snapshot claims and whoever plants links in
-  the target meanwhile (`restore_places`); and the target is where it may be (`restore_target`).
+  the target meanwhile (`target_directories`); and the target is where it may be (`target`).
 - What a file holds in the end is what the snapshot holds, checked chunk by chunk before it is
   written. A file whose content is damaged or missing is named, and not there afterwards: a new
   one is removed; one that was to be replaced is as it was; one that was being changed in place
-  gets the suffix `restore_existing.INCOMPLETE`. Everything else is restored.
+  gets the suffix `existing_entries.INCOMPLETE`. Everything else is restored.
 - What is killed can be run again and goes on: until a file is whole its mtime is the present, so
   `if-changed` takes it up again; names like `.strongroom-0123456789abcdef` are left-overs.
-- Memory does not grow with the number of files (see `restore_stream` for what little does).
+- Memory does not grow with the number of files (see `stream` for what little does).
 
 Processes: this one streams the listing, makes directories and links, and reports; workers
-(`restore_worker`) are forked from it and write files.
+(`worker`) are forked from it and write files.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from strongroom.clock import elapsed_seconds
 from strongroom.jobs.restore.choice import Choice
-from strongroom.jobs.restore.options import Action, Kind, Problem, RestoreReport, Step
+from strongroom.jobs.restore.messages import decode_reply, decode_task
+from strongroom.jobs.restore.options import Action, Kind, RestoreProblem, RestoreReport, Step
 from strongroom.jobs.restore.preview import Preview
-from strongroom.jobs.restore.source import StoredContent
+from strongroom.jobs.restore.stored_content import StoredContent
 from strongroom.jobs.restore.stream import RestoreStream
 from strongroom.jobs.restore.target import open_target
 from strongroom.jobs.restore.worker import RowRestorer, serve
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import FrameType
 
+    from strongroom.jobs.restore.messages import RestorePool, RestoreTask
     from strongroom.jobs.restore.options import RestoreOptions
     from strongroom.jobs.restore.tally import Tally
-    from strongroom.jobs.workers.channel import ShardChannel
+    from strongroom.jobs.workers.channel import WorkerChannel
     from strongroom.progress import Progress
     from strongroom.repo.index.index import Index
     from strongroom.repo.repository import Repository
@@ -57,10 +59,10 @@ _LISTING_PAGES = 4
 _NEEDED_FILES = 4096
 
 
-class Observer(Protocol):
+class RestoreObserver(Protocol):
     """Is told what happens to single entries, in the process that restores."""
 
-    def problem(self, problem: Problem) -> None:
+    def problem(self, problem: RestoreProblem) -> None:
         """Something could not be restored or set."""
 
     def step(self, step: Step) -> None:
@@ -72,7 +74,7 @@ def restore(
     snapshot: Snapshot,
     options: RestoreOptions,
     show: Callable[[], AbstractContextManager[Progress]],
-    observer: Observer,
+    observer: RestoreObserver,
 ) -> RestoreReport:
     """Restore `snapshot` (read with its pages) as `options` say.
 
@@ -94,7 +96,7 @@ class _Restore:
         snapshot: Snapshot,
         options: RestoreOptions,
         show: Callable[[], AbstractContextManager[Progress]],
-        observer: Observer,
+        observer: RestoreObserver,
     ) -> None:
         self._repository = repository
         self._snapshot = snapshot
@@ -150,7 +152,7 @@ class _Restore:
             raise
 
     def _stream(
-        self, index: Index, root_fd: int, pool: WorkerPool | None, target_is_new: bool
+        self, index: Index, root_fd: int, pool: RestorePool | None, target_is_new: bool
     ) -> None:
         options = self._options
         if not options.subpath:
@@ -175,8 +177,8 @@ class _Restore:
         if target_is_new and not stream.has_target_row and not options.dry_run:
             os.chmod(b"/proc/self/fd/%d" % root_fd, 0o777 & ~self._umask)
 
-    def _pool(self, index: Index, root_fd: int) -> WorkerPool:
-        def work(channel: ShardChannel) -> None:
+    def _pool(self, index: Index, root_fd: int) -> RestorePool:
+        def work(channel: WorkerChannel[RestoreTask]) -> None:
             signal.signal(signal.SIGTERM, _stop)
             # Closed, so that a storage daemon hears of an end and not of a connection that breaks.
             with closing(self._repository.reopen()) as repository:
@@ -184,7 +186,7 @@ class _Restore:
                 serve(channel, RowRestorer(root_fd, source, self._options), source)
 
         gc.freeze()  # so that workers go on sharing what is loaded
-        return WorkerPool(self._options.worker_count(), work)
+        return WorkerPool(self._options.worker_count(), work, decode_task, decode_reply)
 
     def _report(self, row_count: int, content_bytes: int) -> None:
         tally = self._tally

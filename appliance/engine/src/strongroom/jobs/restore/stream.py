@@ -19,12 +19,14 @@ from strongroom.errors import SnapshotNotFoundError
 from strongroom.jobs.restore.choice import LEFT_OUT, PASSED, WANTED, BackedUp
 from strongroom.jobs.restore.deletion import Deletions
 from strongroom.jobs.restore.directories import Directories, Level
-from strongroom.jobs.restore.large import LARGE_BYTES, LargeFiles
-from strongroom.jobs.restore.links import Links, OtherName
+from strongroom.jobs.restore.hard_links import Links, OtherName
+from strongroom.jobs.restore.large_files import LARGE_BYTES, LargeFiles
+from strongroom.jobs.restore.messages import RestoreRows, RowsRestored
 from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.options import Kind, Overwrite
-from strongroom.jobs.restore.places import check_names, check_path
-from strongroom.jobs.workers.pool import Marks
+from strongroom.jobs.restore.target_directories import check_names, check_path
+from strongroom.jobs.workers.marks import Marks
+from strongroom.jobs.workers.messages import RowsEntry
 from strongroom.jobs.workers.windows import Windows
 from strongroom.printable import printable
 from strongroom.rows.rows import (
@@ -45,9 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from strongroom.jobs.restore.choice import Choice
+    from strongroom.jobs.restore.messages import LateFlags, RestorePool, RestoreReply
     from strongroom.jobs.restore.options import RestoreOptions
     from strongroom.jobs.restore.worker import RowRestorer
-    from strongroom.jobs.workers.pool import WorkerPool
     from strongroom.repo.listing.reader import Listing
 
 Stats: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
@@ -72,7 +74,7 @@ class RestoreStream:
         choice: Choice,
         options: RestoreOptions,
         restorer: RowRestorer,
-        pool: WorkerPool | None,
+        pool: RestorePool | None,
         root_fd: int,
         roots: tuple[bytes, ...],
         report: Callable[[int, int], None],
@@ -104,7 +106,7 @@ class RestoreStream:
         self._deletions: Deletions | None = None
         if options.delete:
             self._deletions = Deletions(restorer, choice, self._backed_up, dry_run=options.dry_run)
-        self._flags_for_later: list[tuple[bytes, bytes, int, int]] = []
+        self._flags_for_later: list[LateFlags] = []
 
     def run(self, *, target_is_new: bool) -> None:
         """Restore everything. Raises SnapshotNotFoundError, DamageError, StoreError, ..."""
@@ -288,24 +290,24 @@ class RestoreStream:
             self._deletions.end(level)
 
     def _submit(
-        self, entries: list[Any], marks: list[int], row_count: int, content_bytes: int
+        self, entries: list[RowsEntry], marks: list[int], row_count: int, content_bytes: int
     ) -> None:
         assert self._pool is not None
 
-        def done(reply: Any) -> None:
-            message, unusable, later = reply
-            self._restorer.tally.add_message(message)
-            self._links.cannot_link_to([(device, inode) for device, inode in unusable])
-            self._flags_for_later += [(a, b, c, d) for a, b, c, d in later]
+        def done(reply: RestoreReply) -> None:
+            assert isinstance(reply, RowsRestored)
+            self._restorer.tally.add_counts(reply.counts)
+            self._links.cannot_link_to(reply.unusable)
+            self._flags_for_later += reply.late_flags
             for mark in marks:
                 self._marks.end(mark)
             self._report(row_count, content_bytes)
 
         # Two processes that make small files in one directory wait for each other's every name.
-        goes_on = entries[0][0] == self._last_place and len(entries) == 1
+        goes_on = entries[0].place == self._last_place and len(entries) == 1
         is_light = content_bytes < row_count * _LIGHT_FILE_BYTES
-        self._last_place = entries[-1][0]
-        self._pool.submit(["rows", entries], done, by_last_worker=goes_on and is_light)
+        self._last_place = entries[-1].place
+        self._pool.submit(RestoreRows(entries), done, by_last_worker=goes_on and is_light)
 
     def _follow_up(self) -> None:
         """Link what can be linked by now."""
@@ -329,24 +331,25 @@ class RestoreStream:
         row = next(views(decode_rows(other.rows)))
         mark = self._marks.begin()
         self._links.is_first(other.inode, other.place, row.name, row.link_count, mark)
-        entry = [other.place, other.is_new, [], other.rows]
+        entry = RowsEntry(other.place, other.is_new, [], other.rows)
         self._submit([entry], [mark], 1, max(0, row.size))
 
     def _set_late_flags(self) -> None:
         """Flags that forbid linking, now that nothing is linked any more."""
         maker, tally = self._restorer.maker, self._restorer.tally
         later = self._flags_for_later + maker.flags_for_later
-        for place, name, mode, flags in later:
-            tally.place = place
+        for late in later:
+            tally.place = late.place
             try:
-                self._restorer.directories.enter(place)
-                fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+                self._restorer.directories.enter(late.place)
+                fd = os.open(late.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
                 try:
-                    maker.setter.set_flags(b"/proc/self/fd/%d" % fd, name, mode, flags)
+                    path = b"/proc/self/fd/%d" % fd
+                    maker.setter.set_flags(path, late.name, late.mode, late.flags)
                 finally:
                     os.close(fd)
             except OSError as error:
-                tally.problem(Kind.FLAGS, name, reason_of(error))
+                tally.problem(Kind.FLAGS, late.name, reason_of(error))
 
 
 def _views_of(rows: Rows, numbers: list[int]) -> list[RowView]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
-from strongroom.jobs.restore.options import Action, Kind, Problem, Step
+from strongroom.jobs.restore.messages import TallyCounts
+from strongroom.jobs.restore.options import Action, Kind, RestoreProblem, Step
 from strongroom.rows.views import join_path
 
 
@@ -20,14 +20,14 @@ class Tally:
     def clear(self) -> None:
         """Forget everything but the place."""
         self.actions: Counter[Action] = Counter()
-        self.problems: list[Problem] = []
+        self.problems: list[RestoreProblem] = []
         self.steps: list[Step] = []
         self.written_bytes = 0
 
     def problem(self, kind: Kind, name: bytes, reason: str) -> None:
         """Something about `name` in the current place (b"": the place itself) went wrong."""
         path = join_path(self.place, name) if name else self.place
-        self.problems.append(Problem(kind, path, reason))
+        self.problems.append(RestoreProblem(kind, path, reason))
 
     def step(self, action: Action, name: bytes) -> None:
         """An entry of the current place is done."""
@@ -35,22 +35,15 @@ class Tally:
         if self.tells_steps:
             self.steps.append(Step(action, join_path(self.place, name) if name else self.place))
 
-    def message(self) -> list[Any]:
+    def take_counts(self) -> TallyCounts:
         """Everything counted, to be sent to another process; and forgets it."""
-        content = [
-            [[action.value, count] for action, count in self.actions.items()],
-            [[kind.value, path, reason] for kind, path, reason in self.problems],
-            [[action.value, path] for action, path in self.steps],
-            self.written_bytes,
-        ]
+        counts = TallyCounts(self.actions, self.problems, self.steps, self.written_bytes)
         self.clear()
-        return content
+        return counts
 
-    def add_message(self, content: list[Any]) -> None:
+    def add_counts(self, counts: TallyCounts) -> None:
         """Add what another process counted."""
-        actions, problems, steps, written_bytes = content
-        for action, count in actions:
-            self.actions[Action(action)] += count
-        self.problems += [Problem(Kind(kind), path, reason) for kind, path, reason in problems]
-        self.steps += [Step(Action(action), path) for action, path in steps]
-        self.written_bytes += written_bytes
+        self.actions.update(counts.actions)
+        self.problems += counts.problems
+        self.steps += counts.steps
+        self.written_bytes += counts.written_bytes

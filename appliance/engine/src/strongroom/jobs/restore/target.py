@@ -31,7 +31,7 @@ def open_target(target: bytes, rules: WhereRules | None, *, dry_run: bool) -> tu
     descriptor is -1. Raises NotPermittedError when `rules` deny where it really is,
     OperatingSystemError when it cannot be opened or made.
     """
-    walk = _Walk()
+    walk = _TargetWalk()
     try:
         missing = walk.go(target)
         if rules is not None:
@@ -62,7 +62,7 @@ def _judge(target: bytes, real: bytes, rules: WhereRules) -> None:
     )
 
 
-class _Walk:
+class _TargetWalk:
     """The way down to a folder; all folders on it stay open, for `..` in links."""
 
     def __init__(self) -> None:

@@ -1,13 +1,5 @@
 """The work of one restoring process: directories of rows, and stretches of very large files.
 
-Tasks from the coordinator, and their replies (values, `channel`):
-
-    ["rows", [[place, is new, [rows to skip], encoded rows], ...]]
-        -> [tally, [(device, inode) of files whose other names cannot be linked to them], flags
-            that must wait for other names]
-    ["parts", place, name, device, inode, compares, size, extents, content offset, parts]
-        -> [tally, reason or None]
-
 Every error of an entry is a problem in the tally; only a target that can take nothing more, a
 failing store or a fault of ours ends the process.
 """
@@ -16,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.content import (
@@ -26,18 +18,25 @@ from strongroom.jobs.restore.content import (
     write_differing_parts,
     write_parts,
 )
-from strongroom.jobs.restore.existing import ExistingEntries
-from strongroom.jobs.restore.making import EntryMaker
+from strongroom.jobs.restore.existing_entries import ExistingEntries
+from strongroom.jobs.restore.messages import (
+    RestoreRows,
+    RestoreTask,
+    RowsRestored,
+    StretchWritten,
+    WriteStretch,
+)
 from strongroom.jobs.restore.metadata import reason_of
+from strongroom.jobs.restore.new_entries import EntryMaker
 from strongroom.jobs.restore.options import Action, Kind, RestoreOptions
-from strongroom.jobs.restore.places import TargetDirectories, status_of
 from strongroom.jobs.restore.tally import Tally
+from strongroom.jobs.restore.target_directories import TargetDirectories, status_of
 from strongroom.rows.rows import UNREADABLE, Rows, decode_rows
 from strongroom.rows.views import RowView, views
 
 if TYPE_CHECKING:
-    from strongroom.jobs.restore.source import StoredContent
-    from strongroom.jobs.workers.channel import ShardChannel
+    from strongroom.jobs.restore.stored_content import StoredContent
+    from strongroom.jobs.workers.channel import WorkerChannel
 
 _FORMAT = 0o170000
 _OPEN_PARTS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -107,36 +106,29 @@ class RowRestorer:
             self.unusable.append((row.device, row.inode))
         return None
 
-    def reply(self) -> list[Any]:
+    def reply(self) -> RowsRestored:
         """What has been done since the last reply."""
         later, self.maker.flags_for_later = self.maker.flags_for_later, []
         unusable, self.unusable = self.unusable, []
-        return [self.tally.message(), unusable, later]
+        return RowsRestored(self.tally.take_counts(), unusable, later)
 
-    def write_stretch(
-        self,
-        place: bytes,
-        name: bytes,
-        inode: tuple[int, int],
-        layout: Layout,
-        offset: int,
-        parts: list[tuple[bytes, int]],
-        *,
-        compares: bool,
-    ) -> str | None:
+    def write_stretch(self, task: WriteStretch) -> str | None:
         """Write consecutive parts of a large file made (or opened) by the coordinator.
 
         Returns why not, or None.
         """
-        write = write_differing_parts if compares else write_parts
+        write = write_differing_parts if task.compares else write_parts
+        layout = Layout(task.size_bytes, task.extents)
         try:
-            os.fchdir(self.directories.descriptor(place))
-            fd = os.open(name, _OPEN_PARTS)
+            os.fchdir(self.directories.descriptor(task.place))
+            fd = os.open(task.name, _OPEN_PARTS)
             try:
                 status = os.fstat(fd)
-                if (status.st_dev, status.st_ino) != inode or status.st_nlink != 1:
+                if (status.st_dev, status.st_ino) != task.inode or status.st_nlink != 1:
                     return "it was exchanged while it was restored"
-                self.tally.written_bytes += write(fd, parts, offset, layout, self.maker.source)
+                self.tally.written_bytes += write(
+                    fd, task.parts, task.offset, layout, self.maker.source
+                )
             finally:
                 os.close(fd)
         except DamageError as error:
@@ -147,31 +139,20 @@ class RowRestorer:
         return None
 
 
-def serve(channel: ShardChannel, restorer: RowRestorer, source: StoredContent) -> None:
+def serve(
+    channel: WorkerChannel[RestoreTask], restorer: RowRestorer, source: StoredContent
+) -> None:
     """Do tasks until the coordinator closes the channel. Raises ChannelClosedError."""
     while True:
-        message = channel.receive()
-        assert message is not None
-        kind, *task = message
-        if kind == "rows":
+        task = channel.receive()
+        if isinstance(task, RestoreRows):
             entries = [
-                (place, is_new, decode_rows(encoded), frozenset(skipped))
-                for place, is_new, skipped, encoded in task[0]
+                (entry, decode_rows(entry.rows), frozenset(entry.skipped)) for entry in task.entries
             ]
-            source.expect((rows, skipped) for _, _, rows, skipped in entries)
-            for place, is_new, rows, skipped in entries:
-                restorer.restore(place, rows, skipped, is_new=is_new)
+            source.expect((rows, skipped) for _, rows, skipped in entries)
+            for entry, rows, skipped in entries:
+                restorer.restore(entry.place, rows, skipped, is_new=entry.is_new)
             channel.send(restorer.reply())
         else:
-            place, name, device, inode, compares, size, extents, offset, parts = task
-            layout = Layout(size, None if extents is None else [(a, b) for a, b in extents])
-            reason = restorer.write_stretch(
-                place,
-                name,
-                (device, inode),
-                layout,
-                offset,
-                [(block_id, slot) for block_id, slot in parts],
-                compares=compares,
-            )
-            channel.send([restorer.tally.message(), reason])
+            reason = restorer.write_stretch(task)
+            channel.send(StretchWritten(restorer.tally.take_counts(), reason))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
@@ -104,6 +104,31 @@ class PruneReport:
     def freed_bytes(self) -> int:
         """What the store has less than before."""
         return self.removed_bytes - self.repacked_bytes
+
+    def summary(self) -> dict[str, Any]:
+        """The same as JSON has it (docs/json-output.md)."""
+        return {
+            "type": "prune",
+            "dry_run": self.dry_run,
+            "snapshots": self.snapshots,
+            "packs": self.packs,
+            "pack_bytes": self.pack_bytes,
+            "used_bytes": self.used_bytes,
+            "unused_bytes": self.unused_bytes,
+            "unused_packs": self.unused_packs,
+            "orphan_packs": self.orphan_packs,
+            "repacked_packs": self.repacked_packs,
+            "repacked_bytes": self.repacked_bytes,
+            "marked_packs": self.marked_packs,
+            "removed_packs": self.removed_packs,
+            "removed_bytes": self.removed_bytes,
+            "freed_bytes": self.freed_bytes,
+            "kept_packs": self.kept_packs,
+            "waiting_packs": self.waiting_packs,
+            "waiting_for": list(self.waiting_for),
+            "temporary_files": self.temporary_files,
+            "elapsed_seconds": round(self.elapsed_seconds, 3),
+        }
 
 
 @dataclass(slots=True)

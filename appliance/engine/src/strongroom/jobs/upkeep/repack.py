@@ -28,6 +28,7 @@ from strongroom.errors import DamageError
 from strongroom.repo.block_columns import chunk_starts
 from strongroom.repo.packs import (
     HEADER_SIZE,
+    PACK_SIZE_BYTES,
     BlockEntry,
     block_aad,
     open_block_cipher,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from strongroom.repo.packs import PackFooter, PackWriter
     from strongroom.repo.repository import Repository
 
-PACK_SIZE_BYTES: Final = 32 << 20
 # A block used to less than this is thinned. More than the threshold at which packs are repacked,
 # or a pack of blocks just above it would be copied by every prune.
 _THIN_BELOW: Final = 0.9

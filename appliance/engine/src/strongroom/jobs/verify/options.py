@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strongroom.jobs.restore.options import MOST_DEFAULT_WORKERS
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from strongroom.scan.patterns import Patterns
 
 
-class Difference(NamedTuple):
+class LiveDifference(NamedTuple):
     """Something that is not in the tree as it is in the snapshot.
 
     kind: missing, extra, type, owner, mode, size, mtime, target, device, xattr, acl, flags, links,
@@ -63,3 +63,15 @@ class VerifyReport:
     read_bytes: int
     differences: Mapping[str, int]
     elapsed_seconds: float
+
+    def summary(self, snapshot_id: str, options: VerifyOptions) -> dict[str, Any]:
+        """The same as JSON has it (docs/json-output.md), where names may be bytes."""
+        return {
+            "type": "summary",
+            "snapshot": snapshot_id,
+            "root": options.root,
+            "entries": self.rows,
+            "read_bytes": self.read_bytes,
+            "differences": dict(self.differences),
+            "elapsed_seconds": round(self.elapsed_seconds, 3),
+        }

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from strongroom.jobs.restore.options import Problem, Step
-    from strongroom.jobs.verify.options import Difference
+    from strongroom.jobs.restore.options import RestoreProblem, Step
+    from strongroom.jobs.verify.options import LiveDifference
     from strongroom.progress import Progress
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
@@ -152,7 +152,7 @@ class _Faults:
         self.count = 0
         self.told: list[str] = []
 
-    def problem(self, problem: Problem) -> None:
+    def problem(self, problem: RestoreProblem) -> None:
         if os.geteuid() and problem.kind in (*_RIGHTS, "mode"):
             return
         self._note(f"not restored ({problem.kind})", problem.path, problem.reason)
@@ -160,7 +160,7 @@ class _Faults:
     def step(self, step: Step) -> None:
         """Nothing to note."""
 
-    def difference(self, difference: Difference) -> None:
+    def difference(self, difference: LiveDifference) -> None:
         if os.geteuid() and (difference.kind in _RIGHTS or _is_set_id_alone(difference)):
             return
         self._note(f"differs ({difference.kind})", difference.path, difference.reason)
@@ -171,7 +171,7 @@ class _Faults:
             self.told.append(f"/{printable(path)}: {what}: {reason}")
 
 
-def _is_set_id_alone(difference: Difference) -> bool:
+def _is_set_id_alone(difference: LiveDifference) -> bool:
     """Whether modes differ in bits only that nobody gives to what is not his."""
     if difference.kind != "mode":
         return False

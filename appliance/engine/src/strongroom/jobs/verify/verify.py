@@ -7,7 +7,7 @@ needs the stored content itself, so no data is fetched. Entries that only the tr
 for below the paths that were backed up; sockets are never in a snapshot and do not count.
 
 Nothing is changed, and no link is followed. One process streams the listing and looks for extra
-entries; forked workers (`verify_worker`) compare.
+entries; forked workers (`worker`) compare.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bisect import bisect_right
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -29,11 +29,23 @@ from strongroom.clock import elapsed_seconds
 from strongroom.errors import OperatingSystemError, SnapshotNotFoundError
 from strongroom.jobs.restore.choice import LEFT_OUT, WANTED, BackedUp, Choice
 from strongroom.jobs.restore.metadata import reason_of
-from strongroom.jobs.restore.places import TargetDirectories, check_names, check_path, status_of
-from strongroom.jobs.restore.source import StoredContent
-from strongroom.jobs.verify.options import Difference, VerifyReport
+from strongroom.jobs.restore.stored_content import StoredContent
+from strongroom.jobs.restore.target_directories import (
+    TargetDirectories,
+    check_names,
+    check_path,
+    status_of,
+)
+from strongroom.jobs.verify.messages import (
+    CompareRows,
+    RowsCompared,
+    decode_reply,
+    decode_task,
+)
+from strongroom.jobs.verify.options import LiveDifference, VerifyReport
 from strongroom.jobs.verify.worker import RowComparer, serve
-from strongroom.jobs.workers.pool import Marks, WorkerPool
+from strongroom.jobs.workers.marks import Marks
+from strongroom.jobs.workers.pool import WorkerPool
 from strongroom.jobs.workers.windows import Windows
 from strongroom.printable import printable
 from strongroom.progress import NullProgress
@@ -46,11 +58,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from strongroom.jobs.verify.options import VerifyOptions
-    from strongroom.jobs.workers.channel import ShardChannel
+    from strongroom.jobs.workers.channel import WorkerChannel
+    from strongroom.jobs.workers.messages import RowsEntry
     from strongroom.progress import Progress
     from strongroom.repo.index.index import Index
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
+
+_Pool: TypeAlias = WorkerPool[CompareRows, RowsCompared]
 
 _CACHE_BYTES = 8 << 20
 _LISTING_PAGES = 4
@@ -58,10 +73,10 @@ _FORMAT = 0o170000
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-class Observer(Protocol):
+class VerifyObserver(Protocol):
     """Is told of differences."""
 
-    def difference(self, difference: Difference) -> None:
+    def difference(self, difference: LiveDifference) -> None:
         """Something is not as in the snapshot."""
 
 
@@ -70,7 +85,7 @@ def verify(
     snapshot: Snapshot,
     options: VerifyOptions,
     show: Callable[[], AbstractContextManager[Progress]],
-    observer: Observer,
+    observer: VerifyObserver,
 ) -> VerifyReport:
     """Compare `snapshot` (read with its pages) with the tree at `options.root`.
 
@@ -100,7 +115,7 @@ class _Verification:
         repository: Repository,
         snapshot: Snapshot,
         options: VerifyOptions,
-        observer: Observer,
+        observer: VerifyObserver,
     ) -> None:
         self._repository = repository
         self._snapshot = snapshot
@@ -149,19 +164,21 @@ class _Verification:
         elapsed = elapsed_seconds() - started
         return VerifyReport(self._row_count, self._read_bytes, dict(self._differences), elapsed)
 
-    def _new_pool(self, index: Index, root_fd: int) -> WorkerPool:
-        def work(channel: ShardChannel) -> None:
+    def _new_pool(self, index: Index, root_fd: int) -> _Pool:
+        def work(channel: WorkerChannel[CompareRows]) -> None:
             # Closed, so that a storage daemon hears of an end and not of a connection that breaks.
             with closing(self._repository.reopen()) as repository:
                 source = StoredContent(repository.block_reader(index, _CACHE_BYTES))
                 serve(channel, RowComparer(root_fd, source, self._options, self._backed_up))
 
         gc.freeze()  # so that workers go on sharing what is loaded
-        return WorkerPool(self._options.worker_count(), work)
+        return WorkerPool(self._options.worker_count(), work, decode_task, decode_reply)
 
-    def _stream(self, index: Index, pool: WorkerPool) -> None:
-        def submit(entries: list[Any], _: list[int], row_count: int, size: int) -> None:
-            pool.submit(["rows", entries], lambda reply: self._take_reply(reply, row_count, size))
+    def _stream(self, index: Index, pool: _Pool) -> None:
+        def submit(entries: list[RowsEntry], _: list[int], row_count: int, size: int) -> None:
+            pool.submit(
+                CompareRows(entries), lambda reply: self._take_reply(reply, row_count, size)
+            )
 
         reader = self._repository.block_reader(index, _CACHE_BYTES)
         listing = Listing(self._snapshot.pages, reader, _LISTING_PAGES)
@@ -271,7 +288,7 @@ class _Verification:
                 level.present = sorted(os.listdir(b"."))
         except OSError as error:
             if error.errno not in _MISSING:
-                self._tell(Difference("unreadable", level.place, reason_of(error)))
+                self._tell(LiveDifference("unreadable", level.place, reason_of(error)))
             return False
         return True
 
@@ -325,23 +342,24 @@ class _Verification:
                 if chosen != WANTED:
                     continue
             reason = "the snapshot does not hold it"
-            self._tell(Difference("extra", join_path(level.place, name), reason))
+            self._tell(LiveDifference("extra", join_path(level.place, name), reason))
 
-    def _take_reply(self, reply: Any, row_count: int, content_bytes: int) -> None:
-        compared, read_bytes, differences, inodes = reply
-        self._row_count += compared
-        self._read_bytes += read_bytes
-        for kind, path, reason in differences:
-            self._tell(Difference(kind, path, reason))
-        for device, inode, live_device, live_inode, path in inodes:
-            stored, live = (device, inode), (live_device, live_inode)
+    def _take_reply(self, reply: RowsCompared, row_count: int, content_bytes: int) -> None:
+        self._row_count += reply.row_count
+        self._read_bytes += reply.read_bytes
+        for difference in reply.differences:
+            self._tell(difference)
+        for named in reply.inodes:
+            stored, live = named.stored, named.live
             if self._live_of.setdefault(stored, live) != live:
-                self._tell(Difference("links", path, "it was one file with another name"))
+                reason = "it was one file with another name"
+                self._tell(LiveDifference("links", named.path, reason))
             elif self._stored_of.setdefault(live, stored) != stored:
-                self._tell(Difference("links", path, "it is one file with another name now"))
+                reason = "it is one file with another name now"
+                self._tell(LiveDifference("links", named.path, reason))
         self._progress.add(files=row_count, bytes=content_bytes)
 
-    def _tell(self, difference: Difference) -> None:
+    def _tell(self, difference: LiveDifference) -> None:
         self._differences[difference.kind] += 1
         self._progress.add(errors=1)
         self._observer.difference(difference)

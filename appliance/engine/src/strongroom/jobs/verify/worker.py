@@ -1,22 +1,21 @@
 """Compares rows with what stands in their place: the work of one verifying process.
 
-Task ["rows", [[place, False, rows to skip, encoded rows], ...]], reply [rows compared, bytes read,
-[[kind, path, reason], ...], [[device, inode, live device, live inode, path], ...]], the last of
-rows with several names. Nothing is followed and nothing but regular files is opened.
+Nothing is followed and nothing but regular files is opened.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from strongroom.content.digests import new_signature
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.content import ContentSource, layout_of
 from strongroom.jobs.restore.metadata import reason_of
-from strongroom.jobs.restore.places import TargetDirectories, status_of
-from strongroom.jobs.verify.options import Difference, VerifyOptions
+from strongroom.jobs.restore.target_directories import TargetDirectories, status_of
+from strongroom.jobs.verify.messages import CompareRows, NamedInode, RowsCompared
+from strongroom.jobs.verify.options import LiveDifference, VerifyOptions
 from strongroom.printable import printable
 from strongroom.rows.rows import UNREADABLE, Rows, decode_rows
 from strongroom.rows.views import RowView, join_path, views
@@ -30,7 +29,7 @@ from strongroom.scan.attributes import (
 if TYPE_CHECKING:
     from strongroom.jobs.restore.choice import BackedUp
     from strongroom.jobs.restore.content import Layout
-    from strongroom.jobs.workers.channel import ShardChannel
+    from strongroom.jobs.workers.channel import WorkerChannel
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _READ_BYTES: Final = 1 << 20
@@ -60,14 +59,19 @@ class RowComparer:
         self._source = source
         self._options = options
         self._place = b""
-        self.clear()
+        self._clear()
 
-    def clear(self) -> None:
-        """Forget what was found."""
+    def take_result(self) -> RowsCompared:
+        """What was found; and forgets it."""
+        found = RowsCompared(self.row_count, self.read_bytes, self.differences, self.inodes)
+        self._clear()
+        return found
+
+    def _clear(self) -> None:
         self.row_count = 0
         self.read_bytes = 0
-        self.differences: list[Difference] = []
-        self.inodes: list[tuple[int, int, int, int, bytes]] = []
+        self.differences: list[LiveDifference] = []
+        self.inodes: list[NamedInode] = []
 
     def compare(self, place: bytes, rows: Rows, skipped: frozenset[int]) -> None:
         """Compare every row but those `skipped` with what is in the directory `place`."""
@@ -84,7 +88,7 @@ class RowComparer:
 
     def _differs(self, kind: str, name: bytes, reason: str) -> None:
         path = join_path(self._place, name) if name else self._place
-        self.differences.append(Difference(kind, path, reason))
+        self.differences.append(LiveDifference(kind, path, reason))
 
     def _compare_row(self, row: RowView, signature_name: str) -> None:
         try:
@@ -124,7 +128,8 @@ class RowComparer:
             self._differs("device", name, "it is another device now")
         if row.link_count > 1 and not stat.S_ISDIR(row.mode):
             path = join_path(self._place, name)
-            self.inodes.append((row.device, row.inode, status.st_dev, status.st_ino, path))
+            stored, live = (row.device, row.inode), (status.st_dev, status.st_ino)
+            self.inodes.append(NamedInode(stored, live, path))
 
     def _leads_on(self, row: RowView) -> bool:
         """Whether it is a directory that the snapshot has only because it leads to others."""
@@ -198,17 +203,12 @@ class RowComparer:
         return signature.digest()
 
 
-def serve(channel: ShardChannel, comparer: RowComparer) -> None:
+def serve(channel: WorkerChannel[CompareRows], comparer: RowComparer) -> None:
     """Do tasks until the coordinator closes the channel. Raises ChannelClosedError."""
     while True:
-        message: Any = channel.receive()
-        assert message is not None
-        for place, _, skipped, encoded in message[1]:
-            comparer.compare(place, decode_rows(encoded), frozenset(skipped))
-        differences = [list(each) for each in comparer.differences]
-        inodes = [list(each) for each in comparer.inodes]
-        channel.send([comparer.row_count, comparer.read_bytes, differences, inodes])
-        comparer.clear()
+        for entry in channel.receive().entries:
+            comparer.compare(entry.place, decode_rows(entry.rows), frozenset(entry.skipped))
+        channel.send(comparer.take_result())
 
 
 def _is_hole(fd: int, offset: int, length: int) -> bool:

@@ -1,6 +1,6 @@
-"""Framed messages between a job's coordinator and its shard processes.
+"""Framed messages between a job's coordinator and its worker processes.
 
-A message is a msgpack value behind a length of four bytes. The shard's end blocks; the
+A message is a struct in msgpack behind a length of four bytes. The worker's end blocks; the
 coordinator's end never does: what does not fit the socket waits in memory until the selector
 says that it fits, so two processes that send to each other at once cannot lock up.
 
@@ -12,18 +12,19 @@ from __future__ import annotations
 import socket
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+_Received = TypeVar("_Received")
 
 _LENGTH = struct.Struct("<I")
 _RECEIVE_BYTES = 1 << 18
 
 encode_message = msgspec.msgpack.Encoder().encode
-decode_message = msgspec.msgpack.Decoder().decode
 
 
 class ChannelClosedError(Exception):
@@ -31,7 +32,7 @@ class ChannelClosedError(Exception):
 
 
 def channel_pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets: the coordinator's end first, the shard's second."""
+    """Two connected sockets: the coordinator's end first, the worker's second."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -39,38 +40,39 @@ def channel_pair() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
-class _FrameReader:
+class _FrameReader(Generic[_Received]):
     """Cuts a byte stream into messages."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_buffer", "_decode")
 
-    def __init__(self) -> None:
+    def __init__(self, decode: Callable[[memoryview], _Received]) -> None:
         self._buffer = bytearray()
+        self._decode = decode
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
 
-    def messages(self) -> Iterator[Any]:
+    def messages(self) -> Iterator[_Received]:
         buffer = self._buffer
         position = 0
         while len(buffer) - position >= 4:
             (size,) = _LENGTH.unpack_from(buffer, position)
             if len(buffer) - position - 4 < size:
                 break
-            yield decode_message(memoryview(buffer)[position + 4 : position + 4 + size])
+            yield self._decode(memoryview(buffer)[position + 4 : position + 4 + size])
             position += 4 + size
         if position:
             # A fresh buffer: the decoder may still hold views into the old one.
             self._buffer = bytearray(memoryview(buffer)[position:])
 
 
-class ShardChannel:
-    """The shard's end: blocking."""
+class WorkerChannel(Generic[_Received]):
+    """The worker's end: blocking. `decode` takes a message of the coordinator."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: socket.socket, decode: Callable[[memoryview], _Received]) -> None:
         self._socket = end
-        self._reader = _FrameReader()
-        self._received: deque[Any] = deque()
+        self._reader = _FrameReader(decode)
+        self._received: deque[_Received] = deque()
 
     @property
     def has_received(self) -> bool:
@@ -81,7 +83,7 @@ class ShardChannel:
         """The descriptor to wait for, when nothing has been received yet."""
         return self._socket.fileno()
 
-    def send(self, message: Any) -> None:
+    def send(self, message: msgspec.Struct) -> None:
         """Send one message. Raises `ChannelClosedError`."""
         data = encode_message(message)
         try:
@@ -89,7 +91,7 @@ class ShardChannel:
         except OSError as error:
             raise ChannelClosedError from error
 
-    def receive(self) -> Any:
+    def receive(self) -> _Received:
         """Wait for the next message. Raises `ChannelClosedError`."""
         while not self._received:
             try:
@@ -103,12 +105,12 @@ class ShardChannel:
         return self._received.popleft()
 
 
-class CoordinatorChannel:
-    """The coordinator's end: never blocks."""
+class CoordinatorChannel(Generic[_Received]):
+    """The coordinator's end: never blocks. `decode` takes a message of the worker."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: socket.socket, decode: Callable[[memoryview], _Received]) -> None:
         self.socket = end
-        self._reader = _FrameReader()
+        self._reader = _FrameReader(decode)
         self._outgoing: deque[memoryview] = deque()
 
     @property
@@ -116,7 +118,7 @@ class CoordinatorChannel:
         """Whether something still waits for room in the socket."""
         return bool(self._outgoing)
 
-    def send(self, message: Any) -> None:
+    def send(self, message: msgspec.Struct) -> None:
         """Queue one message and send what fits."""
         data = encode_message(message)
         self._outgoing.append(memoryview(_LENGTH.pack(len(data)) + data))
@@ -142,7 +144,7 @@ class CoordinatorChannel:
             else:
                 self._outgoing[0] = data[sent:]
 
-    def receive(self) -> list[Any]:
+    def receive(self) -> list[_Received]:
         """Every whole message that has arrived. Raises `ChannelClosedError`."""
         try:
             data = self.socket.recv(_RECEIVE_BYTES)

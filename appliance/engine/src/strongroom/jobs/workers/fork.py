@@ -1,7 +1,7 @@
-"""Starts a shard as a forked process, and is the first code that runs in it.
+"""Starts a worker as a forked process, and is the first code that runs in it.
 
 Forking is cheap because nothing is loaded anew: pages of the coordinator are shared until written.
-It must happen before the coordinator starts any thread. A shard dies with its coordinator: the
+It must happen before the coordinator starts any thread. A worker dies with its coordinator: the
 closed channel ends it, SIGTERM makes it drop what it is at, and the kernel kills it when the
 coordinator is gone or has waited long enough.
 """
@@ -15,33 +15,40 @@ import signal
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from strongroom import clock
 from strongroom.errors import StrongroomError
-from strongroom.jobs.workers.channel import ChannelClosedError, ShardChannel
+from strongroom.jobs.workers.channel import ChannelClosedError, WorkerChannel
+from strongroom.jobs.workers.messages import failure
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
     from types import FrameType
 
+_Received = TypeVar("_Received")
+
 _PR_SET_PDEATHSIG: Final = 1
-# How long a shard may take to end when the job is broken off.
+# How long a worker may take to end when the job is broken off.
 _END_SECONDS: Final = 2.0
 _END_POLL_SECONDS: Final = 0.005
 
 
 class _StoppedError(BaseException):
-    """The job was broken off; raised wherever the shard happens to be."""
+    """The job was broken off; raised wherever the worker happens to be."""
 
 
-def fork_shard(
-    channel_end: socket.socket, run: Callable[[ShardChannel], None], to_close: list[socket.socket]
+def fork_worker(
+    channel_end: socket.socket,
+    decode: Callable[[memoryview], _Received],
+    run: Callable[[WorkerChannel[_Received]], None],
+    to_close: list[socket.socket],
 ) -> int:
     """Run `run(channel)` in a new process; returns its pid.
 
-    `to_close` are the coordinator's ends, which the child must not keep open.
+    `decode` takes what the coordinator sends; `to_close` are the coordinator's ends, which the
+    child must not keep open.
     """
     parent = os.getpid()
     sys.stdout.flush()
@@ -50,17 +57,17 @@ def fork_shard(
     if pid:
         channel_end.close()
         return pid
-    return _be_shard(parent, channel_end, run, to_close)
+    return _be_worker(parent, channel_end, decode, run, to_close)
 
 
-def await_shards(pids: list[int]) -> None:
-    """Until the shards, which were told to finish, have ended."""
+def await_workers(pids: list[int]) -> None:
+    """Until the workers, which were told to finish, have ended."""
     for pid in pids:
         os.waitpid(pid, 0)
 
 
-def stop_shards(pids: list[int]) -> None:
-    """End shards whose job is broken off, and wait until they have."""
+def stop_workers(pids: list[int]) -> None:
+    """End workers whose job is broken off, and wait until they have."""
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
     deadline = clock.elapsed_seconds() + _END_SECONDS
@@ -74,10 +81,11 @@ def stop_shards(pids: list[int]) -> None:
         os.waitpid(pid, 0)
 
 
-def _be_shard(
+def _be_worker(
     parent: int,
     channel_end: socket.socket,
-    run: Callable[[ShardChannel], None],
+    decode: Callable[[memoryview], _Received],
+    run: Callable[[WorkerChannel[_Received]], None],
     to_close: list[socket.socket],
 ) -> NoReturn:
     status = 1
@@ -90,19 +98,19 @@ def _be_shard(
         signal.signal(signal.SIGTERM, _stop)
         for end in to_close:
             end.close()
-        # Nothing a shard makes is cyclic, and collecting would unshare the coordinator's pages.
+        # Nothing a worker makes is cyclic, and collecting would unshare the coordinator's pages.
         gc.disable()
-        channel = ShardChannel(channel_end)
+        channel = WorkerChannel(channel_end, decode)
         try:
             run(channel)
             status = 0
         except (ChannelClosedError, _StoppedError):
             status = 0
         except StrongroomError as error:
-            channel.send(["failed", error.error_id, error.exit_code, str(error)])
+            channel.send(failure(error))
         except BaseException:  # noqa: BLE001 - the coordinator raises it
-            text = f"a shard process failed; please report this:\n{traceback.format_exc()}"
-            channel.send(["failed", StrongroomError.error_id, StrongroomError.exit_code, text])
+            text = f"a worker process failed; please report this:\n{traceback.format_exc()}"
+            channel.send(failure(StrongroomError(text)))
     finally:
         os._exit(status)
 

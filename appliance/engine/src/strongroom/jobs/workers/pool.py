@@ -1,8 +1,8 @@
-"""Worker processes that answer one task with one reply, and the order in which tasks are done.
+"""Worker processes that answer one task with one reply.
 
 `submit` hands a task to the worker with the least to do and waits while all have enough; a reply
 is given to the function that came with the task, always in the process (and the thread) that
-submits. A worker is a forked process (`shard_process`), so tasks and replies are plain values.
+submits. A worker is a forked process (see `fork`), so tasks and replies are messages.
 """
 
 from __future__ import annotations
@@ -12,49 +12,59 @@ import selectors
 import signal
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from strongroom import errors
 from strongroom.jobs.workers.channel import ChannelClosedError, CoordinatorChannel, channel_pair
-from strongroom.jobs.workers.fork import fork_shard
+from strongroom.jobs.workers.fork import fork_worker
+from strongroom.jobs.workers.messages import Failed, Message, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strongroom.jobs.workers.channel import ShardChannel
+    from strongroom.jobs.workers.channel import WorkerChannel
+
+_Task = TypeVar("_Task", bound=Message)
+_Reply = TypeVar("_Reply", bound=Message)
 
 TASKS_IN_FLIGHT: Final = 2
 
 
-class _Worker:
+class _Worker(Generic[_Reply]):
     __slots__ = ("channel", "pid", "waiting")
 
-    def __init__(self, channel: CoordinatorChannel, pid: int) -> None:
+    def __init__(self, channel: CoordinatorChannel[_Reply | Failed], pid: int) -> None:
         self.channel = channel
         self.pid = pid
-        self.waiting: deque[Callable[[Any], None]] = deque()
+        self.waiting: deque[Callable[[_Reply], None]] = deque()
 
 
-class WorkerPool:
+class WorkerPool(Generic[_Task, _Reply]):
     """Forked workers, each running `serve(channel)`: receive a task, send its reply, for ever.
 
     Must be made before this process starts a thread that works for the job.
     """
 
-    def __init__(self, count: int, serve: Callable[[ShardChannel], None]) -> None:
+    def __init__(
+        self,
+        count: int,
+        serve: Callable[[WorkerChannel[_Task]], None],
+        decode_task: Callable[[memoryview], _Task],
+        decode_reply: Callable[[memoryview], _Reply | Failed],
+    ) -> None:
         self._selector = selectors.DefaultSelector()
-        self._workers: list[_Worker] = []
-        self._last: _Worker | None = None
+        self._workers: list[_Worker[_Reply]] = []
+        self._last: _Worker[_Reply] | None = None
         for _ in range(count):
             ours, theirs = channel_pair()
             others = [worker.channel.socket for worker in self._workers]
-            pid = fork_shard(theirs, serve, [ours, *others])
-            worker = _Worker(CoordinatorChannel(ours), pid)
+            pid = fork_worker(theirs, decode_task, serve, [ours, *others])
+            worker = _Worker(CoordinatorChannel(ours, decode_reply), pid)
             self._workers.append(worker)
             self._selector.register(ours, selectors.EVENT_READ, worker)
 
     def submit(
-        self, task: Any, done: Callable[[Any], None], *, by_last_worker: bool = False
+        self, task: _Task, done: Callable[[_Reply], None], *, by_last_worker: bool = False
     ) -> None:
         """Have `task` done; `done(reply)` is called in some later call of this pool.
 
@@ -73,7 +83,7 @@ class WorkerPool:
             raise _died() from error
         self._watch(worker)
 
-    def _choose(self, by_last_worker: bool) -> _Worker:
+    def _choose(self, by_last_worker: bool) -> _Worker[_Reply]:
         if by_last_worker and self._last is not None:
             return self._last
         return min(self._workers, key=_load)
@@ -98,7 +108,7 @@ class WorkerPool:
 
     def _turn(self) -> None:
         for key, events in self._selector.select():
-            worker: _Worker = key.data
+            worker: _Worker[_Reply] = key.data
             try:
                 if events & selectors.EVENT_WRITE:
                     worker.channel.flush()
@@ -106,48 +116,19 @@ class WorkerPool:
             except ChannelClosedError as error:
                 raise _died() from error
             for reply in replies:
-                if isinstance(reply, list) and reply[:1] == ["failed"]:
-                    error_id, exit_code, text = reply[1:]
-                    raise errors.error_named(error_id, text, exit_code=exit_code)
+                if isinstance(reply, Failed):
+                    raise error_of(reply)
                 worker.waiting.popleft()(reply)
             self._watch(worker)
 
-    def _watch(self, worker: _Worker) -> None:
+    def _watch(self, worker: _Worker[_Reply]) -> None:
         events = selectors.EVENT_READ
         if worker.channel.has_outgoing:
             events |= selectors.EVENT_WRITE
         self._selector.modify(worker.channel.socket, events, worker)
 
 
-class Marks:
-    """Numbers for things begun, in order; tells up to where all of them have ended."""
-
-    def __init__(self) -> None:
-        self._next = 0
-        self._open: dict[int, int] = {}
-
-    def begin(self) -> int:
-        """The number of something that begins now; it ends by one `end`."""
-        self._next += 1
-        self._open[self._next] = 1
-        return self._next
-
-    def hold(self, number: int) -> None:
-        """What has this number takes one more `end`."""
-        self._open[number] += 1
-
-    def end(self, number: int) -> None:
-        """One of the things with this number has ended."""
-        self._open[number] -= 1
-        if not self._open[number]:
-            del self._open[number]
-
-    def has_ended(self, number: int) -> bool:
-        """Whether everything up to `number` has ended."""
-        return next(iter(self._open), self._next + 1) > number
-
-
-def _load(worker: _Worker) -> int:
+def _load(worker: _Worker[_Reply]) -> int:
     return len(worker.waiting)
 
 

@@ -7,8 +7,9 @@ lies in another block than that of the last, once it is big enough.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from strongroom.jobs.workers.messages import RowsEntry
 from strongroom.rows.rows import (
     BLOCK_ID_BYTES,
     COLUMN_COUNT,
@@ -20,7 +21,7 @@ from strongroom.rows.rows import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from strongroom.jobs.workers.pool import Marks
+    from strongroom.jobs.workers.marks import Marks
     from strongroom.rows.rows import Rows
 
 TASK_BYTES: Final = 24 << 20
@@ -30,18 +31,18 @@ _SLACK: Final = 2
 
 
 class Windows:
-    """Collects (place, is new, rows to skip, rows) and gives them away as tasks.
+    """Collects rows of directories and gives them away as tasks.
 
     `submit(entries, marks, row count, bytes)` takes a whole task.
     """
 
     def __init__(
-        self, submit: Callable[[list[Any], list[int], int, int], None], marks: Marks
+        self, submit: Callable[[list[RowsEntry], list[int], int, int], None], marks: Marks
     ) -> None:
         self._submit = submit
         self._marks = marks
         self._held: list[int] = []
-        self._entries: list[Any] = []
+        self._entries: list[RowsEntry] = []
         self._bytes = 0
         self._rows = 0
         self._last_block = b""
@@ -89,7 +90,7 @@ class Windows:
             self._is_full(_SLACK) or rows.part_blocks[:BLOCK_ID_BYTES] != self._last_block
         ):
             self.flush()
-        self._entries.append([place, is_new, sorted(skipped), encode_rows(rows)])
+        self._entries.append(RowsEntry(place, is_new, sorted(skipped), encode_rows(rows)))
         if mark:
             self._marks.hold(mark)
             self._held.append(mark)

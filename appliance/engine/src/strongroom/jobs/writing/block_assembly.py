@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from blake3 import blake3
+
+from strongroom.jobs.writing.deduplication import ChunkGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strongroom.jobs.writing.deduplication import GroupAnswer
     from strongroom.jobs.writing.pack_lanes import BlockLane
 
 Buffer = bytes | bytearray | memoryview
@@ -57,16 +60,15 @@ class _Group:
 class BlockAssembler:
     """Gathers chunks, claims them and hands new ones on as blocks.
 
-    `ask(message)` sends a claim; `answer()` waits for the oldest claim's answer. An answer has,
-    for each group, `[block id, [position of each new chunk], [[position, block id, slot], ...]]`.
+    `ask(groups)` sends a claim; `answer()` waits for the oldest claim's answers, one a group.
     """
 
     def __init__(
         self,
         chunk_key: bytes,
         lane: BlockLane,
-        ask: Callable[[Any], None],
-        answer: Callable[[], list[Any]],
+        ask: Callable[[list[ChunkGroup]], None],
+        answer: Callable[[], list[GroupAnswer]],
     ) -> None:
         self._chunk_key = chunk_key
         self._lane = lane
@@ -133,16 +135,17 @@ class BlockAssembler:
         group.owners.append((sink, row, part, position))
 
     def _claim(self, groups: list[_Group]) -> None:
-        self._ask(["claim", [[b"".join(g.ids), g.lengths.tobytes()] for g in groups]])
+        self._ask([ChunkGroup(b"".join(group.ids), group.lengths.tobytes()) for group in groups])
         self._claimed.append(groups)
         while len(self._claimed) > CLAIMS_IN_FLIGHT:
             self._settle()
 
     def _settle(self) -> None:
         answers = self._answer()
-        for group, (block_id, new, known) in zip(self._claimed.popleft(), answers, strict=True):
+        for group, answer in zip(self._claimed.popleft(), answers, strict=True):
+            block_id, new = answer.block_id, answer.new
             references: list[Reference] = [(block_id, 0)] * len(group.ids)
-            for position, known_block, slot in known:
+            for position, known_block, slot in answer.known:
                 references[position] = (known_block, slot)
             if new:
                 for slot, position in enumerate(new):

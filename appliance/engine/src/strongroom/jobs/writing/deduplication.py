@@ -6,7 +6,9 @@ first claim.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from strongroom.content.digests import CHUNK_ID_SIZE, block_id, ids_and_lengths
 
@@ -14,6 +16,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.repo.index.chunk_table import ChunkTable
+
+
+class ChunkGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Chunks that will share one block: n * 24 bytes of ids, n lengths as u32."""
+
+    ids: bytes
+    lengths: bytes
+
+
+class GroupAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What is new of a group.
+
+    new: positions of the chunks that are stored in the block `block_id` (b"": none is new) by
+    whoever asked. known: (position, block id, slot) of the others.
+    """
+
+    block_id: bytes
+    new: list[int]
+    known: list[tuple[int, bytes, int]]
 
 
 class Deduplication:
@@ -26,24 +47,23 @@ class Deduplication:
         self.new_chunks = 0
         self.new_bytes = 0
 
-    def claim(self, ids: bytes, lengths: bytes) -> list[Any]:
-        """Settle a group of chunks: n * 24 bytes of ids, n lengths as u32.
+    def claim(self, group: ChunkGroup) -> GroupAnswer:
+        """Settle a group of chunks; the new ones belong to the claimant.
 
-        Returns [block id, positions of new chunks, [[position, block id, slot] of known ones]].
-        The new ones belong to the claimant, who stores them as that block. Raises DamageError,
-        StoreError when the table is loaded.
+        Raises DamageError, StoreError when the table is loaded.
         """
+        ids, lengths = group.ids, group.lengths
         if self._table is None:
             self._table = self._load()
-        known: list[list[Any]] = []
+        known: list[tuple[int, bytes, int]] = []
         new: list[int] = []
         for position, reference in enumerate(self._table.claim(ids)):
             if reference is None:
                 new.append(position)
             else:
-                known.append([position, *reference])
+                known.append((position, *reference))
         if not new:
-            return [b"", new, known]
+            return GroupAnswer(b"", new, known)
         if known:
             size = CHUNK_ID_SIZE
             ids = b"".join([ids[size * place : size * (place + 1)] for place in new])
@@ -52,4 +72,4 @@ class Deduplication:
         self._table.add(block, ids)
         self.new_chunks += len(new)
         self.new_bytes += sum(memoryview(lengths).cast("I"))
-        return [block, new, known]
+        return GroupAnswer(block, new, known)

@@ -24,7 +24,7 @@ _MERGE_FACTOR = 3
 _WINDOW = np.arange(8)
 
 
-class _Run:
+class _SortedRun:
     """Entries in the order of the first word of their ids."""
 
     __slots__ = ("_directory", "_first", "_rest", "_shift", "values")
@@ -115,7 +115,7 @@ class IdTable:
         self._id_size = id_size
         self._item = np.dtype((np.void, id_size))
         self._unpack = struct.Struct(f"={id_size // 8}Q").unpack
-        self._runs: list[_Run] = []
+        self._runs: list[_SortedRun] = []
         self._recent: dict[bytes, int] = {}
 
     def __len__(self) -> int:
@@ -143,7 +143,7 @@ class IdTable:
             values = np.concatenate((older.values, values))
             for number, column in enumerate(older.columns()):
                 columns[number] = np.concatenate((column, columns[number]))
-        self._runs.append(_Run(columns, values))
+        self._runs.append(_SortedRun(columns, values))
 
     def find(self, ids: bytes) -> NDArray[np.int64]:
         """The value of each id, -1 where it isn't in the table."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import uuid
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kit.agent_site import PASSPHRASE
 from kit.large_ticket import with_more_packs
 from kit.tree_compare import compare_trees
 from strongroom.filesets.spec import FileSetInclude, FileSetOptions, FileSetSpec
@@ -39,7 +42,7 @@ def ticket_of(agent: AgentSite, snapshot_id: str) -> str:
     return b64encode(ticket).decode()
 
 
-def restore_of(agent: AgentSite, snapshot: str, target: str, **options: Any) -> StartRestore:
+def restore_of(agent: AgentSite, snapshot: str, target: Any, **options: Any) -> StartRestore:
     return StartRestore(
         run_id=uuid.uuid4().hex,
         job="restore",
@@ -106,6 +109,41 @@ def test_a_backup_is_restored_and_verified_through_the_agent(agent: AgentSite) -
     verified = run(agent, verify_of(agent, snapshot.id))
     assert (verified.status, verified.error_id) == ("incomplete", "check-failed")
     assert any("below/b: content" in line for line in agent.director.log(verified.run_id))
+
+
+def on_the_command_line(agent: AgentSite, *arguments: str) -> dict[str, Any]:
+    """What a command with --json says last."""
+    done = subprocess.run(
+        [sys.executable, "-m", "strongroom", *arguments, "--json"],
+        env={
+            **os.environ,
+            "STRONGROOM_REPOSITORY": str(agent.repository),
+            "STRONGROOM_PASSWORD": PASSPHRASE.decode(),
+        },
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    last: dict[str, Any] = msgspec.json.decode(done.stdout.splitlines()[-1])
+    return last
+
+
+def test_summaries_of_the_agent_have_the_fields_of_the_command_line(agent: AgentSite) -> None:
+    (agent.source / "a").write_text("a")
+    snapshot = run(agent, agent.backup()).snapshot
+    target = agent.folder / "gr\udcfcn"
+    encoded = {"base64": b64encode(os.fsencode(target)).decode()}
+
+    restored = run(agent, restore_of(agent, snapshot, encoded)).summary
+    at_once = on_the_command_line(agent, "restore", snapshot, "--target", str(target))
+    assert restored.keys() == at_once.keys()
+    assert restored["target"] == at_once["target"] == encoded
+    assert sum(restored["actions"].values()) == sum(at_once["actions"].values())
+
+    verified = run(agent, verify_of(agent, snapshot)).summary
+    at_once = on_the_command_line(agent, "verify", snapshot, "--read-data")
+    del verified["elapsed_seconds"], at_once["elapsed_seconds"]
+    assert verified == at_once
+    assert verified["entries"] > 1
 
 
 def test_a_second_backup_reads_only_what_changed(agent: AgentSite) -> None:

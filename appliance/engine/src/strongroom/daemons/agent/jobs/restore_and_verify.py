@@ -12,7 +12,7 @@ from strongroom.daemons.job_process.messages import JobEnded
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, CheckFailedError, UsageError
 from strongroom.jobs.restore.options import Overwrite, RestoreOptions
 from strongroom.jobs.restore.where_rules import WhereRules
-from strongroom.net.control.messages import decode_name
+from strongroom.net.control.messages import decode_name, encode_name
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.agent.jobs.description import JobDescription
     from strongroom.daemons.job_process.output import JobOutput
-    from strongroom.jobs.restore.options import Problem, RestoreReport, Step
-    from strongroom.jobs.verify.options import Difference, VerifyOptions, VerifyReport
+    from strongroom.jobs.restore.options import RestoreProblem, Step
+    from strongroom.jobs.verify.options import LiveDifference, VerifyOptions
     from strongroom.net.control.messages import LogLevel, StartRestore, StartVerify
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
@@ -78,17 +78,17 @@ def _restore(
     from strongroom.jobs.restore.restore import restore
 
     with _opened(description, request, limiter) as (repository, snapshot, security):
-        teller = _Teller(output)
+        entries = _EntryLog(output)
         report = restore(
-            repository, snapshot, options, lambda: output.shown_progress("restore"), teller
+            repository, snapshot, options, lambda: output.shown_progress("restore"), entries
         )
-        teller.finish()
+        entries.finish()
     is_whole = report.is_complete
     return JobEnded(
         status="done" if is_whole else "incomplete",
         exit_code=EXIT_DONE if is_whole else EXIT_INCOMPLETE,
         snapshot=snapshot.id,
-        summary=_restore_summary(snapshot.id, options, report),
+        summary=_as_json(report.summary(snapshot.id, options, None)),
         security=security,
     )
 
@@ -111,11 +111,11 @@ def _verify(
     from strongroom.jobs.verify.verify import verify
 
     with _opened(description, request, limiter) as (repository, snapshot, security):
-        teller = _Teller(output)
+        entries = _EntryLog(output)
         report = verify(
-            repository, snapshot, options, lambda: output.shown_progress("verify"), teller
+            repository, snapshot, options, lambda: output.shown_progress("verify"), entries
         )
-        teller.finish()
+        entries.finish()
     found = sum(report.differences.values())
     return JobEnded(
         status="incomplete" if found else "done",
@@ -123,7 +123,7 @@ def _verify(
         error_id=CheckFailedError.error_id if found else "",
         error=f"{found} differences; the log names them" if found else "",
         snapshot=snapshot.id,
-        summary=_verify_summary(snapshot.id, report),
+        summary=_as_json(report.summary(snapshot.id, options)),
         security=security,
     )
 
@@ -177,20 +177,20 @@ def verify_options(request: StartVerify, processes: int) -> VerifyOptions:
     )
 
 
-class _Teller:
+class _EntryLog:
     """Puts single entries into the log, a bounded number of them."""
 
     def __init__(self, output: JobOutput) -> None:
         self._output = output
         self._told = 0
 
-    def problem(self, problem: Problem) -> None:
+    def problem(self, problem: RestoreProblem) -> None:
         self._tell("warning", f"/{printable(problem.path)}: {problem.kind}: {problem.reason}")
 
     def step(self, step: Step) -> None:
         self._tell("info", f"{step.action} /{printable(step.path)}")
 
-    def difference(self, difference: Difference) -> None:
+    def difference(self, difference: LiveDifference) -> None:
         self._tell(
             "warning", f"/{printable(difference.path)}: {difference.kind}: {difference.reason}"
         )
@@ -229,27 +229,9 @@ def _patterns(values: object, what: str) -> Patterns | None:
     return Patterns([(_name(value, what), False) for value in values])
 
 
-def _restore_summary(
-    snapshot: str, options: RestoreOptions, report: RestoreReport
-) -> dict[str, Any]:
+def _as_json(summary: dict[str, Any]) -> dict[str, Any]:
+    """A report's summary with names as JSON says them."""
     return {
-        "type": "summary",
-        "snapshot": snapshot,
-        "target": printable(options.target),
-        "dry_run": options.dry_run,
-        "actions": {str(action): count for action, count in report.actions.items() if count},
-        "problems": {str(kind): count for kind, count in report.problems.items()},
-        "written_bytes": report.written_bytes,
-        "elapsed_seconds": round(report.elapsed_seconds, 3),
-    }
-
-
-def _verify_summary(snapshot: str, report: VerifyReport) -> dict[str, Any]:
-    return {
-        "type": "summary",
-        "snapshot": snapshot,
-        "rows": report.rows,
-        "read_bytes": report.read_bytes,
-        "differences": dict(report.differences),
-        "elapsed_seconds": round(report.elapsed_seconds, 3),
+        field: encode_name(value) if isinstance(value, bytes) else value
+        for field, value in summary.items()
     }

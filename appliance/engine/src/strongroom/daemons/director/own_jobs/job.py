@@ -157,13 +157,14 @@ def _prune(repository: Repository, output: JobOutput) -> JobEnded:
         vouched = _vouch(repository, output)
     with output.shown_progress("prune") as progress:
         report = prune(repository, PruneOptions(), progress)
-    summary = {
-        **vouched.summary,
-        "packs": report.packs,
-        "removed_packs": report.removed_packs,
-        "waiting_packs": report.waiting_packs,
-        "freed_bytes": report.freed_bytes,
-    }
+    summary = report.summary()
+    if vouched.summary:
+        summary |= {
+            "vouched_packs": vouched.summary["packs"],
+            "vouched_index_objects": vouched.summary["index_objects"],
+            "false_objects": vouched.summary["false_objects"],
+            "damaged_objects": vouched.summary["damaged_objects"],
+        }
     output.log("info", f"{report.removed_packs} packs removed, {report.freed_bytes} bytes freed")
     return JobEnded(status=vouched.status, exit_code=vouched.exit_code, summary=summary)
 
@@ -181,12 +182,7 @@ def _vouch(repository: Repository, output: JobOutput) -> JobEnded:
         f"vouched for {report.packs} packs and {report.index_objects} index objects",
     )
     wrong = len(report.false_objects) + len(report.damaged_objects)
-    summary = {
-        "vouched_packs": report.packs,
-        "vouched_index_objects": report.index_objects,
-        "false_objects": len(report.false_objects),
-        "damaged_objects": len(report.damaged_objects),
-    }
+    summary = report.summary()
     if wrong:
         return JobEnded(status="incomplete", exit_code=EXIT_INCOMPLETE, summary=summary)
     return JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
@@ -210,12 +206,7 @@ def _back_up(repository: Repository, job: BackUpFolder, output: JobOutput) -> Jo
         status="done" if report.is_complete else "incomplete",
         exit_code=EXIT_DONE if report.is_complete else EXIT_INCOMPLETE,
         snapshot=report.snapshot.id,
-        summary={
-            "files": report.files,
-            "size_bytes": report.size_bytes,
-            "stored_bytes": report.stored_bytes,
-            "problems": len(report.problems),
-        },
+        summary=report.summary(options),
     )
 
 

@@ -1,7 +1,7 @@
 """How a shard scans one directory: list, examine, compare with the parent, read what changed.
 
-Each method is a generator of lots of calls (see `scan_pool`): what waits for the file system is in
-the calls, which change into the directory and work on its names, everything else between them.
+Each method is a generator of lots of calls (see `scan_threads`): what waits for the file system is
+in the calls, which change into the directory and work on its names, everything else between them.
 With one thread a lot is a single call, so that nothing is paid for threads that are not there.
 """
 
@@ -14,9 +14,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom.jobs.backup.ordering import ROOT_NAME
+from strongroom.jobs.backup.scanned_rows import ROOT_NAME
 from strongroom.jobs.backup.shards.directory_work import DirectoryWork, problem
 from strongroom.jobs.backup.shards.found_rows import FoundRows, directories_of, without
+from strongroom.jobs.backup.shards.messages import (
+    ContentIsRead,
+    DirectorySlice,
+    Lost,
+    Same,
+    Scanned,
+    Sliced,
+)
 from strongroom.jobs.backup.shards.scan_threads import Lot
 from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
 from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES
@@ -39,7 +47,9 @@ if TYPE_CHECKING:
     from strongroom.filesets.rules import FileSetSelection
     from strongroom.jobs.backup.options import Treatment, Tuning
     from strongroom.jobs.backup.shards.content_reader import ContentReader, Fetched
+    from strongroom.jobs.backup.shards.messages import OfScan, ReadContent, ScanDirectory
     from strongroom.jobs.backup.shards.scan_threads import Steps
+    from strongroom.sources.problem import Problem
 
 # What a shard reads itself of a directory that it scans; other shards help with the rest.
 SHARE_BYTES: Final = 16 << 20
@@ -81,7 +91,7 @@ class _Attributes:
 class DirectoryScan:
     """Scans for one shard.
 
-    `send` takes messages to the coordinator (see `shard`), `parent_rows(task)` asks it for the
+    `send` takes messages to the coordinator, `parent_rows(task)` asks it for the
     parent's rows, `deliver` takes works that are whole.
     """
 
@@ -90,8 +100,8 @@ class DirectoryScan:
         rules: ScanRules,
         tuning: Tuning,
         reader: ContentReader,
-        send: Callable[[Any], None],
-        parent_rows: Callable[[int], Any],
+        send: Callable[[OfScan | ContentIsRead], None],
+        parent_rows: Callable[[int], bytes],
         deliver: Callable[[DirectoryWork], None],
     ) -> None:
         self._rules = rules
@@ -105,48 +115,38 @@ class DirectoryScan:
 
     def scan(
         self,
-        task: int,
-        path: bytes,
-        only: bytes | None,
-        selects: bool,
-        parent_digest: bytes | None,
-        has_parent: bool,
+        wanted: ScanDirectory,
         *,
         threads: int,
     ) -> Steps:
-        """The "scan" message. Raises StoreError."""
+        """Do the task. Raises StoreError."""
+        task, path = wanted.task, wanted.path
         try:
             (fd,) = yield Lot([partial(open_beneath, self._root_fd, path)])
         except OSError as error:
-            self._send(["lost", task, [problem(path, b"", error)]])
+            self._send(Lost(task, problem(path, b"", error)))
             return
         try:
-            names = yield from self._names(task, path, fd, only)
+            names = yield from self._names(wanted, fd)
             if names is not None:
-                problems: list[list[Any]] = []
-                found = yield from self._examined(path, fd, names, selects, problems, threads)
-                yield from self._compared(
-                    task, path, fd, found, selects, parent_digest, has_parent, problems, threads
-                )
+                problems: list[Problem] = []
+                found = yield from self._examined(wanted, fd, names, problems, threads)
+                yield from self._compared(wanted, fd, found, problems, threads)
         finally:
             os.close(fd)
 
     def read_content(
         self,
-        task: int,
-        path: bytes,
-        joined: bytes,
-        stats: bytes,
-        byte_range: tuple[int, int] | None,
+        wanted: ReadContent,
         *,
         threads: int,
     ) -> Steps:
-        """The "read" message. Raises StoreError."""
-        names = joined.split(b"\0")
-        flat = array("q", stats)
-        work = DirectoryWork(
-            task, path, names, joined, flat, [], self._tuning.signature, self._deliver
-        )
+        """Do the task. Raises StoreError."""
+        task, path = wanted.task, wanted.path
+        names = wanted.names.split(b"\0")
+        flat = array("q", wanted.stats)
+        signature = self._tuning.signature
+        work = DirectoryWork(task, path, names, wanted.names, flat, [], signature, self._deliver)
         try:
             (fd,) = yield Lot([partial(open_beneath, self._root_fd, path)])
         except OSError as error:
@@ -158,25 +158,26 @@ class DirectoryScan:
                 if self._rules.treatments and selection is not None:
                     (judged,) = yield Lot([partial(_at, fd, selection.judge, path, names, flat)])
                     work.treatments = judged.treatments
-                yield from self._read(fd, work, None, byte_range, threads)
+                yield from self._read(fd, work, None, wanted.byte_range, threads)
             finally:
                 os.close(fd)
-        self._send(["children", task, []])
+        self._send(ContentIsRead(task))
         work.seal()
 
     def _names(
-        self, task: int, path: bytes, fd: int, only: bytes | None
+        self, wanted: ScanDirectory, fd: int
     ) -> Generator[Lot, list[Any], list[bytes] | None]:
         """The names to examine; None when the coordinator was told something else."""
-        if only is not None:
-            return only.split(b"\0")
+        if wanted.names is not None:
+            return wanted.names.split(b"\0")
+        task, path = wanted.task, wanted.path
         try:
             (names,) = yield Lot([partial(read_names, fd, WIDE_DIRECTORY_ROWS)])
             if names is None:
                 os.fchdir(fd)
                 self._cut_wide(task, path)
         except OSError as error:
-            self._send(["lost", task, [problem(path, b"", error)]])
+            self._send(Lost(task, problem(path, b"", error)))
             return None
         return names if path or names is None else [ROOT_NAME, *names]
 
@@ -184,19 +185,19 @@ class DirectoryScan:
         """Leave a wide directory, which is the working directory, to be scanned in slices."""
         first: list[bytes] = [] if path else [ROOT_NAME]
         for number, joined in enumerate(name_slices(read_wide_names(), first), 1):
-            self._send(["slice", task, number, joined])
-        self._send(["wide", task])
+            self._send(DirectorySlice(task, number, joined))
+        self._send(Sliced(task))
 
     def _examined(
         self,
-        path: bytes,
+        wanted: ScanDirectory,
         fd: int,
         names: list[bytes],
-        selects: bool,
-        problems: list[list[Any]],
+        problems: list[Problem],
         threads: int,
     ) -> Generator[Lot, list[Any], FoundRows]:
         """The rows that are kept; names that could not be examined become problems."""
+        path = wanted.path
         windows = _windows(names, threads)
         results = yield Lot([partial(_at, fd, stat_rows, window) for window in windows])
         flat = array("q")
@@ -207,11 +208,11 @@ class DirectoryScan:
             problems += [problem(path, failure.name, failure.error) for failure in failures]
         found = FoundRows(kept, flat, flat[MODE::COLUMN_COUNT].tolist())
         selection = self._rules.selection
-        if selection is None or not (selects or self._rules.treatments):
+        if selection is None or not (wanted.selects or self._rules.treatments):
             return without(found, None)
         (judged,) = yield Lot([partial(_at, fd, selection.judge, path, kept, flat)])
         kept_rows, left, treatments = judged
-        if not selects:
+        if not wanted.selects:
             # The way to the paths given is kept as a whole.
             kept_rows, left = None, frozenset()
         if kept_rows is not None and kept and kept[0] == ROOT_NAME:
@@ -220,38 +221,33 @@ class DirectoryScan:
 
     def _compared(
         self,
-        task: int,
-        path: bytes,
+        wanted: ScanDirectory,
         fd: int,
         found: FoundRows,
-        selects: bool,
-        parent_digest: bytes | None,
-        has_parent: bool,
-        problems: list[list[Any]],
+        problems: list[Problem],
         threads: int,
     ) -> Steps:
         """Say that the directory is the parent's, or read what is not."""
+        task, path = wanted.task, wanted.path
         names, flat, modes, _, treatments = found
         joined = b"\0".join(names)
         if names and names[0] == ROOT_NAME:
             joined = joined[len(ROOT_NAME) :]  # the root's own row is named b""
         # The way to the paths given may lead over any file system.
-        children = directories_of(found, self._rules.devices if selects else None)
-        wanted = None if problems else parent_digest  # problems are to be told every time
-        if wanted is not None and comparison_digest(joined, flat) == wanted:
-            self._send(["same", task, children])
+        children = directories_of(found, self._rules.devices if wanted.selects else None)
+        digest = None if problems else wanted.parent_digest  # problems are to be told every time
+        if digest is not None and comparison_digest(joined, flat) == digest:
+            self._send(Same(task, children))
             return
-        self._send(["children", task, children])
+        self._send(Scanned(task, children))
         work = DirectoryWork(
             task, path, names, joined, flat, problems, self._tuning.signature, self._deliver
         )
         work.treatments = treatments
-        if has_parent:
-            encoded = self._parent_rows(task)
-            if encoded is not None:
-                parent = decode_rows(encoded)
-                limit_ns = self._rules.recent_limit_ns
-                work.match(parent, merge_unchanged(joined, flat, parent, limit_ns))
+        if wanted.has_parent:
+            parent = decode_rows(self._parent_rows(task))
+            limit_ns = self._rules.recent_limit_ns
+            work.match(parent, merge_unchanged(joined, flat, parent, limit_ns))
         if work.changed_rows:
             yield from self._add_attributes(fd, work, modes, threads)
             yield from self._read(fd, work, SHARE_BYTES, None, threads)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from array import array
 from errno import ENOENT
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from strongroom.jobs.backup.scanned_rows import VANISHED
+from strongroom.jobs.backup.shards.messages import Settled
 from strongroom.rows.rows import (
     CHANGED,
     COLUMN_COUNT,
@@ -18,11 +20,9 @@ from strongroom.rows.rows import (
     UNREADABLE,
     Rows,
     encode_rows,
-    join_rows,
-    slice_rows,
-    split_rows,
 )
 from strongroom.scan.unchanged import Content, take
+from strongroom.sources.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,25 +30,13 @@ if TYPE_CHECKING:
     from strongroom.jobs.writing.block_assembly import Reference
 
 
-# A state that no listing holds: such rows are left out when their directory is settled.
-VANISHED: Final = 3
 _WITHOUT_CONTENT: Final = (UNREADABLE, VANISHED)
 
 
-def problem(path: bytes, name: bytes, error: OSError) -> list[Any]:
-    """[path, errno, text] of something that could not be read."""
+def problem(path: bytes, name: bytes, error: OSError) -> Problem:
+    """Something that could not be read."""
     where = path + b"/" + name if path and name else path or name
-    return [where, error.errno or 0, error.strerror or str(error)]
-
-
-def without_vanished(rows: Rows) -> Rows:
-    """The rows that are still there, of rows whose content is settled."""
-    gone = sorted(row for row, state in rows.states.items() if state == VANISHED)
-    if not gone:
-        return rows
-    pieces = split_rows(rows, sorted({cut for row in gone for cut in (row, row + 1)}))
-    kept = [piece for piece in pieces if VANISHED not in piece.states.values()]
-    return join_rows(kept) if kept else slice_rows(rows, 0, 0)
+    return Problem(where, error.errno or 0, error.strerror or str(error))
 
 
 class DirectoryWork:
@@ -68,7 +56,7 @@ class DirectoryWork:
         names: list[bytes],
         joined: bytes,
         flat: array[int],
-        problems: list[list[Any]],
+        problems: list[Problem],
         signature_name: str,
         deliver: Callable[[DirectoryWork], None],
     ) -> None:
@@ -175,8 +163,8 @@ class DirectoryWork:
         if not self._missing:
             self._deliver(self)
 
-    def message(self) -> list[Any]:
-        """The "done" message; see `shard`."""
+    def message(self) -> Settled:
+        """What the coordinator is to know."""
         names = self.names
         rows = Rows(
             self._path,
@@ -195,8 +183,16 @@ class DirectoryWork:
             self._fill(rows)
         else:
             take(rows, self._parent, self._matches, self._contents())
-        counts = [self.changed_files, self._known_files(), self.changed_bytes, self.tallied_files]
-        return ["done", self._task, encode_rows(rows), counts, self.problems, self.deferred]
+        return Settled(
+            self._task,
+            encode_rows(rows),
+            self.changed_files,
+            self._known_files(),
+            self.changed_bytes,
+            self.tallied_files,
+            self.problems,
+            self.deferred,
+        )
 
     def _known_files(self) -> int:
         """How many of the files that were read the parent has under the same name."""

@@ -6,7 +6,7 @@ import stat
 from array import array
 from typing import NamedTuple
 
-from strongroom.jobs.backup.ordering import ROOT_NAME
+from strongroom.jobs.backup.scanned_rows import ROOT_NAME
 from strongroom.rows.rows import COLUMN_COUNT, DEVICE
 
 

@@ -6,21 +6,24 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from strongroom.errors import UsageError
 from strongroom.filesets.exclusions import SelectionOptions, compile_selection
 from strongroom.filesets.rules import FileSetSelection
 from strongroom.jobs.backup.options import compressions_of
 from strongroom.jobs.backup.shards.directory_scan import ScanRules
+from strongroom.jobs.backup.shards.messages import (
+    PackStored,
+    decode_from_shard,
+    decode_to_shard,
+)
 from strongroom.jobs.backup.shards.scan_threads import own_working_directory
 from strongroom.jobs.backup.shards.shard import Shard
 from strongroom.jobs.backup.shards.tally import ShardTally
-from strongroom.jobs.workers.channel import CoordinatorChannel, ShardChannel, channel_pair
-from strongroom.jobs.workers.fork import await_shards, fork_shard, stop_shards
+from strongroom.jobs.workers.channel import CoordinatorChannel, channel_pair
+from strongroom.jobs.workers.fork import await_workers, fork_worker, stop_workers
 from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings, OpenPack
 from strongroom.knobs.table import FAR_SCAN_THREADS
-from strongroom.repo.packs import KIND_DATA, PackFooter
+from strongroom.repo.packs import KIND_DATA
 from strongroom.scan.mounts import far_places
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
     from strongroom.filesets.exclusions import Selection
     from strongroom.jobs.backup.options import BackupOptions, Tuning
+    from strongroom.jobs.backup.shards.messages import FromShard, ToShard
+    from strongroom.jobs.workers.channel import WorkerChannel
     from strongroom.repo.repository import Repository
     from strongroom.sources.source import Source
 
@@ -70,7 +75,7 @@ class ShardGroup:
         self.scan_threads, self._far = _scan_threads(options.tuning, paths)
         self.tally = ShardTally(options.tuning.shard_count())
         self._pids: list[int] = []
-        self.channels: list[CoordinatorChannel] = []
+        self.channels: list[CoordinatorChannel[FromShard]] = []
 
     def __enter__(self) -> Self:
         ends = []
@@ -79,9 +84,9 @@ class ShardGroup:
             # has died.
             ours, theirs = channel_pair()
             ends.append(ours)
-            self.channels.append(CoordinatorChannel(ours))
+            self.channels.append(CoordinatorChannel(ours, decode_from_shard))
             be_shard = partial(self._be_shard, number, self._repository.copy_ahead())
-            self._pids.append(fork_shard(theirs, be_shard, ends))
+            self._pids.append(fork_worker(theirs, decode_to_shard, be_shard, ends))
         return self
 
     def __exit__(
@@ -93,11 +98,13 @@ class ShardGroup:
         for channel in self.channels:
             channel.socket.close()
         if error is None:
-            await_shards(self._pids)
+            await_workers(self._pids)
         else:
-            stop_shards(self._pids)
+            stop_workers(self._pids)
 
-    def _be_shard(self, number: int, copy: Repository | None, channel: ShardChannel) -> None:
+    def _be_shard(
+        self, number: int, copy: Repository | None, channel: WorkerChannel[ToShard]
+    ) -> None:
         tuning = self._options.tuning
         put_key = self._repository.key.put_key
         repository = copy or self._repository.reopen()
@@ -110,7 +117,7 @@ class ShardGroup:
                 self._options.pack_size_bytes,
             ),
             lambda: self._new_pack(repository, KIND_DATA),
-            lambda footer: channel.send(["footer", msgspec.msgpack.encode(footer)]),
+            lambda footer: channel.send(PackStored(footer)),
         )
         try:
             Shard(
@@ -130,11 +137,6 @@ class ShardGroup:
             raise
         # So that a storage daemon hears of an end and not of a connection that breaks.
         repository.close()
-
-
-def decode_footer(data: bytes) -> PackFooter:
-    """The footer of a shard's message."""
-    return msgspec.msgpack.decode(data, type=PackFooter)
 
 
 def _scan_threads(tuning: Tuning, paths: tuple[bytes, ...]) -> tuple[int, tuple[bytes, ...]]:

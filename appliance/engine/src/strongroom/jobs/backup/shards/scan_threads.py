@@ -57,7 +57,7 @@ def own_working_directory() -> bool:
     return bool(ctypes.CDLL(None).unshare(_CLONE_FS) == 0)
 
 
-class _Run:
+class _RunningSteps:
     """A generator, and the lot it waits for."""
 
     __slots__ = ("error", "lot", "missing", "results", "steps", "taken")
@@ -84,11 +84,11 @@ class ScanPool:
         self.thread_count = thread_count
         self.running = 0
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._in_turn: deque[_Run] = deque()
+        self._in_turn: deque[_RunningSteps] = deque()
         self._calls = threading.Semaphore(0)
-        self._done: SimpleQueue[_Run] = SimpleQueue()
+        self._done: SimpleQueue[_RunningSteps] = SimpleQueue()
         self._lock = threading.Lock()
-        self._waiting: deque[_Run] = deque()
+        self._waiting: deque[_RunningSteps] = deque()
         self._bytes = 0
         self._is_started = False
 
@@ -104,7 +104,7 @@ class ScanPool:
             for _ in range(self.thread_count):
                 threading.Thread(target=self._serve, name="scan", daemon=True).start()
         self.running += 1
-        self._advance(_Run(steps))
+        self._advance(_RunningSteps(steps))
 
     def go_on(self) -> None:
         """Run every generator whose lot is done as far as its next one. Raises what they raise."""
@@ -119,7 +119,7 @@ class ScanPool:
             while self._waiting and self._fits(self._waiting[0].lot):
                 self._hand_out(self._waiting.popleft())
 
-    def _advance(self, run: _Run) -> None:
+    def _advance(self, run: _RunningSteps) -> None:
         error, run.error = run.error, None
         try:
             if error is not None:
@@ -141,7 +141,7 @@ class ScanPool:
     def _fits(self, lot: Lot) -> bool:
         return not self._bytes or self._bytes + lot.size_bytes <= BYTES_IN_FLIGHT
 
-    def _hand_out(self, run: _Run) -> None:
+    def _hand_out(self, run: _RunningSteps) -> None:
         self._bytes += run.lot.size_bytes
         run.missing = len(run.lot.calls)
         run.taken = 0

@@ -1,34 +1,7 @@
 """A shard process: scans directories, reads what changed and stores its blocks.
 
-The coordinator sends tasks; a shard answers with messages (see `coordinator` for the other
-side). Messages of the coordinator:
-
-    ["scan", task, path, names | None, selects, digest | None, has_parent]
-                                          a directory, or some of its names; whether the
-                                          exclusions hold there
-    ["read", task, path, names, stats, byte range | None]   content that a scan left to others
-    ["streams", task]                     the source's streams, files of the root
-    ["claimed", [group answer, ...]]      answer to the oldest claim
-    ["rows", encoded rows]                answer to "parent"
-    ["flush"]                             settle what is gathered, nothing more may come for a while
-    ["finish"]                            settle, finish the packs, say "finished", end
-Messages of a shard:
-
-    ["children", task, [name, ...]]       directories found, before any content is read; of "read":
-                                          all was read, though not yet settled
-    ["slice", task, number, names]        some names, joined, of a directory too large for one task
-    ["wide", task]                        the last slice of it was sent
-    ["same", task, [name, ...]]           equal to the parent's rows by digest; and its directories
-    ["parent", task]                      the parent's rows of the task are needed
-    ["claim", [[ids, lengths], ...]]      which of these chunks are new?
-    ["done", task, encoded rows, counts, problems, deferred]    rows and their content references;
-                                          the content of the rows in `deferred` is still to be read;
-                                          counts: files read, of them known to the parent, bytes
-                                          read, files that the tally has counted
-    ["lost", task, problems]              the directory could not be read at all
-    ["footer", bytes]                     a pack is in the store
-    ["failed", error id, exit code, text] the store or the engine failed; the job is over
-    ["finished"]
+The coordinator sends tasks; a shard answers with messages, see `messages`, and `coordinator` for
+the other side.
 
 A shard is one thread (and the threads of its lane and of its scan pool) and owns its working
 directory. It never deletes and never writes outside the packs of its repository.
@@ -42,14 +15,26 @@ import select
 import stat
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from strongroom import clock
 from strongroom.errors import SourceError
 from strongroom.jobs.backup.shards.content_reader import ContentReader
 from strongroom.jobs.backup.shards.directory_scan import DirectoryScan
 from strongroom.jobs.backup.shards.directory_work import DirectoryWork
-from strongroom.jobs.backup.shards.scan_threads import ScanPool, Steps, run_here
+from strongroom.jobs.backup.shards.messages import (
+    Claim,
+    Claimed,
+    Finish,
+    Finished,
+    ParentRows,
+    ParentWanted,
+    ReadContent,
+    ReadStreams,
+    ScanDirectory,
+    Scanned,
+)
+from strongroom.jobs.backup.shards.scan_threads import ScanPool, run_here
 from strongroom.jobs.writing.block_assembly import BlockAssembler
 from strongroom.scan.mounts import lies_below
 
@@ -58,9 +43,13 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.backup.options import Tuning
     from strongroom.jobs.backup.shards.directory_scan import ScanRules
-    from strongroom.jobs.workers.channel import ShardChannel
+    from strongroom.jobs.backup.shards.messages import ShardTask, ToShard
+    from strongroom.jobs.workers.channel import WorkerChannel
+    from strongroom.jobs.writing.deduplication import ChunkGroup, GroupAnswer
     from strongroom.jobs.writing.pack_lanes import BlockLane
     from strongroom.sources.source import Stream
+
+_Answer = TypeVar("_Answer")
 
 
 class Shard:
@@ -71,7 +60,7 @@ class Shard:
 
     def __init__(
         self,
-        channel: ShardChannel,
+        channel: WorkerChannel[ToShard],
         tuning: Tuning,
         rules: ScanRules,
         chunk_key: bytes,
@@ -86,10 +75,10 @@ class Shard:
         self._tuning = tuning
         self._streams = streams
         self._lane = lane
-        self._tasks: deque[list[Any]] = deque()
-        self._claim_answers: deque[Any] = deque()
-        self._rows_answers: deque[Any] = deque()
-        self._assembler = BlockAssembler(chunk_key, lane, channel.send, self._claim_answer)
+        self._tasks: deque[ShardTask] = deque()
+        self._claim_answers: deque[list[GroupAnswer]] = deque()
+        self._rows_answers: deque[bytes] = deque()
+        self._assembler = BlockAssembler(chunk_key, lane, self._claim, self._claim_answer)
         self._reader = ContentReader(
             self._assembler, tuning, chunker_seed, rules.treatments, lane.compressions, tally
         )
@@ -110,32 +99,33 @@ class Shard:
             else:
                 self._receive()
 
-    def _may_begin(self, message: list[Any]) -> bool:
+    def _may_begin(self, task: ShardTask) -> bool:
         """What is no scan waits until all that came before it is done."""
-        if message[0] in ("scan", "read") and lies_below(message[2], self._far):
-            return self._pool.has_room
-        return not self._pool.running or message[0] in ("scan", "read")
+        if not isinstance(task, ScanDirectory | ReadContent):
+            return not self._pool.running
+        return not lies_below(task.path, self._far) or self._pool.has_room
 
-    def _begin(self, message: list[Any]) -> bool:
-        """Handle one message; whether it was the last."""
-        kind = message[0]
-        if kind in ("scan", "read"):
-            is_far = bool(self._far) and lies_below(message[2], self._far)
+    def _begin(self, task: ShardTask) -> bool:
+        """Do one task, or begin it; whether it was the last."""
+        if isinstance(task, ScanDirectory | ReadContent):
+            is_far = bool(self._far) and lies_below(task.path, self._far)
             threads = self._pool.thread_count if is_far else 1
-            make_steps = self._scan.scan if kind == "scan" else self._scan.read_content
-            steps: Steps = make_steps(*message[1:], threads=threads)
+            if isinstance(task, ScanDirectory):
+                steps = self._scan.scan(task, threads=threads)
+            else:
+                steps = self._scan.read_content(task, threads=threads)
             if is_far:
                 self._pool.begin(steps)
             else:
                 run_here(steps)
-        elif kind == "streams":
-            self._read_streams(message[1])
+        elif isinstance(task, ReadStreams):
+            self._read_streams(task.task)
         else:
             self._assembler.flush()
-        if kind != "finish":
+        if not isinstance(task, Finish):
             return False
         self._lane.finish()
-        self._channel.send(["finished"])
+        self._channel.send(Finished())
         return True
 
     def _wait(self) -> None:
@@ -151,14 +141,17 @@ class Shard:
         self._receive()
         self._pool.go_on()
 
-    def _claim_answer(self) -> Any:
+    def _claim(self, groups: list[ChunkGroup]) -> None:
+        self._channel.send(Claim(groups))
+
+    def _claim_answer(self) -> list[GroupAnswer]:
         return self._answer(self._claim_answers)
 
-    def _parent_rows(self, task: int) -> Any:
-        self._channel.send(["parent", task])
+    def _parent_rows(self, task: int) -> bytes:
+        self._channel.send(ParentWanted(task))
         return self._answer(self._rows_answers)
 
-    def _answer(self, answers: deque[Any]) -> Any:
+    def _answer(self, answers: deque[_Answer]) -> _Answer:
         """The next answer of a kind; what else arrives meanwhile waits for its turn."""
         while not answers:
             self._receive()
@@ -166,10 +159,10 @@ class Shard:
 
     def _receive(self) -> None:
         message = self._channel.receive()
-        if message[0] == "claimed":
-            self._claim_answers.append(message[1])
-        elif message[0] == "rows":
-            self._rows_answers.append(message[1])
+        if isinstance(message, Claimed):
+            self._claim_answers.append(message.answers)
+        elif isinstance(message, ParentRows):
+            self._rows_answers.append(message.rows)
         else:
             self._tasks.append(message)
 
@@ -189,7 +182,7 @@ class Shard:
         if names != sorted(set(names)):
             raise SourceError("the streams of a source must come sorted by name, each name once")
         work.rename(b"\0".join(names))
-        self._channel.send(["children", task, []])
+        self._channel.send(Scanned(task, []))
         work.seal()
 
     def _deliver(self, work: DirectoryWork) -> None:

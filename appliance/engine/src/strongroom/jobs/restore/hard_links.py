@@ -14,21 +14,20 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from strongroom.errors import DamageError
-from strongroom.jobs.restore.existing import is_kept
+from strongroom.jobs.restore.existing_entries import is_kept
 from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.options import Action, Kind, Overwrite
-from strongroom.jobs.restore.places import TargetDirectories, status_of, temporary_name
+from strongroom.jobs.restore.target_directories import TargetDirectories, status_of, temporary_name
 from strongroom.rows.rows import decode_rows
 from strongroom.rows.views import views
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strongroom.jobs.restore.messages import Inode
     from strongroom.jobs.restore.worker import RowRestorer
-    from strongroom.jobs.workers.pool import Marks
+    from strongroom.jobs.workers.marks import Marks
     from strongroom.rows.views import RowView
-
-Inode = tuple[int, int]
 
 
 class _FirstName(NamedTuple):

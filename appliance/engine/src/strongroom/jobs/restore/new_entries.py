@@ -28,8 +28,9 @@ from strongroom.jobs.restore.content import (
     write_all,
     write_parts,
 )
+from strongroom.jobs.restore.messages import LateFlags
 from strongroom.jobs.restore.metadata import PROTECTING_FLAGS, MetadataSetter, change_flags
-from strongroom.jobs.restore.places import PRIVATE_MODE, TargetDirectories, pinned
+from strongroom.jobs.restore.target_directories import PRIVATE_MODE, TargetDirectories, pinned
 from strongroom.scan.attributes import read_flags
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ _FORMAT: Final = 0o170000
 _REGULAR: Final = 0o100000
 _SPECIAL_BITS: Final = 0o7000
 
-Later = tuple[bytes, bytes, int, int]
-
 
 class EntryMaker:
     """Makes entries of one directory after the other. For one thread, whose cwd it owns."""
@@ -61,11 +60,11 @@ class EntryMaker:
         self.is_private = False
         self.source = source
         self.setter = MetadataSetter(tally.problem)
-        # Nobody but us can have been in it: see `restore_places`.
+        # Nobody but us can have been in it: see `target_directories`.
         # Whether new entries begin without attributes: the directory passes none on.
         self.is_clean = False
-        # Flags that would bar the names still to be linked: (place, name, mode, flags).
-        self.flags_for_later: list[Later] = []
+        # Flags that would bar the names still to be linked.
+        self.flags_for_later: list[LateFlags] = []
 
     def enter(self, place: bytes, *, is_new: bool) -> None:
         """Work in the directory `place` from now on; `is_new`: this restore made it.
@@ -124,7 +123,8 @@ class EntryMaker:
     def defers_flags(self, row: RowView) -> bool:
         """Whether the row's flags have to wait for its other names; they are noted down."""
         if row.link_count > 1 and row.flags & PROTECTING_FLAGS:
-            self.flags_for_later.append((self._tally.place, row.name, row.mode, row.flags))
+            late = LateFlags(self._tally.place, row.name, row.mode, row.flags)
+            self.flags_for_later.append(late)
             return True
         return False
 

@@ -11,7 +11,7 @@ import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.content import (
@@ -21,17 +21,19 @@ from strongroom.jobs.restore.content import (
     part_lengths,
     refuse_dead_target,
 )
-from strongroom.jobs.restore.existing import is_kept, open_to_write, set_aside
+from strongroom.jobs.restore.existing_entries import is_kept, open_to_write, set_aside
+from strongroom.jobs.restore.messages import StretchWritten, WriteStretch
 from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.options import Action, Kind, Overwrite
-from strongroom.jobs.restore.places import status_of, temporary_name
+from strongroom.jobs.restore.target_directories import status_of, temporary_name
 from strongroom.rows.rows import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strongroom.jobs.restore.messages import RestorePool, RestoreReply
     from strongroom.jobs.restore.worker import RowRestorer
-    from strongroom.jobs.workers.pool import Marks, WorkerPool
+    from strongroom.jobs.workers.marks import Marks
     from strongroom.rows.views import RowView
 
 LARGE_BYTES: Final = 64 << 20
@@ -58,7 +60,7 @@ class LargeFiles:
     """Restores large files through a pool; problems and actions go to `restorer.tally`."""
 
     def __init__(
-        self, restorer: RowRestorer, pool: WorkerPool, marks: Marks, overwrite: Overwrite
+        self, restorer: RowRestorer, pool: RestorePool, marks: Marks, overwrite: Overwrite
     ) -> None:
         self._restorer = restorer
         self._pool = pool
@@ -85,7 +87,8 @@ class LargeFiles:
         file.stretches_left = len(tasks)
         self._under_way.append(file)
 
-        def done(reply: Any) -> None:
+        def done(reply: RestoreReply) -> None:
+            assert isinstance(reply, StretchWritten)
             self._take(file, mark, reply)
 
         for task in tasks:
@@ -145,14 +148,22 @@ class LargeFiles:
         finally:
             os.close(fd)
 
-    def _tasks(self, file: _LargeFile, layout: Layout) -> Iterator[list[Any]]:
+    def _tasks(self, file: _LargeFile, layout: Layout) -> Iterator[WriteStretch]:
         status = os.fstat(file.fd)
         row, offset, length = file.row, 0, 0
         parts: list[tuple[bytes, int]] = []
 
-        def task() -> list[Any]:
-            head = ["parts", file.place, file.name, status.st_dev, status.st_ino, file.in_place]
-            return [*head, layout.size_bytes, layout.extents, offset, parts]
+        def task() -> WriteStretch:
+            return WriteStretch(
+                file.place,
+                file.name,
+                (status.st_dev, status.st_ino),
+                file.in_place,
+                layout.size_bytes,
+                layout.extents,
+                offset,
+                parts,
+            )
 
         for part, size in zip(row.parts, file.lengths, strict=True):
             parts.append(part)
@@ -163,13 +174,12 @@ class LargeFiles:
         if parts or not row.parts:
             yield task()
 
-    def _take(self, file: _LargeFile, mark: int, reply: list[Any]) -> None:
-        message, reason = reply
+    def _take(self, file: _LargeFile, mark: int, reply: StretchWritten) -> None:
         tally = self._restorer.tally
         before = tally.written_bytes
-        tally.add_message(message)
+        tally.add_counts(reply.counts)
         file.written_bytes += tally.written_bytes - before
-        file.reason = file.reason or reason
+        file.reason = file.reason or reply.reason
         file.stretches_left -= 1
         if file.stretches_left:
             return

@@ -1,6 +1,6 @@
 """Deals with entries that are there already: keep, adjust, write what differs, or replace.
 
-Which of these, `--overwrite` decides (`restore_options.Overwrite`). Replacing means: make the new
+Which of these, `--overwrite` decides (`options.Overwrite`). Replacing means: make the new
 entry under a temporary name beside the old one, whole, then rename it over the old one; so a
 failure leaves the old entry as it was. Only a file of several parts is written in place, and only
 the parts that differ. Should that fail half-way, what is left gets the suffix INCOMPLETE, for it
@@ -29,10 +29,10 @@ from strongroom.jobs.restore.content import (
 )
 from strongroom.jobs.restore.metadata import clear_protection
 from strongroom.jobs.restore.options import Action, Overwrite
-from strongroom.jobs.restore.places import pinned, remove_tree, temporary_name
+from strongroom.jobs.restore.target_directories import pinned, remove_tree, temporary_name
 
 if TYPE_CHECKING:
-    from strongroom.jobs.restore.making import EntryMaker
+    from strongroom.jobs.restore.new_entries import EntryMaker
     from strongroom.jobs.restore.tally import Tally
     from strongroom.rows.views import RowView
 

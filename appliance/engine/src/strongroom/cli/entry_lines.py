@@ -1,0 +1,66 @@
+"""What restore and verify tell of single entries, as lines and as objects of --json."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strongroom.cli.snapshot_choice import shown_path
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from strongroom.cli.terminal import Terminal
+    from strongroom.jobs.restore.options import RestoreProblem, Step
+    from strongroom.jobs.verify.options import LiveDifference
+
+_LOST: Final = ("content", "unread", "entry", "link", "delete")
+
+
+class RestoreLines:
+    """Of a restore: what was lost always, the rest with --verbose; differences as warnings."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def problem(self, problem: RestoreProblem) -> None:
+        """See RestoreObserver."""
+        path = shown_path(problem.path)
+        _emit_found(self._terminal, "problem", problem)
+        if not self._terminal.as_json and (problem.kind in _LOST or self._terminal.verbose):
+            self._terminal.warn(f"{printable(path)}: {problem.reason}")
+
+    def step(self, step: Step) -> None:
+        """See RestoreObserver."""
+        path = shown_path(step.path)
+        self._terminal.emit({"type": "entry", "action": step.action, "path": path})
+        self._terminal.line(f"{step.action:<10}{printable(path)}")
+
+    def difference(self, difference: LiveDifference) -> None:
+        """See VerifyObserver."""
+        _emit_found(self._terminal, "difference", difference)
+        if not self._terminal.as_json:
+            path = printable(shown_path(difference.path))
+            self._terminal.warn(f"{path}: {difference.kind}: {difference.reason}")
+
+
+class VerifyLines:
+    """Of a verify: differences as the result of the command."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def difference(self, difference: LiveDifference) -> None:
+        """See VerifyObserver."""
+        _emit_found(self._terminal, "difference", difference)
+        path = printable(shown_path(difference.path))
+        self._terminal.line(f"{difference.kind:<11}{path}: {difference.reason}")
+
+
+def _emit_found(terminal: Terminal, title: str, found: RestoreProblem | LiveDifference) -> None:
+    terminal.emit(
+        {
+            "type": title,
+            "kind": found.kind,
+            "path": shown_path(found.path),
+            "message": found.reason,
+        }
+    )

@@ -1,0 +1,167 @@
+"""What the coordinator of a backup and its shards say to each other.
+
+Numbers of tasks are the coordinator's, see `Ordering`. Rows are as `encode_rows` has them, names
+are joined by NUL, so that what is large crosses as one piece of bytes, without being taken apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from strongroom.jobs.workers.messages import Failed, Message
+from strongroom.jobs.writing.deduplication import (  # noqa: TC001 - msgspec looks at it
+    ChunkGroup,
+    GroupAnswer,
+)
+from strongroom.repo.packs import PackFooter  # noqa: TC001 - msgspec looks at it
+from strongroom.sources.problem import Problem  # noqa: TC001 - msgspec looks at it
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# From the coordinator to a shard.
+
+
+class ScanDirectory(Message, frozen=True, tag="scan"):
+    """Scan a directory, or `names` of it.
+
+    selects: whether the exclusions hold there. parent_digest: what the parent's rows would have
+    as their comparison digest. has_parent: whether the parent has rows of it.
+    """
+
+    task: int
+    path: bytes
+    names: bytes | None
+    selects: bool
+    parent_digest: bytes | None
+    has_parent: bool
+
+
+class ReadContent(Message, frozen=True, tag="read"):
+    """Read content that a scan left to others: of these files, or (offset, length) of one."""
+
+    task: int
+    path: bytes
+    names: bytes
+    stats: bytes
+    byte_range: tuple[int, int] | None
+
+
+class ReadStreams(Message, frozen=True, tag="streams"):
+    """Read the source's streams, which are files of the root."""
+
+    task: int
+
+
+class Claimed(Message, frozen=True, tag="claimed"):
+    """The answer to the oldest claim: one for each of its groups."""
+
+    answers: list[GroupAnswer]
+
+
+class ParentRows(Message, frozen=True, tag="rows"):
+    """The answer to ParentWanted."""
+
+    rows: bytes
+
+
+class Flush(Message, frozen=True, tag="flush"):
+    """Settle what is gathered: nothing more may come for a while."""
+
+
+class Finish(Message, frozen=True, tag="finish"):
+    """Settle, finish the packs, say Finished, end."""
+
+
+# From a shard to the coordinator.
+
+
+class Scanned(Message, frozen=True, tag="scanned"):
+    """The directories that a scan found; said before any content is read."""
+
+    task: int
+    children: list[bytes]
+
+
+class ContentIsRead(Message, frozen=True, tag="content-is-read"):
+    """All of a ReadContent was read, though not yet settled."""
+
+    task: int
+
+
+class DirectorySlice(Message, frozen=True, tag="slice"):
+    """Some names of a directory that is too large for one task; numbered from 1."""
+
+    task: int
+    number: int
+    names: bytes
+
+
+class Sliced(Message, frozen=True, tag="sliced"):
+    """The last slice of a directory was sent; the task itself has no rows."""
+
+    task: int
+
+
+class Same(Message, frozen=True, tag="same"):
+    """The directory equals the parent's by digest; and its directories."""
+
+    task: int
+    children: list[bytes]
+
+
+class ParentWanted(Message, frozen=True, tag="parent"):
+    """The parent's rows of the task are needed."""
+
+    task: int
+
+
+class Claim(Message, frozen=True, tag="claim"):
+    """Which of these chunks are new?"""
+
+    groups: list[ChunkGroup]
+
+
+class Settled(Message, frozen=True, tag="settled"):
+    """Rows of a task with the references of their content.
+
+    deferred: numbers of rows whose content is still to be read, by a ReadContent. files_read: of
+    them known_files are in the parent too. tallied_files: those that the ShardTally has counted.
+    """
+
+    task: int
+    rows: bytes
+    files_read: int
+    known_files: int
+    read_bytes: int
+    tallied_files: int
+    problems: list[Problem]
+    deferred: list[int]
+
+
+class Lost(Message, frozen=True, tag="lost"):
+    """The directory could not be read at all."""
+
+    task: int
+    problem: Problem
+
+
+class PackStored(Message, frozen=True, tag="pack"):
+    """A pack is in the store."""
+
+    footer: PackFooter
+
+
+class Finished(Message, frozen=True, tag="finished"):
+    """Everything is in the store; the shard ends."""
+
+
+ShardTask: TypeAlias = ScanDirectory | ReadContent | ReadStreams | Flush | Finish
+ToShard: TypeAlias = ShardTask | Claimed | ParentRows
+OfScan: TypeAlias = Scanned | DirectorySlice | Sliced | Same | ParentWanted | Lost
+FromShard: TypeAlias = OfScan | ContentIsRead | Settled | Claim | PackStored | Finished | Failed
+
+decode_to_shard: Callable[[memoryview], ToShard] = msgspec.msgpack.Decoder(ToShard).decode
+decode_from_shard: Callable[[memoryview], FromShard] = msgspec.msgpack.Decoder(FromShard).decode

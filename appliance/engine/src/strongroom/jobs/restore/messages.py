@@ -1,0 +1,87 @@
+"""What the coordinator of a restore and its workers say to each other: each task has one reply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from strongroom.jobs.restore.options import (  # noqa: TC001 - msgspec looks at it
+    Action,
+    RestoreProblem,
+    Step,
+)
+from strongroom.jobs.workers.messages import Failed, Message, RowsEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.jobs.workers.pool import WorkerPool
+
+Inode: TypeAlias = tuple[int, int]
+
+
+class LateFlags(Message, frozen=True):
+    """chattr flags that can be set only when nothing is linked any more."""
+
+    place: bytes
+    name: bytes
+    mode: int
+    flags: int
+
+
+class TallyCounts(Message, frozen=True):
+    """What a process has done since its last reply."""
+
+    actions: dict[Action, int]
+    problems: list[RestoreProblem]
+    steps: list[Step]
+    written_bytes: int
+
+
+class RestoreRows(Message, frozen=True, tag="rows"):
+    """Restore rows of some directories."""
+
+    entries: list[RowsEntry]
+
+
+class RowsRestored(Message, frozen=True, tag="rows"):
+    """The reply to RestoreRows. unusable: inodes to which no other name can be linked."""
+
+    counts: TallyCounts
+    unusable: list[Inode]
+    late_flags: list[LateFlags]
+
+
+class WriteStretch(Message, frozen=True, tag="stretch"):
+    """Write consecutive parts (block id, slot) of a large file that the coordinator keeps open.
+
+    offset: of the first part, in the content, which is what lies in the extents. compares: write
+    only what differs.
+    """
+
+    place: bytes
+    name: bytes
+    inode: Inode
+    compares: bool
+    size_bytes: int
+    extents: list[tuple[int, int]] | None
+    offset: int
+    parts: list[tuple[bytes, int]]
+
+
+class StretchWritten(Message, frozen=True, tag="stretch"):
+    """The reply to WriteStretch. reason: why it could not be written, None if it was."""
+
+    counts: TallyCounts
+    reason: str | None
+
+
+RestoreTask: TypeAlias = RestoreRows | WriteStretch
+RestoreReply: TypeAlias = RowsRestored | StretchWritten
+RestorePool: TypeAlias = "WorkerPool[RestoreTask, RestoreReply]"
+
+decode_task: Callable[[memoryview], RestoreTask] = msgspec.msgpack.Decoder(RestoreTask).decode
+decode_reply: Callable[[memoryview], RestoreReply | Failed] = msgspec.msgpack.Decoder(
+    RestoreReply | Failed
+).decode

@@ -1,0 +1,44 @@
+"""What the coordinator of a comparison and its workers say to each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from strongroom.jobs.verify.options import LiveDifference  # noqa: TC001 - msgspec looks at it
+from strongroom.jobs.workers.messages import Failed, Message, RowsEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Inode: TypeAlias = tuple[int, int]
+
+
+class NamedInode(Message, frozen=True):
+    """One of several names of a file: the inode then and now. Both are (device, inode)."""
+
+    stored: Inode
+    live: Inode
+    path: bytes
+
+
+class CompareRows(Message, frozen=True, tag="compare"):
+    """Compare rows of some directories with what stands there."""
+
+    entries: list[RowsEntry]
+
+
+class RowsCompared(Message, frozen=True, tag="compared"):
+    """The reply to CompareRows; inodes: of rows with several names."""
+
+    row_count: int
+    read_bytes: int
+    differences: list[LiveDifference]
+    inodes: list[NamedInode]
+
+
+decode_task: Callable[[memoryview], CompareRows] = msgspec.msgpack.Decoder(CompareRows).decode
+decode_reply: Callable[[memoryview], RowsCompared | Failed] = msgspec.msgpack.Decoder(
+    RowsCompared | Failed
+).decode
