@@ -1,6 +1,7 @@
 """Whatever goes wrong on one connection, the next is made: without it there is no backup."""
 
 import asyncio
+import socket
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -51,8 +52,7 @@ async def test_a_director_dials_its_client_again_after_a_fault(monkeypatch):
     identity = FaultyIdentity()
     client = SimpleNamespace(
         name="web1",
-        address="192.0.2.1",
-        port=9102,
+        address="127.0.0.1",
         enabled=True,
         is_set=lambda _: True,
         connection_from_director_to_client=True,
@@ -60,6 +60,8 @@ async def test_a_director_dials_its_client_again_after_a_fault(monkeypatch):
     )
     configured = SimpleNamespace(configuration=SimpleNamespace(clients={"web1": client}))
     dialling = AgentDialling(configured, None, identity)
-    dialling.follow()
-    await asyncio.wait_for(identity.used.wait(), 30)
-    await dialling.stop()
+    with socket.create_server((client.address, 0)) as listening:
+        client.port = listening.getsockname()[1]
+        dialling.follow()
+        await asyncio.wait_for(identity.used.wait(), 30)
+        await dialling.stop()
