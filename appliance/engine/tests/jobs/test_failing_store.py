@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.test_kill import (
+from kit.job_site import (
     Job,
-    Site,
+    JobSite,
     job_backup,
     job_forget_and_prune,
     job_prune,
@@ -30,8 +30,8 @@ from strongroom.stores.faults import Fault, FaultStore
 
 
 @pytest.fixture(scope="module")
-def original(module_folder: Path) -> Site:
-    site = Site.build(module_folder)
+def original(module_folder: Path) -> JobSite:
+    site = JobSite.build(module_folder)
     site.store().delete("snapshots", next(iter(site.expected)))
     del site.expected[next(iter(site.expected))]
     return site

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from jobs.test_kill import (
-    KILLED,
-    Site,
+from kit.job_site import (
+    JobSite,
     job_backup,
     job_forget_and_prune,
     job_prune,
     write_tree,
 )
+from kit.killed_process import KILLED
 from kit.snapshot_contents import contents
 from strongroom.errors import CheckFailedError, LeaseError
 from strongroom.jobs.check.check import CheckOptions, DataSubset, check
 from strongroom.progress import NullProgress
 
 
-def checked(site: Site) -> None:
+def checked(site: JobSite) -> None:
     with closing(site.open()) as repository:
         options = CheckOptions(read_data=DataSubset(), processes=1)
         report = check(repository, options, NullProgress())
@@ -39,10 +39,10 @@ def change(tree: Path, round_number: int, seed: int) -> None:
         path.write_bytes(chance.randbytes(chance.randrange(9000)))
 
 
-def backing_up(site: Site, notes: Path, seed: int) -> Callable[[int], None]:
+def backing_up(site: JobSite, notes: Path, seed: int) -> Callable[[int], None]:
     tree = site.tree.parent / f"tree{seed}"
     write_tree(tree, seed, 30)
-    mine = Site(site.place, tree, site.key)
+    mine = JobSite(site.place, tree, site.key)
 
     def once(number: int) -> None:
         change(tree, number, seed)
@@ -63,7 +63,7 @@ def backing_up(site: Site, notes: Path, seed: int) -> Callable[[int], None]:
     return once
 
 
-def forgetting(site: Site, number: int) -> None:
+def forgetting(site: JobSite, number: int) -> None:
     """Now and then forgets all but the newest two of each."""
     from strongroom.jobs.upkeep.forget import ForgetOptions, forget
     from strongroom.jobs.upkeep.retention import RetentionRules
@@ -100,7 +100,7 @@ def loop(seconds: float, action: Callable[[int], object]) -> int:
 
 
 def run_together(folder: Path, seconds: float) -> None:
-    site = Site.build(folder)
+    site = JobSite.build(folder)
     notes = folder / "notes"
     notes.mkdir()
     children = [
@@ -139,7 +139,7 @@ def test_jobs_at_the_same_time_for_minutes_lose_nothing(folder):
 
 def killed_at_random(folder: Path, rounds: int, seed: int) -> None:
     chance = random.Random(seed)
-    site = Site.build(folder)
+    site = JobSite.build(folder)
     for number in range(rounds):
         change(site.tree, number, 1)
         job = chance.choice([job_backup, job_prune, job_forget_and_prune])

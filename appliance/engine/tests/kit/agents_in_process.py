@@ -135,12 +135,12 @@ class SimulatedAgent:
         return fitting[0]
 
     async def start(self, run_id: str) -> None:
-        await self._report(
+        await self.report(
             RunStarted(run_id=run_id, sequence=self._next(run_id), time_ns=clock.now_ns())
         )
 
     async def log(self, run_id: str, text: str, level: Any = "info") -> None:
-        await self._report(
+        await self.report(
             RunLog(
                 run_id=run_id,
                 sequence=self._next(run_id),
@@ -155,7 +155,7 @@ class SimulatedAgent:
 
     async def end(self, run_id: str, status: Any = "done", **fields: Any) -> None:
         self.orders.pop(run_id, None)
-        await self._report(
+        await self.report(
             RunEnded(
                 run_id=run_id,
                 sequence=self._next(run_id),
@@ -166,11 +166,16 @@ class SimulatedAgent:
             )
         )
 
+    def number_anew(self, run_id: str) -> None:
+        """What it reports next of a run is numbered as if it had reported nothing."""
+        self._sequence[run_id] = 0
+
     def _next(self, run_id: str) -> int:
         self._sequence[run_id] = self._sequence.get(run_id, 0) + 1
         return self._sequence[run_id]
 
-    async def _report(self, message: RunStarted | RunLog | RunEnded) -> None:
+    async def report(self, message: RunStarted | RunLog | RunEnded) -> None:
+        """Tell the director, now or when it is connected, until it has acknowledged it."""
         self._unacknowledged.setdefault(message.run_id, []).append(message)
         if self.name in self._link.agents:
             await self._tell(message)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 NOBODY: Final = 65_534
+# What `in_child` gives for one that was killed.
+KILLED: Final = -9
 
 
 def in_child(action: Callable[[], object], user: int | None = None) -> int:

@@ -93,8 +93,9 @@ def test_settings_and_tuning_have_the_knobs_of_a_backup_and_their_defaults() -> 
 
 def test_the_options_of_backup_are_those_of_the_table() -> None:
     parser = command_parser("backup")
-    (group,) = [one for one in parser._action_groups if (one.title or "").startswith("knobs")]
-    shown = {action.option_strings[0]: action for action in group._group_actions}
+    # argparse has no public way to look at options.
+    (group,) = [one for one in parser._action_groups if (one.title or "").startswith("knobs")]  # noqa: SLF001
+    shown = {action.option_strings[0]: action for action in group._group_actions}  # noqa: SLF001
     assert list(shown) == [knob.option.flag for knob in BACKUP_KNOBS if knob.option]
     for knob in BACKUP_KNOBS:
         assert knob.option is not None
@@ -106,9 +107,8 @@ def test_the_options_of_backup_are_those_of_the_table() -> None:
 def test_the_ways_to_a_storage_daemon_are_those_of_the_protocol() -> None:
     assert get_args(TlsMode) == TLS_MODES
     assert StorageTarget(address="", port=0, server_name="").tls_mode == TLS_MODE_DEFAULT
-    (action,) = [
-        one for one in command_parser("backup")._actions if one.option_strings == ["--tls"]
-    ]
+    parser = command_parser("backup")
+    (action,) = [one for one in parser._actions if one.option_strings == ["--tls"]]  # noqa: SLF001
     assert (tuple(action.choices or ()), action.default) == (TLS_MODES, TLS_MODE_DEFAULT)
 
 
@@ -279,7 +279,7 @@ def test_a_word_in_place_of_a_number_is_told_with_the_bounds() -> None:
 
 def test_defaults_in_the_help_of_other_commands_are_those_of_the_table() -> None:
     parser = command_parser("copy")
-    (action,) = [one for one in parser._actions if one.option_strings == ["--compression"]]
+    (action,) = [one for one in parser._actions if one.option_strings == ["--compression"]]  # noqa: SLF001
     assert action.default == knob_named("compression").default
 
 

@@ -53,7 +53,7 @@ def test_refused_deletes_are_counted_from_zero_on(daemon, open_as):
 
 def test_what_the_kernel_counts_of_its_tls_is_shown(daemon, monkeypatch, tmp_path):
     statistics = tmp_path / "tls_stat"
-    monkeypatch.setattr(ktls, "_COUNTERS", str(statistics))
+    monkeypatch.setattr(ktls, "COUNTERS_FILE", str(statistics))
     assert not [name for name in figures(daemon) if name.startswith("kernel_tls")]
     statistics.write_text(STATISTICS)
     found = figures(daemon)

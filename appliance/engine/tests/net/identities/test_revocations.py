@@ -16,7 +16,7 @@ from strongroom.net.identities.trust import roots_of
 @pytest.fixture
 def no_waiting(monkeypatch):
     """The list is looked at whenever it is asked for."""
-    monkeypatch.setattr("strongroom.net.identities.revocations._LOOK_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("strongroom.net.identities.revocations.LOOK_EVERY_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("mode", ["off", "tls"])
@@ -87,7 +87,7 @@ def test_a_daemon_does_not_start_with_a_list_it_cannot_read(house, bad):
 
 
 def test_a_list_without_bounds_is_not_read(house, monkeypatch):
-    monkeypatch.setattr("strongroom.net.identities.revocations._GREATEST_LIST_BYTES", 100)
+    monkeypatch.setattr("strongroom.net.identities.revocations.GREATEST_LIST_BYTES", 100)
     with pytest.raises(UsageError, match="larger"):
         lists(house)
 

@@ -20,7 +20,7 @@ batches = st.lists(st.lists(few_ids, min_size=1, max_size=40, unique=True), max_
 
 @pytest.fixture
 def small_runs(monkeypatch):
-    monkeypatch.setattr(id_table, "_RECENT_LIMIT", 16)
+    monkeypatch.setattr(id_table, "RECENT_LIMIT", 16)
 
 
 @given(batches=batches, wanted=st.lists(few_ids, max_size=30))

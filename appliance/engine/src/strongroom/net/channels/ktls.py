@@ -22,7 +22,7 @@ from typing import NamedTuple
 # ssl.OP_ENABLE_KTLS exists from Python 3.12; the bit is OpenSSL's and the same in every version.
 OP_ENABLE_KTLS = 1 << 3
 
-_COUNTERS = "/proc/self/net/tls_stat"
+COUNTERS_FILE = "/proc/self/net/tls_stat"
 _PROVING = frozenset(("TlsTxSw", "TlsTxDevice", "TlsRxSw", "TlsRxDevice"))
 _TCP_ULP = 31
 _SOL_TLS = 282
@@ -73,7 +73,7 @@ def read_counters() -> TlsCounters | None:
 def read_statistics() -> dict[str, int] | None:
     """All that the kernel counts, 0 where it does not; None as for `read_counters`."""
     try:
-        with open(_COUNTERS, encoding="ascii") as file:
+        with open(COUNTERS_FILE, encoding="ascii") as file:
             lines = [line.split() for line in file]
         found = {words[0]: int(words[1]) for words in lines if len(words) >= 2}
     except (OSError, ValueError):

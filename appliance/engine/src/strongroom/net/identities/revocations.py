@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate, CertificateRevocationList
 
 # A line takes 37 bytes: room for four hundred thousand.
-_GREATEST_LIST_BYTES = 16 << 20
-_LOOK_EVERY_SECONDS = 1.0
+GREATEST_LIST_BYTES = 16 << 20
+LOOK_EVERY_SECONDS = 1.0
 
 
 class Revocations:
@@ -56,7 +56,7 @@ class Revocations:
         """Every serial that was withdrawn, as of a second ago or less."""
         with self._lock:
             now = clock.elapsed_seconds()
-            if now - self._looked_seconds >= _LOOK_EVERY_SECONDS:
+            if now - self._looked_seconds >= LOOK_EVERY_SECONDS:
                 self._looked_seconds = now
                 self._look_again()
         return self._serials
@@ -75,7 +75,7 @@ class Revocations:
             if self._seen is not None:
                 raise UsageError(f"{os.fsdecode(self._path)} has gone")
             return
-        revoked = parse_list(read_bounded(self._path, _GREATEST_LIST_BYTES), self._roots)
+        revoked = parse_list(read_bounded(self._path, GREATEST_LIST_BYTES), self._roots)
         number = list_number(revoked)
         if number < self._number:
             raise PeerRefusedError(f"{os.fsdecode(self._path)} is older than the list known")
@@ -118,7 +118,7 @@ def install_list(path: bytes, pem: bytes, roots: Sequence[Certificate]) -> bool:
     """
     new = parse_list(pem, roots)
     try:
-        old = parse_list(read_bounded(path, _GREATEST_LIST_BYTES), roots)
+        old = parse_list(read_bounded(path, GREATEST_LIST_BYTES), roots)
     except (FileNotFoundError, PeerRefusedError):
         old = None
     if old is not None and list_number(old) >= list_number(new):

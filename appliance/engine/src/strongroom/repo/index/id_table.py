@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_RECENT_LIMIT = 16384
+RECENT_LIMIT = 16384
 # A run is merged with the one before it unless that is this many times longer.
 _MERGE_FACTOR = 3
 # Entries compared at once, from the start of a directory slot (which has 2 to 4 on average).
@@ -125,7 +125,7 @@ class IdTable:
         """Add a few: n ids joined and n values."""
         recent = self._recent
         recent.update(zip(np.frombuffer(ids, self._item).tolist(), values, strict=True))
-        if len(recent) >= _RECENT_LIMIT:
+        if len(recent) >= RECENT_LIMIT:
             self.add_many(b"".join(recent), np.fromiter(recent.values(), np.int64, len(recent)))
             recent.clear()
 

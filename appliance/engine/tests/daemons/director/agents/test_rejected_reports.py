@@ -20,7 +20,7 @@ from strongroom.errors import (
     StrongroomError,
 )
 from strongroom.net.channels.unauthenticated import MOST_LINES
-from strongroom.net.control.messages import RunLog
+from strongroom.net.control.messages import Acknowledge, RunLog
 
 TWO_JOBS = client("web1", "MaximumConcurrentJobs = 2") + job("first") + job("second")
 
@@ -70,7 +70,7 @@ async def test_an_end_that_is_never_understood_fails_its_run_and_holds_up_no_oth
 async def test_a_report_that_is_never_understood_ends_its_run_on_the_agent_too(director):
     agent, (first, second) = await two_runs(director)
     wrong = RunLog(run_id=first, sequence=1, time_ns=(1 << 64) - 1, level="info", text="x")
-    await agent._report(wrong)
+    await agent.report(wrong)
     await director.settle()
     ended = await director.run(first)
     assert (ended.state, ended.error_id) == ("failed", "protocol")
@@ -117,7 +117,7 @@ def test_what_hinders_for_a_while_keeps_a_report_with_its_agent(director, fault,
 
 @in_loop
 async def test_a_locked_catalog_makes_an_agent_wait(director, monkeypatch):
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0)
+    monkeypatch.setattr(database, "BUSY_SECONDS", 1)
     agent, (first, _) = await two_runs(director)
     await agent.start(first)
     other = sqlite3.connect(director.folder / "work" / "catalog.sqlite", isolation_level=None)
@@ -158,14 +158,14 @@ async def test_a_fault_of_the_catalog_with_one_report_fails_its_run(director):
 async def test_a_fault_with_one_run_keeps_no_agent_away(director, monkeypatch, caplog):
     agent, (first, second) = await two_runs(director)
     await agent.disconnect()
-    answer = director.service.agents._answer_named
+    send = director.link.send
 
-    async def answered(client_name, run_id):
-        if run_id == first:
+    async def sent(client_name, message):
+        if isinstance(message, Acknowledge) and message.run_id == first:
             raise ZeroDivisionError("by naught")
-        await answer(client_name, run_id)
+        return await send(client_name, message)
 
-    monkeypatch.setattr(director.service.agents, "_answer_named", answered)
+    monkeypatch.setattr(director.link, "send", sent)
     await agent.connect()
     assert any(first in line and "web1" in line for line in caplog.messages)
     await director.backed_up(agent, second, 2)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from strongroom.daemons.director.api import failed_attempts as attempts
 from strongroom.daemons.director.api.failed_attempts import Attempts
 from strongroom.errors import TooManyAttemptsError
 
@@ -56,8 +55,17 @@ def test_an_ipv4_address_is_the_same_in_both_writings(limited):
         limited.check("10.0.0.1")
 
 
-def test_a_flood_of_addresses_costs_no_memory(limited, monkeypatch):
-    monkeypatch.setattr(attempts, "_LARGEST_TABLE", 10)
-    for number in range(1000):
-        fail(limited, f"10.0.{number // 250}.{number % 250}")
-    assert len(limited._failures) == 10
+def test_a_flood_of_addresses_costs_no_memory(now):
+    limited = Attempts(3, 60, lambda: now[0], most_addresses=10)
+    fail(limited, "192.0.2.1", 3)
+    for number in range(9):
+        fail(limited, f"10.0.0.{number}", 3)
+    for known in ("192.0.2.1", "10.0.0.8"):
+        with pytest.raises(TooManyAttemptsError):
+            limited.check(known)
+    # The one that failed longest ago is forgotten.
+    fail(limited, "10.0.0.9", 3)
+    limited.check("192.0.2.1")
+    for known in ("10.0.0.0", "10.0.0.9"):
+        with pytest.raises(TooManyAttemptsError):
+            limited.check(known)

@@ -1,6 +1,9 @@
 """Whatever goes wrong on one connection, the next is made: without it there is no backup."""
 
 import asyncio
+import socket
+from types import SimpleNamespace
+from typing import ClassVar
 
 from kit.director_in_process import in_loop
 from strongroom.daemons.agent import connections as agent_links
@@ -9,47 +12,56 @@ from strongroom.daemons.director.api import agent_dialling
 from strongroom.daemons.director.api.agent_dialling import AgentDialling
 
 
-def fails_once():
-    """A way to dial that has a fault at first, and an event for the second time."""
-    again = asyncio.Event()
-    faults = [KeyError("a fault of ours")]
+class FaultyIdentity:
+    """What a connection is made with: at first it has a fault of ours, then it is `used` again."""
 
-    async def dial(*place):
-        if faults:
-            raise faults.pop()
-        again.set()
-        await asyncio.Event().wait()
+    def __init__(self):
+        self.used = asyncio.Event()
+        self._faults = [KeyError("a fault of ours")]
 
-    return dial, again
-
-
-async def end(task):
-    task.cancel()
-    await asyncio.wait((task,))
+    def __getattr__(self, name):
+        if self._faults:
+            raise self._faults.pop()
+        self.used.set()
+        raise ConnectionRefusedError
 
 
 @in_loop
 async def test_an_agent_dials_its_director_again_after_a_fault(monkeypatch):
     monkeypatch.setattr(agent_links, "SHORTEST_PAUSE_SECONDS", 0.01)
-    dial, again = fails_once()
-    links = DirectorLinks(None)
-    monkeypatch.setattr(links, "_dial", dial)
+    identity = FaultyIdentity()
+    director = SimpleNamespace(name="boss", dials=True, longest_pause_seconds=1.0)
 
-    class Director:
-        name = "boss"
-        longest_pause_seconds = 1.0
+    class Settings:
+        directors: ClassVar = {"boss": director}
+        listen_addresses = ()
 
-    task = asyncio.create_task(links._keep_dialling(Director()))
-    await asyncio.wait_for(again.wait(), 30)
-    await end(task)
+        @property
+        def identity_folder(self):
+            return identity.folder
+
+    links = DirectorLinks(Settings())
+    await links.start(None)
+    await asyncio.wait_for(identity.used.wait(), 30)
+    await links.stop()
 
 
 @in_loop
 async def test_a_director_dials_its_client_again_after_a_fault(monkeypatch):
     monkeypatch.setattr(agent_dialling, "SHORTEST_PAUSE_SECONDS", 0.01)
-    dial, again = fails_once()
-    dialling = AgentDialling(None, None, None)
-    monkeypatch.setattr(dialling, "_dial", dial)
-    task = asyncio.create_task(dialling._keep("web1", "192.0.2.1", 9102))
-    await asyncio.wait_for(again.wait(), 30)
-    await end(task)
+    identity = FaultyIdentity()
+    client = SimpleNamespace(
+        name="web1",
+        address="127.0.0.1",
+        enabled=True,
+        is_set=lambda _: True,
+        connection_from_director_to_client=True,
+        connection_from_client_to_director=False,
+    )
+    configured = SimpleNamespace(configuration=SimpleNamespace(clients={"web1": client}))
+    dialling = AgentDialling(configured, None, identity)
+    with socket.create_server((client.address, 0)) as listening:
+        client.port = listening.getsockname()[1]
+        dialling.follow()
+        await asyncio.wait_for(identity.used.wait(), 30)
+        await dialling.stop()

@@ -11,7 +11,8 @@ import pytest
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from strongroom.daemons.director.catalog import database
 from strongroom.daemons.director.catalog import retry as outage
-from strongroom.daemons.director.runs.aftermath import DirectorAftermath
+from strongroom.daemons.director.own_jobs.own_jobs import OwnJobs
+from strongroom.daemons.director.runs.lifecycle import Runs
 from strongroom.errors import CatalogUnavailableError
 
 AGAIN = "RescheduleOnError = yes; RescheduleInterval = 600; RescheduleTimes = 5"
@@ -123,13 +124,12 @@ async def test_a_catalog_that_is_away_for_a_while_loses_no_attempt(director, mon
 
 @in_loop
 async def test_work_of_the_director_ends_once_the_catalog_takes_its_end(director, monkeypatch):
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0)
+    monkeypatch.setattr(database, "BUSY_SECONDS", 1)
     monkeypatch.setattr(outage, "RETRY_SECONDS", 0.0)
     tidy = 'RunScript { RunsWhen = Before; RunsOnClient = no; Console = "expire runs 400" }'
     director.configure(client("web1") + job("tidy", kind="Admin", more=tidy))
     await director.open()
-    local = director.service.runs._own_jobs
-    carry_out, locked = local.carry_out, []
+    carry_out, locked = OwnJobs.carry_out, []
     start_run, is_asked = director.service.commands.start_run, asyncio.Event()
 
     async def asked(*arguments, **named):
@@ -139,8 +139,8 @@ async def test_work_of_the_director_ends_once_the_catalog_takes_its_end(director
 
     director.service.commands.start_run = asked
 
-    async def carried_out(active, runs):
-        outcome = await carry_out(active, runs)
+    async def carried_out(own_jobs, active, runs):
+        outcome = await carry_out(own_jobs, active, runs)
         # Else the audit line of the request could be what the catalog does not take.
         await is_asked.wait()
         other = sqlite3.connect(director.folder / "work" / "catalog.sqlite", isolation_level=None)
@@ -148,7 +148,7 @@ async def test_work_of_the_director_ends_once_the_catalog_takes_its_end(director
         locked.append(other)
         return outcome
 
-    local.carry_out = carried_out
+    monkeypatch.setattr(OwnJobs, "carry_out", carried_out)
     tries = []
     end = director.service.runs.end
 
@@ -186,11 +186,15 @@ def director_aftermath_fault(monkeypatch) -> list[str]:
     """Trying again fails; which runs it was tried for."""
     seen: list[str] = []
 
-    async def failing(self, record, runs):
-        seen.append(record.id)
+    submit = Runs.submit
+
+    async def failing(runs, record, *more):
+        if not record.rescheduled_from:
+            return await submit(runs, record, *more)
+        seen.append(record.rescheduled_from)
         raise ZeroDivisionError("by naught")
 
-    monkeypatch.setattr(DirectorAftermath, "_try_again", failing)
+    monkeypatch.setattr(Runs, "submit", failing)
     return seen
 
 

@@ -18,6 +18,7 @@ from kit.director_in_process import (
 from kit.virtual_time import VirtualTime
 from strongroom.daemons.director.catalog.snapshots import SnapshotRecord, add_snapshots
 from strongroom.daemons.director.context import THREADS
+from strongroom.daemons.director.schedule import scheduler as scheduling
 from strongroom.errors import CatalogError
 
 TWO_JOBS = client("web1") + client("web2") + job("first", "web1") + job("second", "web2")
@@ -121,12 +122,12 @@ async def test_what_the_catalog_does_not_take_is_not_tried_without_a_pause(direc
     scheduler = director.service.scheduler
     tries = 0
 
-    async def failing(now_ns):
+    def failing(*_):
         nonlocal tries
         tries += 1
         raise CatalogError("the disk is full")
 
-    monkeypatch.setattr(scheduler, "_start_due", failing)
+    monkeypatch.setattr(scheduling, "note_due", failing)
     task = asyncio.create_task(scheduler.run())
     await asyncio.sleep(0.5)
     task.cancel()

@@ -138,7 +138,7 @@ async def test_a_report_that_comes_twice_is_kept_once_and_acknowledged_again(dir
     run = await director.start("nightly")
     await agent.log(run.id, "one")
     # The acknowledgement was lost: the agent tells it again.
-    agent._sequence[run.id] = 0
+    agent.number_anew(run.id)
     await agent.log(run.id, "one")
     assert (await director.texts(run.id)).count("one") == 1
     assert agent.unacknowledged == []

@@ -8,7 +8,7 @@ forgotten, so a flood of addresses costs no memory. Used from the event loop onl
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.errors import TooManyAttemptsError
@@ -17,21 +17,23 @@ from strongroom.net.channels.unauthenticated import network_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LARGEST_TABLE = 4096
+MOST_ADDRESSES: Final = 4096
 
 
 class Attempts:
-    """Allows `limit` failures an address in `window_seconds`."""
+    """Allows `limit` failures an address in `window_seconds`; remembers `most_addresses`."""
 
     def __init__(
         self,
         limit: int,
         window_seconds: float,
         elapsed: Callable[[], float] = clock.elapsed_seconds,
+        most_addresses: int = MOST_ADDRESSES,
     ) -> None:
         self._limit = limit
         self._window_seconds = window_seconds
         self._elapsed = elapsed
+        self._most_addresses = most_addresses
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def check(self, address: str) -> None:
@@ -52,7 +54,7 @@ class Attempts:
             self._failures[network] = times
         times.append(self._elapsed())
         self._failures.move_to_end(network)
-        while len(self._failures) > _LARGEST_TABLE:
+        while len(self._failures) > self._most_addresses:
             self._failures.popitem(last=False)
 
     def _current(self, network: str) -> deque[float] | None:

@@ -1,0 +1,150 @@
+"""A tree, snapshots of it in a repository, and the jobs that tests kill or let fail on them."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING
+
+from kit.snapshot_contents import Contents, contents
+from kit.tiny_backup import CHEAP, new_repository
+from strongroom.jobs.backup.backup import back_up
+from strongroom.jobs.backup.options import BackupOptions, Tuning
+from strongroom.jobs.check.check import CheckOptions, DataSubset, check
+from strongroom.jobs.repair.repair import RepairOptions, repair
+from strongroom.jobs.upkeep.forget import ForgetOptions, forget
+from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.retention import RetentionRules
+from strongroom.progress import NullProgress
+from strongroom.repo.repository import Repository
+from strongroom.sources.files import FilesSource
+from strongroom.sources.source import SourceRequest
+from strongroom.stores.local import LocalStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from strongroom.repo.keys import Key
+    from strongroom.stores.store import Store
+
+TUNING = Tuning(shards=2)
+PACK_SIZE_BYTES = 64 << 10
+THOROUGH = PruneOptions(
+    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
+)
+
+Job = Callable[["JobSite", "Store"], object]
+
+
+def write_tree(place: Path, seed: int, count: int) -> None:
+    chance = random.Random(seed)
+    for number in range(count):
+        folder = place / f"folder{number % 3}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{seed}-{number}").write_bytes(chance.randbytes(chance.randrange(9000)))
+
+
+class JobSite:
+    """A tree, a repository with two snapshots of earlier states of it, and what they hold."""
+
+    def __init__(self, place: Path, tree: Path, key: Key) -> None:
+        self.place = place
+        self.tree = tree
+        self.key = key
+        self.expected: dict[str, Contents] = {}
+
+    @classmethod
+    def build(cls, folder: Path) -> JobSite:
+        tree = folder / "tree"
+        repository = new_repository(LocalStore(str(folder / "repository")))
+        site = cls(folder / "repository", tree, repository.key)
+        repository.close()
+        for seed in (1, 2, 3):
+            write_tree(tree, seed, 20)
+            if seed < 3:
+                site.remember(site.back_up())
+            if seed == 1:
+                for path in sorted(tree.rglob("1-*"))[::2]:
+                    path.unlink()
+        # Made large enough that packs fill up on the way.
+        (tree / "large").write_bytes(random.Random(4).randbytes(400_000))
+        return site
+
+    def copy(self, place: Path) -> JobSite:
+        shutil.copytree(self.place, place)
+        site = JobSite(place, self.tree, self.key)
+        site.expected = dict(self.expected)
+        return site
+
+    def store(self) -> LocalStore:
+        return LocalStore(str(self.place))
+
+    def open(self, store: Store | None = None) -> Repository:
+        return Repository.open(store or self.store(), self.key)
+
+    def back_up(self, store: Store | None = None) -> str:
+        source = FilesSource(SourceRequest((os.fsencode(self.tree),)))
+        options = BackupOptions(host="host", tuning=TUNING, pack_size_bytes=PACK_SIZE_BYTES)
+        with closing(self.open(store)) as repository:
+            report = back_up(repository, source, options, lambda: nullcontext(NullProgress()))
+        assert report.snapshot is not None
+        return report.snapshot.id
+
+    def remember(self, snapshot_id: str) -> None:
+        repository = self.open()
+        self.expected[snapshot_id] = contents(repository, snapshot_id)
+        repository.close()
+
+    def verify(self, forgotten: frozenset[str] = frozenset()) -> None:
+        repository = self.open()
+        present = {snapshot.id for snapshot in repository.snapshots()}
+        assert present >= set(self.expected) - forgotten
+        for snapshot_id in present & set(self.expected):
+            assert contents(repository, snapshot_id) == self.expected[snapshot_id]
+        options = CheckOptions(read_data=DataSubset(), processes=1)
+        report = check(repository, options, NullProgress())
+        assert report.findings == ()
+        repository.close()
+
+    def contents_of_tree(self, snapshot_id: str) -> Contents:
+        """Without the folders above it, which other tests change."""
+        top = os.fsencode(self.tree).lstrip(b"/")
+        # The lease keeps a prune from removing what is being read.
+        with closing(self.open()) as repository, repository.lease("host", os.getpid(), "read"):
+            found = contents(repository, snapshot_id)
+        return {path: one for path, one in found.items() if path.startswith(top)}
+
+    def pack_bytes(self) -> int:
+        with closing(self.store()) as store:
+            return sum(info.size_bytes for info in store.list("packs"))
+
+
+def job_backup(site: JobSite, store: Store) -> None:
+    site.back_up(store)
+
+
+def job_prune(site: JobSite, store: Store) -> None:
+    with closing(site.open(store)) as repository:
+        prune(repository, THOROUGH, NullProgress())
+
+
+def job_forget_and_prune(site: JobSite, store: Store) -> None:
+    with closing(site.open(store)) as repository:
+        options = ForgetOptions(RetentionRules(last=1))
+        forget(repository, repository.snapshots(), options, NullProgress())
+        prune(repository, THOROUGH, NullProgress())
+
+
+def job_change_passphrase(site: JobSite, store: Store) -> None:
+    with closing(site.open(store)) as repository:
+        (old,) = [name for name, _ in repository.passphrases()]
+        repository.add_passphrase(b"new", cost=CHEAP)
+        repository.remove_passphrase(old)
+
+
+def job_repair(site: JobSite, store: Store) -> None:
+    with closing(site.open(store)) as repository:
+        repair(repository, RepairOptions(processes=1), NullProgress())
