@@ -35,6 +35,8 @@ def memory_folder() -> Iterator[Path]:
 def _folder_of_process(pid: int) -> str:
     place = MEMORY if os.path.isdir(MEMORY) else None
     made = tempfile.mkdtemp(prefix="strongroom-", dir=place)
+    # Tests that become another user pass through it.
+    os.chmod(made, 0o711)
 
     def remove() -> None:
         # Not by a child that has it from its parent.
