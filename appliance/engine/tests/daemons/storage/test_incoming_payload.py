@@ -166,7 +166,7 @@ def test_a_disk_that_lets_nothing_be_removed_keeps_no_end_from_giving_back(daemo
         for upload in uploads:
             upload.write(bytes(600_000))
         list(agent.list("packs"))
-        quotas = daemon.server.repository("").quotas
+        quotas = daemon.server.serving.repository("").quotas
         assert quotas.used()["web1"] == 1_200_000
         unlink = os.unlink
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from strongroom.stores.store import Kind
 
 _READING: Final = frozenset(
-    (FrameType.LIST, FrameType.GET, FrameType.SIZE, FrameType.LIMIT, FrameType.DOUBTED)
+    (FrameType.LIST, FrameType.GET, FrameType.INFO, FrameType.LIMIT, FrameType.DOUBTED)
 )
 _ADDING: Final = _READING | {
     FrameType.PUT,
