@@ -115,7 +115,7 @@ def remove_expired_tickets(store: Store, store_time_ns: int) -> int:
     expired = [
         info.name
         for info in store.list("tickets")
-        if store_time_ns - info.modified_ns > KEPT_SECONDS * 1_000_000_000
+        if store_time_ns - info.modified_ns > KEPT_SECONDS * clock.SECOND_NS
     ]
     for name in expired:
         store.delete("tickets", name)
