@@ -2,10 +2,11 @@
 
     magic "SRTO" | version u8 | 0 u8 x 3 | sealed under a key of its own: a restore ticket
 
-A ticket holds keys of packs, so the object is sealed with a fresh key that only the start
-message to the agent carries (`TicketObject`), over another connection: neither the storage daemon nor whoever
-reads the disk opens it. Its name is the digest of its bytes, as of all objects. The storage daemon
-shows it to the local socket and to whoever has a grant that names it (daemons.storage.rights).
+A ticket holds keys of packs, so the object is sealed with a fresh key that only the start message
+to the agent carries (`TicketObject`), over another connection: neither the storage daemon nor
+whoever reads the disk opens it. Its name is the digest of its bytes, as of all objects. The storage
+daemon shows it to the local socket and to whoever has a grant that names it
+(daemons.storage.rights).
 
 It is of use for one run and is removed when that has ended. What was left over, because a director
 died, is removed when the next ticket is stored, and by prune, once the grants that name it have
@@ -46,7 +47,7 @@ LARGEST_OBJECT_BYTES: Final = LARGEST_TICKET_BYTES + _HEAD.size + SEALED_OVERHEA
 
 
 class TicketObject(msgspec.Struct, frozen=True, kw_only=True):
-    """What a start message says of its ticket: name and size of the object, and the key that opens it."""
+    """What a start message says of its ticket: name and size of the object, and its key."""
 
     name: str
     size_bytes: int

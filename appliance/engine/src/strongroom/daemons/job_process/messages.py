@@ -12,7 +12,10 @@ from typing import Any
 
 import msgspec
 
-from strongroom.net.control.messages import LogLevel, RunStatus
+from strongroom.net.control.messages import (
+    LogLevel,  # noqa: TC001 - msgspec looks at it
+    RunStatus,  # noqa: TC001 - msgspec looks at it
+)
 
 # A longer line of the job's input or output is a fault. The first has a whole message of the
 # director's (net.control LARGEST_MESSAGE_BYTES) and the agent's settings.
