@@ -104,7 +104,7 @@ def test_figures_keep_their_names_types_and_labels(daemon, open_as):
     with pytest.raises(RightError):
         agent.delete("snapshots", "1" * 64)
     found = {}
-    for metric in text_string_to_metric_families(daemon.server.metrics_text().decode()):
+    for metric in text_string_to_metric_families(daemon.server.serving.metrics_text().decode()):
         name = metric.name + ("_total" if metric.type == "counter" else "")
         (labels,) = {tuple(sorted(sample.labels)) for sample in metric.samples}
         found[name.removeprefix("strongroom_storage_")] = [metric.type, *labels]

@@ -121,13 +121,13 @@ async def test_the_ticket_of_a_cancelled_restore_is_removed(director):
     await director.open()
     agent = await director.agent("web1")
     snapshot = await director.back_up(agent)
-    run = await director.service.start_restore(
+    run = await director.service.commands.start_restore(
         RestoreRequest(snapshot, client="web1", target=b"/tmp/back"), OPERATOR
     )
     await director.settle()
     store = LocalStore(str(director.folder / "main"))
     assert [info.name for info in store.list("tickets")] == [agent.order(StartRestore).ticket.name]
-    await director.service.cancel(run.id, OPERATOR)
+    await director.service.commands.cancel(run.id, OPERATOR)
     await director.end(agent, run.id, status="cancelled")
     await director.settle()
     assert list(store.list("tickets")) == []
@@ -146,7 +146,7 @@ async def test_a_ticket_that_a_dead_director_left_goes_with_the_next_restore(dir
         path = director.folder / "main" / "tickets" / name
         stored_seconds = path.stat().st_mtime - age_seconds
         os.utime(path, (stored_seconds, stored_seconds))
-    await director.service.start_restore(
+    await director.service.commands.start_restore(
         RestoreRequest(snapshot, client="web1", target=b"/tmp/back"), OPERATOR
     )
     await director.settle()
