@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import uuid
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 import msgspec
