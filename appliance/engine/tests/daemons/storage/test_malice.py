@@ -167,7 +167,7 @@ def test_whoever_does_not_read_its_answers_is_thrown_out(make_daemon):
     for number in range(2, 6):
         channel.send(encode_start(FrameType.GET, 0, number, get, 0))
     until = time.monotonic() + PATIENCE_SECONDS
-    while 'connections{role="agent"} 0' not in daemon.server.serving.metrics_text():
+    while b'connections{role="agent"} 0' not in daemon.server.serving.metrics_text():
         assert time.monotonic() < until
         time.sleep(0.05)
 

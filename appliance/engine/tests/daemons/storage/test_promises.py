@@ -172,7 +172,7 @@ def test_the_daemon_lives_on_when_no_thread_can_be_started(daemon, appliance, mo
         daemon.agent("web1").info("config", "config")
     assert not failures
     assert names(daemon.agent("web1"), "config") == {"config"}
-    assert "handshakes 0" in daemon.server.serving.metrics_text()
+    assert b"handshakes 0" in daemon.server.serving.metrics_text()
 
 
 def test_no_object_is_taken_that_nobody_could_read_whole():
