@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from strongroom.stores.capabilities import passed_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -10,6 +12,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from strongroom.stores.store import Kind, ObjectInfo, Store, Writer
+
+_Capability = TypeVar("_Capability")
 
 
 class PassingStore:
@@ -51,9 +55,9 @@ class PassingStore:
         self._pass()
         return self._inner.get(kind, name, offset, length)
 
-    def size(self, kind: Kind, name: str) -> int:
+    def info(self, kind: Kind, name: str) -> ObjectInfo:
         self._pass()
-        return self._inner.size(kind, name)
+        return self._inner.info(kind, name)
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         self._pass()
@@ -74,6 +78,9 @@ class PassingStore:
     def doubted(self, kind: Kind) -> frozenset[str]:
         """As the inner store."""
         return self._inner.doubted(kind)
+
+    def capability(self, wanted: type[_Capability]) -> _Capability | None:
+        return passed_on(self._inner, wanted)
 
     def reopen(self) -> Store:
         return self

@@ -64,8 +64,7 @@ class SmallDirector:
 
     def send(self, message: Message) -> None:
         """Tell the agent something."""
-        for text in encode_for_agent(message):
-            self.send_raw(text.decode())
+        self.send_raw(encode_for_agent(message).decode())
 
     def send_raw(self, text: str) -> None:
         """Tell the agent whatever."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strongroom.daemons.storage.server import StorageServer
+from strongroom.daemons.storage.server import StorageServer, open_folder
 from strongroom.daemons.storage.settings import Limits, StorageSettings
 from strongroom.errors import ConnectionLostError
 from strongroom.net.channels.greeting import receive_greeting, send_welcome
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from strongroom.net.channels.channel import Channel
+    from strongroom.stores.servable import ServableStore
 
 DIRECTOR = Peer("director", "director", "1")
 
@@ -40,6 +41,7 @@ class Daemon:
         folder: Path,
         limits: Limits | None = None,
         read_grant: Callable[[str], dict[str, object]] | None = None,
+        open_store: Callable[[bytes], ServableStore] = open_folder,
     ) -> None:
         self.folder = folder
         self.repository = folder / "repository"
@@ -54,10 +56,11 @@ class Daemon:
         self.read_grant = read_grant
         # Those of peers, in the order in which they connected.
         self.channels: list[Channel] = []
+        self.open_store = open_store
         self.server = self._start()
 
     def _start(self) -> StorageServer:
-        server = StorageServer(self.settings, _admit, self.read_grant)
+        server = StorageServer(self.settings, _admit, self.read_grant, self.open_store)
         server.start()
         return server
 
@@ -77,12 +80,21 @@ class Daemon:
         """The store of an agent."""
         return self.peer(Peer(name, "agent", "ab"), Hello(PROTOCOL_VERSION, "", job, grant))
 
-    def peer(self, peer: Peer, hello: Hello | None = None) -> RemoteStore:
-        """The store of any peer."""
+    def peer(
+        self,
+        peer: Peer,
+        hello: Hello | None = None,
+        cache_folder: bytes | None = None,
+        *,
+        is_far: bool = False,
+    ) -> RemoteStore:
+        """The store of any peer; `is_far`: as over a network that takes its time."""
         return RemoteStore(
             f"strongroom://127.0.0.1:{self.server.ports[0]}",
             lambda: self.connect(peer),
             hello or Hello(PROTOCOL_VERSION),
+            cache_folder,
+            is_far=is_far,
         )
 
     def connect(self, peer: Peer) -> Channel:

@@ -1,6 +1,8 @@
 """What every store promises; each store of the engine runs this suite.
 
-Objects have the names that their kind wants: a store may look whether a name is the digest.
+Objects have the names that their kind wants: a store may look whether a name is the digest. Remote
+stores are those of a real daemon on loopback, by its socket and over TCP, where the peer is one who
+may do everything: who may do what is for tests/storage_daemon.
 """
 
 import os
@@ -9,11 +11,25 @@ import sys
 
 import pytest
 
+from kit.memory_store import MemoryStore
 from kit.storage_daemon import Daemon
+from strongroom import clock
 from strongroom.content.digests import object_name
 from strongroom.errors import DamageError, ObjectMissingError, RepositoryNotFoundError, StoreError
-from strongroom.stores.faults import FaultStore
+from strongroom.net.identities.peer import Peer
+from strongroom.stores.capabilities import (
+    ConnectsAhead,
+    KeepsJudgements,
+    KnowsOwners,
+    TakesSeries,
+    connect_ahead,
+    copy_ahead,
+    together,
+)
+from strongroom.stores.faults import Fault, FaultStore
+from strongroom.stores.limited import LimitedStore
 from strongroom.stores.local import LocalStore
+from strongroom.stores.store import ObjectInfo
 
 DATA = b"0123456789"
 NAME = object_name(DATA)
@@ -25,24 +41,66 @@ def repository(tmp_path):
     return tmp_path / "repository"
 
 
-@pytest.fixture(params=["local", "local behind faults", "storage daemon"])
-def store(request, tmp_path, repository):
-    daemon = None
-    if request.param == "storage daemon":
-        daemon = Daemon(tmp_path)
-        made = daemon.local()
+class NoLimit:
+    def take(self, size_bytes):
+        pass
+
+
+MAINTENANCE = Peer("maintenance", "local", "1")
+STORES = {
+    "local": lambda daemon: LocalStore(daemon.folder / "repository"),
+    "local behind faults": lambda daemon: FaultStore(STORES["local"](daemon)),
+    "local, limited": lambda daemon: LimitedStore(STORES["local"](daemon), NoLimit()),
+    "socket": lambda daemon: daemon.local(),
+    "socket, cached": lambda daemon: daemon.local(os.fsencode(daemon.folder / "cache")),
+    "network": lambda daemon: daemon.peer(MAINTENANCE, is_far=True),
+    "network, cached, behind faults, limited": lambda daemon: LimitedStore(
+        FaultStore(
+            daemon.peer(MAINTENANCE, cache_folder=os.fsencode(daemon.folder / "cache"), is_far=True)
+        ),
+        NoLimit(),
+    ),
+    "daemon on memory": lambda daemon: daemon.local(),
+}
+
+
+class Nobody:
+    """Stands for the daemon where a store needs none."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def stop(self):
+        pass
+
+
+@pytest.fixture(params=list(STORES))
+def shape(request):
+    return request.param
+
+
+@pytest.fixture
+def daemon(shape, tmp_path):
+    if shape.startswith("local"):
+        found = Nobody(tmp_path)
+    elif shape == "daemon on memory":
+        memory = MemoryStore()
+        found = Daemon(tmp_path, open_store=lambda _: memory.reopen())
     else:
-        made = LocalStore(repository)
-    if request.param == "local behind faults":
-        made = FaultStore(made)
+        found = Daemon(tmp_path)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def store(shape, daemon):
+    made = STORES[shape](daemon)
     made.prepare()
     yield made
     made.close()
-    if daemon is not None:
-        daemon.stop()
 
 
-@pytest.fixture(params=["packs", "index", "snapshots", "keys", "leases", "tombstones"])
+@pytest.fixture(params=["packs", "index", "snapshots", "keys", "leases", "tombstones", "tickets"])
 def kind(request):
     return request.param
 
@@ -60,14 +118,14 @@ def test_an_object_reads_back_whole_and_in_parts(store, kind):
     assert store.get(kind, NAME, 3) == b"3456789"
     assert store.get(kind, NAME, 3, 4) == b"3456"
     assert store.get(kind, NAME, 10, 0) == b""
-    assert store.size(kind, NAME) == 10
+    assert store.info(kind, NAME).size_bytes == 10
 
 
 def test_an_object_may_be_empty(store, kind):
     name = object_name(b"")
     store.put(kind, name, b"")
     assert store.get(kind, name) == b""
-    assert store.size(kind, name) == 0
+    assert store.info(kind, name).size_bytes == 0
 
 
 def test_a_streamed_object_is_the_sum_of_its_parts(store, kind):
@@ -169,38 +227,67 @@ def test_the_time_of_an_object_goes_on_when_it_is_replaced(store):
     assert after.modified_ns >= before.modified_ns > 0
 
 
+def test_info_says_what_a_listing_says(store, kind):
+    before_ns = clock.now_ns()
+    store.put(kind, NAME, DATA)
+    store.put("packs" if kind != "packs" else "index", NAME, DATA)
+    info = store.info(kind, NAME)
+    assert info == ObjectInfo(NAME, 10, info.modified_ns)
+    assert [info] == list(store.list(kind))
+    # A file system's clock ticks less often than ours.
+    assert -20_000_000 < info.modified_ns - before_ns < 60_000_000_000
+
+
+def test_info_of_a_replaced_object_is_that_of_the_new_one(store):
+    store.put_new("leases", NAME, b"first")
+    before = store.info("leases", NAME)
+    store.replace("leases", NAME, b"the second")
+    after = store.info("leases", NAME)
+    assert after.size_bytes == 10
+    assert after.modified_ns >= before.modified_ns
+
+
+def test_info_of_the_configuration(store):
+    with pytest.raises(ObjectMissingError):
+        store.info("config", "config")
+    store.put_new("config", "config", b"one")
+    assert store.info("config", "config").size_bytes == 3
+
+
 def test_deleting_removes_and_repeats(store, kind):
     store.put(kind, NAME, DATA)
     store.delete(kind, NAME)
     store.delete(kind, NAME)
     assert list(store.list(kind)) == []
     with pytest.raises(ObjectMissingError):
-        store.size(kind, NAME)
+        store.info(kind, NAME)
 
 
 def test_a_missing_object_says_so(store, kind):
     with pytest.raises(ObjectMissingError):
         store.get(kind, NAME)
     with pytest.raises(ObjectMissingError):
-        store.size(kind, NAME)
+        store.info(kind, NAME)
 
 
-@pytest.mark.parametrize(("offset", "length"), [(0, 11), (9, 2), (11, 1), (0, 1 << 62)])
-def test_too_few_bytes_are_damage_not_a_short_answer(store, kind, offset, length):
+def test_too_few_bytes_are_damage_not_a_short_answer(store, kind):
     store.put(kind, NAME, DATA)
-    with pytest.raises(DamageError):
-        store.get(kind, NAME, offset, length)
+    for offset, length in ((0, 11), (9, 2), (11, 1), (0, 1 << 62)):
+        with pytest.raises(DamageError):
+            store.get(kind, NAME, offset, length)
 
 
-@pytest.mark.parametrize("name", ["../config", "a/b", "", "..", "a\0b", "é", "a b"])
-def test_a_name_cannot_lead_elsewhere(store, kind, name):
+def test_a_name_cannot_lead_elsewhere(store, kind):
     store.put_new("config", "config", b"secret")
-    with pytest.raises(DamageError):
-        store.get(kind, name)
-    with pytest.raises(DamageError):
-        store.put(kind, name, b"x")
-    with pytest.raises(DamageError):
-        store.delete(kind, name)
+    for name in ("../config", "a/b", "", "..", "a\0b", "é", "a b"):
+        with pytest.raises(DamageError):
+            store.get(kind, name)
+        with pytest.raises(DamageError):
+            store.info(kind, name)
+        with pytest.raises(DamageError):
+            store.put(kind, name, b"x")
+        with pytest.raises(DamageError):
+            store.delete(kind, name)
     assert store.get("config", "config") == b"secret"
 
 
@@ -213,7 +300,9 @@ def test_sync_and_reopen_keep_everything(store):
     again.close()
 
 
-def test_a_living_writer_is_not_abandoned_and_a_dead_one_is(store, repository):
+def test_a_living_writer_is_not_abandoned_and_a_dead_one_is(shape, store, repository):
+    if shape == "daemon on memory":
+        pytest.skip("a dead writer leaves nothing in the memory of a process")
     living = store.writer("packs")
     living.write(DATA)
     program = (
@@ -253,3 +342,86 @@ def test_a_place_without_a_repository_says_so(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(RepositoryNotFoundError):
         LocalStore(tmp_path / "file").get("config", "config")
+
+
+CAPABILITIES = [ConnectsAhead, KeepsJudgements, KnowsOwners, TakesSeries]
+
+
+def test_a_store_has_the_capabilities_of_what_it_leads_to(shape, store):
+    has = [wanted for wanted in CAPABILITIES if store.capability(wanted) is not None]
+    assert has == ([] if shape.startswith("local") else CAPABILITIES)
+    for wanted in has:
+        assert isinstance(store.capability(wanted), wanted)
+
+
+def test_a_capability_that_nobody_decided_about_is_not_passed_on(store):
+    class Unheard:
+        pass
+
+    assert store.capability(Unheard) is None
+
+
+def test_changes_of_a_series_are_all_done(store):
+    with together(store) as series:
+        store.put("index", NAME, DATA)
+        store.put_new("leases", NAME, b"lease")
+        if series is not None:
+            series.require("leases", NAME)
+        store.delete("leases", NAME)
+    assert store.get("index", NAME) == DATA
+    assert list(store.list("leases")) == []
+
+
+def test_a_copy_made_ahead_is_the_same_store(shape, daemon):
+    store = STORES[shape](daemon)
+    connect_ahead(store, 1)
+    store.prepare()
+    store.put("packs", NAME, DATA)
+    copy = copy_ahead(store)
+    assert (copy is not None) == shape.startswith("network")
+    if copy is not None:
+        assert type(copy) is type(store)
+        assert copy.get("packs", NAME) == DATA
+        copy.close()
+    store.close()
+
+
+def test_a_store_that_knows_owners_says_who_stored_what(store):
+    store.put("packs", NAME, DATA)
+    knowing = store.capability(KnowsOwners)
+    if knowing is not None:
+        assert knowing.owners("packs") == {NAME: {""}}
+
+
+def test_what_was_judged_false_is_hidden(store):
+    store.put("packs", NAME, DATA)
+    judge = store.capability(KeepsJudgements)
+    if judge is not None:
+        judge.vouch("packs", [NAME], sound=False)
+        assert list(store.list("packs")) == []
+        with pytest.raises(ObjectMissingError):
+            store.info("packs", NAME)
+
+
+def test_the_bytes_of_a_copy_made_ahead_are_limited_and_its_faults_shared(tmp_path):
+    taken = []
+
+    class Counting:
+        def take(self, size_bytes):
+            taken.append(size_bytes)
+
+    daemon = Daemon(tmp_path)
+    faults = FaultStore(daemon.peer(MAINTENANCE, is_far=True), [Fault("put", "packs", 2, "error")])
+    store = LimitedStore(faults, Counting())
+    try:
+        connect_ahead(store, 1)
+        store.put("packs", NAME, DATA)
+        copy = copy_ahead(store)
+        with pytest.raises(StoreError):
+            copy.put("packs", NAME, DATA)
+        assert taken == [10, 10]
+        assert faults.unexercised() == []
+        copy.close()
+    finally:
+        store.close()
+        daemon.stop()

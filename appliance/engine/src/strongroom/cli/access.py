@@ -9,8 +9,8 @@ from strongroom.errors import UsageError, WrongKeyError
 from strongroom.printable import printable
 from strongroom.repo.keys import import_key
 from strongroom.repo.repository import Repository
+from strongroom.stores.capabilities import connect_ahead
 from strongroom.stores.local import LocalStore
-from strongroom.stores.store import connect_ahead
 
 if TYPE_CHECKING:
     import argparse

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from strongroom.repo.keys import Key
-    from strongroom.stores.store import ObjectInfo, Series, Store
+    from strongroom.stores.capabilities import Series
+    from strongroom.stores.store import Store
 
 RENEWAL_SECONDS = 60.0
 EXPIRY_SECONDS = 1800.0
@@ -121,7 +122,7 @@ class Lease:
         if known:
             self._holder = msgspec.structs.replace(holder, tombstones=known)
             store.replace("leases", self.name, self._encoded())
-        self._renewed_ns = _required_info(store, self.name).modified_ns
+        self._renewed_ns = store.info("leases", self.name).modified_ns
         self._thread: threading.Thread | None = None
         self._is_given_back = False
 
@@ -154,7 +155,7 @@ class Lease:
         """
         with self._lock:
             try:
-                self._store.size("leases", self.name)
+                self._store.info("leases", self.name)
             except ObjectMissingError as error:
                 raise self.missed() from error
 
@@ -229,9 +230,9 @@ class Lease:
     def _renew(self) -> None:
         if not self._lost:
             try:
-                self._store.size("leases", self.name)
+                self._store.info("leases", self.name)
                 self._store.replace("leases", self.name, self._encoded())
-                renewed_ns = _required_info(self._store, self.name).modified_ns
+                renewed_ns = self._store.info("leases", self.name).modified_ns
             except ObjectMissingError:
                 self._lost = "it was removed as abandoned"
             else:
@@ -321,10 +322,3 @@ def _read_holder(store: Store, key: Key, name: str) -> Holder:
         return msgspec.msgpack.decode(text, type=Holder)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamageError(f"lease {name} holds something else ({error}); run repair") from error
-
-
-def _required_info(store: Store, name: str) -> ObjectInfo:
-    for info in store.list("leases"):
-        if info.name == name:
-            return info
-    raise ObjectMissingError(f"lease {name} is missing")

@@ -268,7 +268,7 @@ def block_aad(header: bytes, number: int, codec: int, raw_length: int, block_id:
 def read_footer(store: Store, key: Key, pack_id: bytes) -> PackFooter:
     """The footer of a stored pack, with any key; DamageError when it is not sound."""
     name = pack_id.hex()
-    size = store.size("packs", name)
+    size = store.info("packs", name).size_bytes
     if size < HEADER_SIZE + SEALED_OVERHEAD_SIZE + _TRAILER.size:
         raise DamageError(f"pack {name} is cut off at {size} bytes; run repair")
     header = parse_header(store.get("packs", name, 0, HEADER_SIZE))

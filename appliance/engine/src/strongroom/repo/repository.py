@@ -53,7 +53,7 @@ from strongroom.repo.snapshots import (
     read_snapshot,
     write_snapshot,
 )
-from strongroom.stores.store import ConnectsAhead, together
+from strongroom.stores.capabilities import copy_ahead, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from strongroom.repo.blocks import BlockReader
     from strongroom.repo.index.index import Index
     from strongroom.repo.packs import PackFooter, PackWriter
-    from strongroom.stores.store import Series, Store
+    from strongroom.stores.capabilities import Series
+    from strongroom.stores.store import Store
 
 VERSION = 1
 DEFAULT_CACHE_BYTES = 32 << 20
@@ -171,7 +172,7 @@ class Repository:
 
         Whoever forked forgets it, without `close`.
         """
-        store = self.store.copy_ahead() if isinstance(self.store, ConnectsAhead) else None
+        store = copy_ahead(self.store)
         return None if store is None else Repository(store, self.config, self.key)
 
     def close(self) -> None:

@@ -9,9 +9,9 @@ their bytes; the storage daemon's grants decide who does.
     snapshot with its pages, and of each pack 8 bytes of its ephemeral public key and its key (32)
 
 The digest's key comes from the pool secret: a ticket of another repository, or one that was
-changed on the way, is refused. Two million packs make 80 MB, which travel in pieces (net.control)
-and are kept in one piece of memory by whoever restores. A ticket is a secret and has no end of its
-own: what it opens it opens as long as the packs are there.
+changed on the way, is refused. Two million packs make 80 MB, which travel as a sealed object of the
+repository (repo.ticket_objects) and are kept in one piece of memory by whoever restores. A ticket
+is a secret and has no end of its own: what it opens it opens as long as the packs are there.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 _MAGIC: Final = b"SRTK\1"
 _HEAD: Final = struct.Struct("<5s16sI")
 _RAW_SIZE_LIMIT: Final = 256 << 20
+# Keys do not shrink, and what does not shrink grows by less than this.
+LARGEST_TICKET_BYTES: Final = _RAW_SIZE_LIMIT + (1 << 20)
 _PURPOSE: Final = b"strongroom tickets 1"
 _FORMAT: Final = 0o170000
 _REGULAR: Final = 0o100000

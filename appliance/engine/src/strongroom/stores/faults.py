@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from strongroom.errors import StoreError, UsageError
+from strongroom.stores.capabilities import ConnectsAhead, passed_on
 from strongroom.stores.store import KINDS, Kind, ObjectInfo, Store, Writer
 
 if TYPE_CHECKING:
@@ -28,15 +29,16 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Operation = Literal[
-    "write", "commit", "put", "put_new", "put_durable", "replace", "get", "size", "list", "delete",
+    "write", "commit", "put", "put_new", "put_durable", "replace", "get", "info", "list", "delete",
     "sync",
 ]  # fmt: skip
 
 _Result = TypeVar("_Result")
+_Capability = TypeVar("_Capability")
 
 Action = Literal["error", "crash", "raise", "torn", "lost"]
 
-_READING = frozenset(("get", "size", "list"))
+_READING = frozenset(("get", "info", "list"))
 
 
 class SimulatedCrash(BaseException):
@@ -65,10 +67,15 @@ class FaultStore:
     """A `strongroom.stores.store.Store` around another one."""
 
     def __init__(
-        self, inner: Store, faults: Sequence[Fault] = (), crash_limit: int | None = None
+        self,
+        inner: Store,
+        faults: Sequence[Fault] = (),
+        crash_limit: int | None = None,
+        script: _Script | None = None,
     ) -> None:
+        """`script`: of another such store, whose faults and counters are shared."""
         self._inner = inner
-        self._script = _Script(tuple(faults), crash_limit)
+        self._script = script or _Script(tuple(faults), crash_limit)
 
     @property
     def location(self) -> str:
@@ -118,9 +125,9 @@ class FaultStore:
             "get", kind, b"", lambda _: self._inner.get(kind, name, offset, length)
         )
 
-    def size(self, kind: Kind, name: str) -> int:
+    def info(self, kind: Kind, name: str) -> ObjectInfo:
         """Pass on or fail."""
-        return self._script.do("size", kind, b"", lambda _: self._inner.size(kind, name))
+        return self._script.do("info", kind, b"", lambda _: self._inner.info(kind, name))
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """Pass on or fail."""
@@ -142,11 +149,17 @@ class FaultStore:
         """Pass on."""
         return self._inner.doubted(kind)
 
+    def capability(self, wanted: type[_Capability]) -> _Capability | None:
+        """The other store's; copies made ahead fail by the same counters."""
+        if wanted is ConnectsAhead:
+            connecting = self._inner.capability(ConnectsAhead)
+            ahead = None if connecting is None else _FaultAhead(connecting, self._script)
+            return ahead if isinstance(ahead, wanted) else None
+        return passed_on(self._inner, wanted)
+
     def reopen(self) -> FaultStore:
         """The other store for a forked process, with the same counters."""
-        store = FaultStore(self._inner.reopen())
-        store._script = self._script
-        return store
+        return FaultStore(self._inner.reopen(), script=self._script)
 
     def close(self) -> None:
         """Pass on."""
@@ -245,6 +258,21 @@ class _Script:
             os.kill(self._process_id, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
         return SimulatedCrash()
+
+
+class _FaultAhead:
+    """A `ConnectsAhead` whose copies share the counters."""
+
+    def __init__(self, inner: ConnectsAhead, script: _Script) -> None:
+        self._inner = inner
+        self._script = script
+
+    def connect_ahead(self, copies: int) -> None:
+        self._inner.connect_ahead(copies)
+
+    def copy_ahead(self) -> FaultStore | None:
+        copy = self._inner.copy_ahead()
+        return None if copy is None else FaultStore(copy, script=self._script)
 
 
 class _FaultWriter:

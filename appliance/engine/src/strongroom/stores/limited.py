@@ -1,22 +1,23 @@
 """A store behind a limit of bytes a second: what is written and read waits for its turn.
 
-Only object content counts; listing, sizes and deletions are free. The limit itself is a `Limiter`,
+Only object content counts; listing, `info` and deletions are free. The limit itself is a `Limiter`,
 which may be shared by processes and changed while they work.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from strongroom.stores.store import ConnectsAhead, connect_ahead, together
+from strongroom.stores.capabilities import ConnectsAhead, passed_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
     from typing_extensions import Buffer
 
-    from strongroom.stores.store import Kind, ObjectInfo, Series, Store, Writer
+    from strongroom.stores.store import Kind, ObjectInfo, Store, Writer
+
+_Capability = TypeVar("_Capability")
 
 
 class Limiter(Protocol):
@@ -71,9 +72,9 @@ class LimitedStore:
         self._limiter.take(len(data))
         return data
 
-    def size(self, kind: Kind, name: str) -> int:
+    def info(self, kind: Kind, name: str) -> ObjectInfo:
         """As the inner store."""
-        return self._inner.size(kind, name)
+        return self._inner.info(kind, name)
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """As the inner store."""
@@ -95,18 +96,13 @@ class LimitedStore:
         """As the inner store."""
         return self._inner.doubted(kind)
 
-    def together(self) -> AbstractContextManager[Series | None]:
-        """As the inner store; changes wait for their turn when they are asked for."""
-        return together(self._inner)
-
-    def connect_ahead(self, copies: int) -> None:
-        """As the inner store."""
-        connect_ahead(self._inner, copies)
-
-    def copy_ahead(self) -> LimitedStore | None:
-        """The inner store's, behind the same limit."""
-        copy = self._inner.copy_ahead() if isinstance(self._inner, ConnectsAhead) else None
-        return None if copy is None else LimitedStore(copy, self._limiter)
+    def capability(self, wanted: type[_Capability]) -> _Capability | None:
+        """The inner store's; copies made ahead are behind the same limit."""
+        if wanted is ConnectsAhead:
+            connecting = self._inner.capability(ConnectsAhead)
+            ahead = None if connecting is None else _LimitedAhead(connecting, self._limiter)
+            return ahead if isinstance(ahead, wanted) else None
+        return passed_on(self._inner, wanted)
 
     def reopen(self) -> LimitedStore:
         """The inner store for a forked process, behind the same limit."""
@@ -115,6 +111,23 @@ class LimitedStore:
     def close(self) -> None:
         """As the inner store."""
         self._inner.close()
+
+
+class _LimitedAhead:
+    """A `ConnectsAhead` whose copies are limited."""
+
+    __slots__ = ("_inner", "_limiter")
+
+    def __init__(self, inner: ConnectsAhead, limiter: Limiter) -> None:
+        self._inner = inner
+        self._limiter = limiter
+
+    def connect_ahead(self, copies: int) -> None:
+        self._inner.connect_ahead(copies)
+
+    def copy_ahead(self) -> LimitedStore | None:
+        copy = self._inner.copy_ahead()
+        return None if copy is None else LimitedStore(copy, self._limiter)
 
 
 class _LimitedWriter:

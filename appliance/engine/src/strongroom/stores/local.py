@@ -1,6 +1,7 @@
 """A store in a directory of the local file system.
 
     config  keys/NAME  packs/xx/NAME  index/NAME  snapshots/NAME  leases/NAME  tombstones/NAME
+    tickets/NAME
 
 An object is written to a temporary file (`tmp.` and random digits) in the folder of its kind and
 then linked to its name, so a name is never torn.
@@ -10,12 +11,15 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from strongroom.errors import DamageError, StoreError
+from strongroom.stores.capabilities import own_capability
 from strongroom.stores.direct_file import BUFFER_BYTES
 from strongroom.stores.local_root import TEMPORARY_PREFIX, LocalRoot, kind_folder, object_path
 from strongroom.stores.local_writer import LocalWriter, remove_if_abandoned
+from strongroom.stores.servable import Space
 from strongroom.stores.store import KINDS, Kind, ObjectInfo
 
 if TYPE_CHECKING:
@@ -23,12 +27,14 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+_Capability = TypeVar("_Capability")
+
 # A folder that never keeps still is listed as it was last seen.
 _LISTING_ATTEMPTS = 20
 
 
 class LocalStore:
-    """Objects as files below `path`; a `strongroom.stores.store.Store`."""
+    """Objects as files below `path`; a `strongroom.stores.servable.ServableStore`."""
 
     def __init__(self, path: bytes | str, write_buffer_bytes: int = BUFFER_BYTES) -> None:
         """`write_buffer_bytes`: each object that is being written holds twice as much."""
@@ -82,23 +88,17 @@ class LocalStore:
 
     def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """Read an object or a part of it."""
-        descriptor, size = self.open_object(kind, name)
-        try:
-            there = size - offset
-            # Looked at before anything is allocated: lengths come out of stored objects.
-            if length is not None and there < length:
-                raise DamageError(
-                    f"{self._root.shown(object_path(kind, name))} is cut off: {length} bytes "
-                    f"wanted at {offset}, {max(0, there)} there; run check"
-                )
-            return _read_whole(descriptor, offset, max(0, there) if length is None else length)
-        except OSError as error:
-            self._root.fail("read", object_path(kind, name), error)
-        finally:
-            os.close(descriptor)
+        with self.outgoing(kind, name) as found:
+            there = found.size_bytes - offset
+            return found.read(offset, max(0, there) if length is None else length)
 
-    def open_object(self, kind: Kind, name: str) -> tuple[int, int]:
-        """A descriptor of an object, which the caller closes, and its size in bytes."""
+    def incoming(self, kind: Kind) -> LocalWriter:
+        """Begin an object in a temporary file; `writer` with all that it can do."""
+        return self.writer(kind)
+
+    @contextmanager
+    def outgoing(self, kind: Kind, name: str) -> Iterator[OpenFile]:
+        """The file of an object."""
         path = object_path(kind, name)
         try:
             descriptor = os.open(
@@ -109,20 +109,32 @@ class LocalStore:
         except OSError as error:
             self._root.fail("open", path, error)
         try:
-            return descriptor, os.fstat(descriptor).st_size
-        except OSError as error:
+            try:
+                size = os.fstat(descriptor).st_size
+            except OSError as error:
+                self._root.fail("look up", path, error)
+            yield OpenFile(self._root, path, descriptor, size)
+        finally:
             os.close(descriptor)
-            self._root.fail("look up", path, error)
 
-    def size(self, kind: Kind, name: str) -> int:
-        """Size of an object in bytes."""
+    def info(self, kind: Kind, name: str) -> ObjectInfo:
+        """Size of an object in bytes and the time of its file."""
         path = object_path(kind, name)
         try:
-            return os.stat(path, dir_fd=self._root.descriptor, follow_symlinks=False).st_size
+            status = os.stat(path, dir_fd=self._root.descriptor, follow_symlinks=False)
         except FileNotFoundError as error:
             self._root.fail_missing(path, error)
         except OSError as error:
             self._root.fail("look up", path, error)
+        return ObjectInfo(name, status.st_size, status.st_mtime_ns)
+
+    def space(self) -> Space:
+        """Room in the file system."""
+        try:
+            status = os.fstatvfs(self._root.descriptor)
+        except OSError as error:
+            self._root.fail("look up", b"", error)
+        return Space(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """Every object of a kind."""
@@ -170,6 +182,10 @@ class LocalStore:
     def doubted(self, kind: Kind) -> frozenset[str]:
         """None: whoever writes to the directory is trusted."""
         return frozenset()
+
+    def capability(self, wanted: type[_Capability]) -> _Capability | None:
+        """What a folder can do besides: nothing so far."""
+        return own_capability(self, wanted)
 
     def reopen(self) -> LocalStore:
         """The same directory with descriptors of its own."""
@@ -241,6 +257,32 @@ class LocalStore:
             if stat.S_ISREG(status.st_mode):
                 info = ObjectInfo(os.fsdecode(name), status.st_size, status.st_mtime_ns)
                 yield name, info
+
+
+class OpenFile:
+    """A `strongroom.stores.servable.OutgoingObject`: the file of an object."""
+
+    __slots__ = ("_path", "_root", "descriptor", "size_bytes")
+
+    def __init__(self, root: LocalRoot, path: bytes, descriptor: int, size_bytes: int) -> None:
+        self._root = root
+        self._path = path
+        self.descriptor = descriptor
+        self.size_bytes = size_bytes
+
+    def read(self, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`."""
+        there = self.size_bytes - offset
+        # Looked at before anything is allocated: lengths come out of stored objects.
+        if there < length:
+            raise DamageError(
+                f"{self._root.shown(self._path)} is cut off: {length} bytes wanted at {offset}, "
+                f"{max(0, there)} there; run check"
+            )
+        try:
+            return _read_whole(self.descriptor, offset, length)
+        except OSError as error:
+            self._root.fail("read", self._path, error)
 
 
 def _read_whole(descriptor: int, offset: int, length: int) -> bytes:

@@ -11,11 +11,11 @@ import os
 from typing import TYPE_CHECKING, NoReturn
 
 from strongroom.errors import (
-    DamageError,
     ObjectMissingError,
     RepositoryNotFoundError,
     StoreError,
 )
+from strongroom.stores.store import require_name
 
 if TYPE_CHECKING:
     from strongroom.stores.store import Kind
@@ -110,10 +110,8 @@ def object_path(kind: Kind, name: str) -> bytes:
     """The path of an object; DamageError for a name that could lead elsewhere."""
     if kind == "config":
         return b"config"
-    encoded = name.encode("ascii", "replace")
-    # Names come out of stored objects too: none may lead out of the repository.
-    if not encoded.isalnum():
-        raise DamageError(f"{name!r} is no name of an object of {kind}; run check")
+    require_name(kind, name)
+    encoded = name.encode("ascii")
     if kind == "packs":
         return b"packs/" + encoded[:2] + b"/" + encoded
     return kind.encode() + b"/" + encoded

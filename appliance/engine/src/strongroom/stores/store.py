@@ -2,8 +2,8 @@
 
 An object is immutable bytes under a kind and a name. Names of packs, indexes and snapshots are the
 BLAKE3-256 of the stored bytes in hex, so a store can verify what it holds without any key; those of
-keys and tombstones are, too, those of leases random; the one object of kind "config" is named
-"config".
+keys, tombstones and tickets are, too, those of leases random; the one object of kind "config" is
+named "config".
 
 Every store promises:
 - an object is either whole under its name or not there (no torn object is ever listed);
@@ -12,20 +12,24 @@ Every store promises:
 - failure is `StoreError`, a missing object `ObjectMissingError`, too few bytes `DamageError`.
 
 A store and its writers are used by one thread at a time unless the store says otherwise; reading
-(`get`, `size`) is safe from any number of threads. After a fork, the child calls `reopen`.
+(`get`, `info`) is safe from any number of threads. After a fork, the child calls `reopen`.
+
+What only some stores can do is a capability (`strongroom.stores.capabilities`). Whoever wants one
+asks `capability`, never `isinstance` of the store: a wrapper may have a method that leads nowhere.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+
+from strongroom.errors import DamageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from typing_extensions import Buffer
 
-Kind = Literal["config", "keys", "packs", "index", "snapshots", "leases", "tombstones"]
+Kind = Literal["config", "keys", "packs", "index", "snapshots", "leases", "tombstones", "tickets"]
 
 KINDS: tuple[Kind, ...] = (
     "config",
@@ -35,11 +39,18 @@ KINDS: tuple[Kind, ...] = (
     "snapshots",
     "leases",
     "tombstones",
+    "tickets",
 )
+
+_Capability = TypeVar("_Capability")
 
 
 class ObjectInfo(NamedTuple):
-    """A listed object; `modified_ns` is by the store's clock, not the client's."""
+    """An object as the store sees it.
+
+    modified_ns: when it was stored or last replaced, in nanoseconds since 1970 by the store's
+    clock, not the client's.
+    """
 
     name: str
     size_bytes: int
@@ -87,8 +98,8 @@ class Store(Protocol):
     def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """`length` bytes from `offset`, or all from there; fewer than asked is DamageError."""
 
-    def size(self, kind: Kind, name: str) -> int:
-        """Size of an object in bytes."""
+    def info(self, kind: Kind, name: str) -> ObjectInfo:
+        """Size of an object and when it was stored. Raises ObjectMissingError."""
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """Every object of a kind, in no particular order.
@@ -112,6 +123,12 @@ class Store(Protocol):
         Their word counts only where nobody else's does: see `strongroom.repo.index.index`.
         """
 
+    def capability(self, wanted: type[_Capability]) -> _Capability | None:
+        """What does for this store what the protocol `wanted` says; None where nothing does.
+
+        See strongroom.stores.capabilities, which says what a wrapper answers.
+        """
+
     def reopen(self) -> Store:
         """The same store for a forked process."""
 
@@ -119,53 +136,10 @@ class Store(Protocol):
         """Give back what the store holds open."""
 
 
-class Series(Protocol):
-    """Changes that a distant store is given together, instead of one when the last was done.
+def require_name(kind: Kind, name: str) -> None:
+    """DamageError for a name that no object of a kind can have.
 
-    Those that a thread asks for while it has a series are sent when that ends, in their order, and
-    each is done only if all before it were. They seem to succeed at once; the first failure is
-    raised at the end.
+    Names come out of stored objects too: none may lead out of the repository.
     """
-
-    # How many of the changes were done; to be looked at when the series has ended.
-    done: int
-
-    def __len__(self) -> int:
-        """How many changes there are."""
-
-    def require(self, kind: Kind, name: str) -> None:
-        """Count as a change that an object is there; ObjectMissingError at the end."""
-
-
-@runtime_checkable
-class TakesSeries(Protocol):
-    """A store that takes a series of changes at once, as far as it is one that waits."""
-
-    def together(self) -> AbstractContextManager[Series | None]:
-        """A series of this thread, None where nothing is gained by it."""
-
-
-def together(store: Store) -> AbstractContextManager[Series | None]:
-    """A series of changes, or None where the store does each as it comes."""
-    return store.together() if isinstance(store, TakesSeries) else nullcontext()
-
-
-@runtime_checkable
-class ConnectsAhead(Protocol):
-    """A store to which it takes time to get."""
-
-    def connect_ahead(self, copies: int) -> None:
-        """Connect in the background, and for so many `copy_ahead` as well."""
-
-    def copy_ahead(self) -> Store | None:
-        """The same store for a process that is about to be forked, if a connection was made ahead.
-
-        No thread of the store runs when this returns. Whoever forked forgets it, without `close`:
-        that would end the connection for both.
-        """
-
-
-def connect_ahead(store: Store, copies: int) -> None:
-    """Begin to connect a store where that takes time; `copies`: processes that will be forked."""
-    if isinstance(store, ConnectsAhead):
-        store.connect_ahead(copies)
+    if kind != "config" and not (name.isascii() and name.isalnum()):
+        raise DamageError(f"{name!r} is no name of an object of {kind}; run check")

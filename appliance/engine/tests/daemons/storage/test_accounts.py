@@ -16,7 +16,7 @@ FILES = {b"one": bytes(range(256)) * 40}
 
 
 def used(daemon, owner):
-    return daemon.server.repository("").quotas.used().get(owner, 0)
+    return daemon.server.serving.repository("").quotas.used().get(owner, 0)
 
 
 def test_a_quota_ends_an_upload_and_gives_back_what_was_not_stored(make_daemon):

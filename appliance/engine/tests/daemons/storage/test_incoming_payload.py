@@ -153,7 +153,7 @@ def test_an_end_in_the_middle_is_the_end_of_the_connection(ends, store):
 
 def users_of(daemon, peer_name: str, job: str) -> int:
     """How many connections of a job there are."""
-    bandwidths = daemon.server.bandwidths
+    bandwidths = daemon.server.serving.bandwidths
     users = bandwidths.enter(peer_name, job).users - 1
     bandwidths.leave(peer_name, job)
     return users
@@ -166,7 +166,7 @@ def test_a_disk_that_lets_nothing_be_removed_keeps_no_end_from_giving_back(daemo
         for upload in uploads:
             upload.write(bytes(600_000))
         list(agent.list("packs"))
-        quotas = daemon.server.repository("").quotas
+        quotas = daemon.server.serving.repository("").quotas
         assert quotas.used()["web1"] == 1_200_000
         unlink = os.unlink
 

@@ -167,7 +167,7 @@ def test_whoever_does_not_read_its_answers_is_thrown_out(make_daemon):
     for number in range(2, 6):
         channel.send(encode_start(FrameType.GET, 0, number, get, 0))
     until = time.monotonic() + PATIENCE_SECONDS
-    while 'connections{role="agent"} 0' not in daemon.server.metrics_text():
+    while b'connections{role="agent"} 0' not in daemon.server.serving.metrics_text():
         assert time.monotonic() < until
         time.sleep(0.05)
 
@@ -247,7 +247,7 @@ def test_an_unfinished_upload_leaves_nothing(daemon, appliance):
     writer.write(bytes(3 << 20))
     agent.close()
     until = time.monotonic() + PATIENCE_SECONDS
-    while daemon.server.repository("").quotas.used().get("web1", 0) or list(
+    while daemon.server.serving.repository("").quotas.used().get("web1", 0) or list(
         daemon.repository.rglob("tmp.*")
     ):
         assert time.monotonic() < until
@@ -292,7 +292,7 @@ class FalseDaemon:
 def test_a_daemon_that_makes_no_sense_is_left(answer):
     store = FalseDaemon(answer).store()
     with pytest.raises(ProtocolError):
-        store.size("packs", "ab" * 32)
+        store.info("packs", "ab" * 32)
 
 
 def test_a_daemon_that_sends_more_than_was_asked_for_is_left():
@@ -307,6 +307,6 @@ def test_a_lost_connection_stays_lost_and_says_so():
     store = FalseDaemon().store()
     for _ in range(3):
         with pytest.raises(ConnectionLostError, match=r"strongroom://false: .* run the same"):
-            store.size("packs", "ab" * 32)
+            store.info("packs", "ab" * 32)
     with pytest.raises(StoreError):
         store.writer("packs").commit("ab" * 32)

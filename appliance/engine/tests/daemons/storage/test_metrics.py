@@ -29,7 +29,7 @@ def daemon(make_daemon):
 
 
 def figures(daemon) -> dict[str, float]:
-    lines = daemon.server.metrics_text().decode().splitlines()
+    lines = daemon.server.serving.metrics_text().decode().splitlines()
     return {
         name.removeprefix("strongroom_storage_"): float(value)
         for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
@@ -72,7 +72,7 @@ def test_what_the_kernel_counts_of_its_tls_is_shown(daemon, monkeypatch, tmp_pat
 def test_every_figure_has_its_kind_and_its_meaning(daemon, open_as):
     with contextlib.suppress(RightError):
         daemon.agent("web1").delete("packs", "0" * 64)
-    text = daemon.server.metrics_text().decode()
+    text = daemon.server.serving.metrics_text().decode()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
         assert (kind == "counter") == name.endswith("_total")
         assert f"# HELP {name} " in text
@@ -104,7 +104,7 @@ def test_figures_keep_their_names_types_and_labels(daemon, open_as):
     with pytest.raises(RightError):
         agent.delete("snapshots", "1" * 64)
     found = {}
-    for metric in text_string_to_metric_families(daemon.server.metrics_text().decode()):
+    for metric in text_string_to_metric_families(daemon.server.serving.metrics_text().decode()):
         name = metric.name + ("_total" if metric.type == "counter" else "")
         (labels,) = {tuple(sorted(sample.labels)) for sample in metric.samples}
         found[name.removeprefix("strongroom_storage_")] = [metric.type, *labels]

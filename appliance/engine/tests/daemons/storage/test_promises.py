@@ -169,10 +169,10 @@ def test_the_daemon_lives_on_when_no_thread_can_be_started(daemon, appliance, mo
 
     monkeypatch.setattr(threading.Thread, "start", fail_once)
     with pytest.raises(ConnectionLostError):
-        daemon.agent("web1").size("config", "config")
+        daemon.agent("web1").info("config", "config")
     assert not failures
     assert names(daemon.agent("web1"), "config") == {"config"}
-    assert "handshakes 0" in daemon.server.metrics_text()
+    assert b"handshakes 0" in daemon.server.serving.metrics_text()
 
 
 def test_no_object_is_taken_that_nobody_could_read_whole():
@@ -185,7 +185,7 @@ def test_no_peer_writes_lines_of_its_own_into_the_log(daemon, appliance, caplog,
         daemon.agent("web1").delete("packs", evil)
     peer = Peer("web1", "agent", "ab")
     with pytest.raises(StrongroomError):
-        daemon.peer(peer, Hello(PROTOCOL_VERSION, repository=evil)).size("config", "config")
+        daemon.peer(peer, Hello(PROTOCOL_VERSION, repository=evil)).info("config", "config")
     said = [record.getMessage() for record in caplog.records]
     assert any("x\\" in text for text in said)
     assert all(text.isprintable() for text in said)

@@ -24,7 +24,9 @@ def await_true(is_so, shown=str):
 
 
 def handshakes(server):
-    found = re.search(r"strongroom_storage_handshakes (\d+)", server.metrics_text().decode())
+    found = re.search(
+        r"strongroom_storage_handshakes (\d+)", server.serving.metrics_text().decode()
+    )
     return int(found[1])
 
 
@@ -61,7 +63,7 @@ def test_one_address_cannot_hold_all_handshakes(make_daemon, stranger):
     # Everybody else comes in as ever, and the local socket does too.
     list(daemon.agent("web1").list("packs"))
     list(daemon.local().list("packs"))
-    assert 'refused_total{cause="handshakes"} 20' in daemon.server.metrics_text().decode()
+    assert 'refused_total{cause="handshakes"} 20' in daemon.server.serving.metrics_text().decode()
 
 
 def test_all_addresses_together_have_a_limit_that_the_local_socket_does_not_share(

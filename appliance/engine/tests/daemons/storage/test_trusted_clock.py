@@ -72,7 +72,7 @@ def confirm(daemon):
 def figure(daemon):
     (line,) = (
         line
-        for line in daemon.server.metrics_text().decode().splitlines()
+        for line in daemon.server.serving.metrics_text().decode().splitlines()
         if line.startswith("strongroom_storage_clock_ahead_seconds{")
     )
     return float(line.rpartition(" ")[2])

@@ -36,7 +36,7 @@ def test_an_agent_sees_what_it_stored_and_nothing_of_others(daemon, appliance, o
     assert names(daemon.local(), "snapshots") == {ours.id}
     for kind in ("packs", "index", "snapshots", "keys"):
         for name in names(daemon.local(), kind):
-            for read in (other.get, other.size):
+            for read in (other.get, other.info):
                 with pytest.raises(ObjectMissingError):
                     read(kind, name)
     assert read_back(appliance, ours.id) == FILES

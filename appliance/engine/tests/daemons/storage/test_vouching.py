@@ -163,7 +163,7 @@ def test_after_vouching_and_pruning_everything_is_sound(appliance, honest, liar,
     assert report.findings == ()
     assert read_back(appliance, kept.id) == FILES
     assert vouch_all(appliance).packs == 0
-    usage = daemon.server.repository("").book.usage()
+    usage = daemon.server.serving.repository("").book.usage()
     assert usage.get("liar", (0, 0))[1] < 50_000
 
 

@@ -20,7 +20,7 @@ from strongroom.repo.keys import import_key
 from strongroom.repo.repository import Repository
 from strongroom.sources.registry import open_source
 from strongroom.sources.source import SourceRequest
-from strongroom.stores.store import connect_ahead
+from strongroom.stores.capabilities import connect_ahead
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from strongroom.net.storage.store import RemoteStore
 from strongroom.repo.leases import EXPIRY_SECONDS, Holder, Lease
 from strongroom.repo.repository import Repository
 from strongroom.repo.snapshots import Snapshot
+from strongroom.stores.capabilities import together
 from strongroom.stores.local import LocalStore
-from strongroom.stores.store import together
 
 LEASE = "ab" * 16
 MISSING = "cd" * 16
@@ -158,7 +158,7 @@ def test_a_snapshot_is_taken_back_when_the_lease_was_missed_after_it(repository)
 
 def test_a_lease_that_went_beside_the_daemon_is_not_renewed_into_being(daemon, far, repository):
     lease = repository.lease("web1", os.getpid(), "backup")
-    far.size("leases", lease.name)
+    far.info("leases", lease.name)
     (daemon.repository / "leases" / lease.name).unlink()
     with pytest.raises(ObjectMissingError):
         far.replace("leases", lease.name, b"again")
@@ -193,6 +193,6 @@ def test_a_lease_is_renewed_while_the_last_of_a_job_is_brought_to_the_disk(tmp_p
 
 
 def test_a_series_is_no_longer_than_what_may_be_under_way(far):
-    requests = [Request(FrameType.SIZE, ObjectName("leases", LEASE))] * (MOST_IN_FLIGHT + 1)
+    requests = [Request(FrameType.INFO, ObjectName("leases", LEASE))] * (MOST_IN_FLIGHT + 1)
     with pytest.raises(ValueError, match="at most"):
         far.client().request_series(requests)

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _require_vacant(store: Store) -> None:
     """Find out before anybody is asked for a passphrase."""
     try:
-        store.size("config", "config")
+        store.info("config", "config")
     except (ObjectMissingError, RepositoryNotFoundError):
         return
     raise RepositoryExistsError(

@@ -21,7 +21,6 @@ from strongroom.net.control.messages import (
     PROTOCOL_VERSION,
     Acknowledge,
     Cancel,
-    Gathering,
     Hello,
     SetBandwidth,
     StartBackup,
@@ -30,6 +29,7 @@ from strongroom.net.control.messages import (
     StartVerify,
     ToAgent,
     Welcome,
+    decode_for_agent,
     encode,
 )
 
@@ -65,7 +65,6 @@ class Conversation:
         self._director = director
         self._supervisor = supervisor
         self._name = name
-        self._gathering = Gathering()
         self._wake = asyncio.Event()
         self._sent: dict[str, int] = {}
         self._answers: list[bytes] = []
@@ -117,9 +116,7 @@ class Conversation:
 
     async def _receive(self) -> ToAgent:
         try:
-            while (message := self._gathering.take(await self._connection.recv())) is None:
-                pass
-            return message
+            return decode_for_agent(await self._connection.recv())
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             await self._refuse(f"a message makes no sense: {error}")
             raise PeerRefusedError(f"the director says what makes no sense: {error}") from error

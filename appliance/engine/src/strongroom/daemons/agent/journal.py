@@ -6,7 +6,7 @@
 A report is in the file before it is sent, and stays until the director has acknowledged RunEnded.
 So neither a restart nor SIGKILL loses one; a power failure may lose log lines of a run, not that
 it was begun nor how it ended. A line cut off by a crash is dropped. Only places of reports are
-kept in memory. Files hold tickets, so they are for their owner alone.
+kept in memory. Files hold keys of tickets, so they are for their owner alone.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from strongroom.daemons.job_process.messages import (
-    LARGEST_DESCRIPTION_BYTES,
+    LARGEST_LINE_BYTES,
     SetLimit,
     decode_to_job,
 )
@@ -50,7 +50,7 @@ class JobInput:
             if end >= 0:
                 break
             received += data
-            if not data or len(received) > LARGEST_DESCRIPTION_BYTES:
+            if not data or len(received) > LARGEST_LINE_BYTES:
                 raise UsageError("this process is started by a daemon, which says what to do")
         line, self._pending = bytes(received + data[:end]), data[end + 1 :]
         try:

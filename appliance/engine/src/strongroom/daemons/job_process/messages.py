@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 
-from strongroom.net.control.messages import LARGEST_WHOLE_BYTES, LogLevel, RunStatus
+from strongroom.net.control.messages import (
+    LogLevel,  # noqa: TC001 - msgspec looks at it
+    RunStatus,  # noqa: TC001 - msgspec looks at it
+)
 
-# A longer line of the job's input or output is a fault.
+# A longer line of the job's input or output is a fault. The first has a whole message of the
+# director's (net.control LARGEST_MESSAGE_BYTES) and the agent's settings.
 LARGEST_LINE_BYTES = 9 << 20
-# But for the first, which has a whole start message.
-LARGEST_DESCRIPTION_BYTES = LARGEST_WHOLE_BYTES + LARGEST_LINE_BYTES
 
 
 class SetLimit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="set-limit"):

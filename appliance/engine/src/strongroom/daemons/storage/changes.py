@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.storage.settings import Limits
     from strongroom.net.storage.frames import Frame
     from strongroom.net.storage.protocol import PutMode
-    from strongroom.stores.local import LocalStore
+    from strongroom.stores.servable import ServableStore
     from strongroom.stores.store import Kind
 
 log = logging.getLogger("strongroom.storage")
@@ -63,7 +63,7 @@ class Changes:
     def __init__(
         self,
         served: ServedRepository,
-        store: LocalStore,
+        store: ServableStore,
         rights: Rights,
         limits: Limits,
         shown: str,
@@ -157,7 +157,7 @@ class Changes:
             self._rights.require_adding(kind, name, mode, self._book)
             self._require_fit(kind, name)
             is_renewal = kind == "leases" and mode == "replace"
-            renewed_ns = self._renewed_ns(name) if is_renewal else None
+            renewed_ns = self._time_ns("leases", name) if is_renewal else None
             if is_renewal and renewed_ns is None and self._book.standing(kind, name) is not None:
                 # Removed beside the daemon since its holder looked: it must not come back.
                 self._remove(kind, name)
@@ -207,14 +207,17 @@ class Changes:
         for owner, size in self._book.forget(kind, name):
             self._served.quotas.release(owner, size)
 
-    def _renewed_ns(self, name: str) -> int | None:
-        infos = self._store.list("leases")
-        return next((info.modified_ns for info in infos if info.name == name), None)
+    def _time_ns(self, kind: Kind, name: str) -> int | None:
+        """Since when the store has an object, None when it has not got it."""
+        try:
+            return self._store.info(kind, name).modified_ns
+        except ObjectMissingError:
+            return None
 
     def _require_in_time(self, name: str, renewed_ns: int, upload: Upload) -> None:
         """Refuse the renewal of a lease that had ended: its holder may commit without looking."""
         # Both are times of files: a clock that is wrong makes no lease look alive.
-        now_ns = self._renewed_ns(name)
+        now_ns = self._time_ns("leases", name)
         if now_ns is not None and now_ns - renewed_ns <= EXPIRY_SECONDS * SECOND_NS:
             return
         upload.release()
@@ -241,7 +244,7 @@ class Changes:
     def _is_there(self, kind: Kind, name: str) -> bool:
         """Whether an object of the book is there: maintenance without the daemon removes too."""
         try:
-            self._store.size(kind, name)
+            self._store.info(kind, name)
         except ObjectMissingError:
             self._book.forget(kind, name)
             return False
@@ -253,8 +256,7 @@ class Changes:
         stored_ns = self._book.stored_ns("snapshots", name) if minimum else None
         if minimum and stored_ns is None:
             # It came beside the daemon, so the file alone tells since when it is there.
-            infos = self._store.list("snapshots")
-            stored_ns = next((info.modified_ns for info in infos if info.name == name), None)
+            stored_ns = self._time_ns("snapshots", name)
         if not minimum or stored_ns is None:
             return
         age_seconds = (self._served.time.now_ns() - stored_ns) / SECOND_NS

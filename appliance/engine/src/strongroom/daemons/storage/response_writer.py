@@ -6,11 +6,10 @@ thread writes it, the daemon's watch reads it.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
-from strongroom.errors import ConnectionLostError, DamageError
+from strongroom.errors import ConnectionLostError
 from strongroom.net.storage.frames import FLAG_MORE, encode_start
 from strongroom.net.storage.protocol import LARGEST_PART_BYTES, Failure, FrameType, encode
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.storage.settings import Limits
     from strongroom.errors import StrongroomError
     from strongroom.net.channels.channel import Channel
+    from strongroom.stores.servable import OutgoingObject
 
 # Answers this small are sent by copying: that is one system call instead of three.
 _COPIED_BYTES: Final = 64 << 10
@@ -53,13 +53,18 @@ class Answers:
             self.allow_bytes(len(part))
             self._channel.send(self._start(len(part), has_more=at + len(part) < len(data)), part)
 
-    def send_file(
-        self, descriptor: int, offset: int, length: int, take_turn: Callable[[int], None]
+    def send_object(
+        self,
+        source: OutgoingObject,
+        offset: int,
+        length: int,
+        take_turn: Callable[[int], None],
     ) -> None:
-        """Send a part of a file, by the kernel where that is possible.
+        """Send a part of an object, by the kernel where that is possible.
 
         `take_turn` is called with the bytes of each piece before it goes.
         """
+        descriptor = source.descriptor
         try:
             while length:
                 count = min(length, LARGEST_PART_BYTES)
@@ -67,11 +72,8 @@ class Answers:
                 take_turn(count)
                 self.allow_bytes(count)
                 start = self._start(count, has_more=count < length)
-                if count <= _COPIED_BYTES:
-                    data = os.pread(descriptor, count, offset)
-                    if len(data) < count:
-                        raise DamageError("an object shrank while it was read; run check")
-                    self._channel.send(start, data)
+                if descriptor is None or count <= _COPIED_BYTES:
+                    self._channel.send(start, source.read(offset, count))
                 else:
                     self._channel.send(start)
                     self._channel.send_file(descriptor, offset, count)

@@ -4,13 +4,14 @@
   snapshots and leases, all tombstones, and the configuration. It adds packs, index objects and
   snapshots, and adds, renews and gives back leases of its own. It deletes nothing else.
 - An agent with a grant sees what the owner sees whom the grant names, but of snapshots only the one
-  it names, and only reads.
+  it names, and the restore ticket it names, and only reads.
 - An operator sees everything and only reads.
 - A director sees everything, adds as an agent does, vouches, and may see what an agent sees.
 - Local, that is root and the daemon's own user at the Unix socket: everything.
 
-Everything: but for objects that were found false, which nobody sees. What one does not see is
-missing, in the very words.
+Everything: but for objects that were found false, which nobody sees, and restore tickets, which are
+for local peers and for the agent whose grant names one. What one does not see is missing, in the
+very words.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from strongroom.stores.store import Kind
 
 _READING: Final = frozenset(
-    (FrameType.LIST, FrameType.GET, FrameType.SIZE, FrameType.LIMIT, FrameType.DOUBTED)
+    (FrameType.LIST, FrameType.GET, FrameType.INFO, FrameType.LIMIT, FrameType.DOUBTED)
 )
 _ADDING: Final = _READING | {
     FrameType.PUT,
@@ -56,7 +57,8 @@ class Rights:
     """The rights of one connection.
 
     owner: under whose name what it adds is entered, "" for the appliance. view: of which agent it
-    sees what is visible, None for everything. snapshot: the only one it sees, "" for all.
+    sees what is visible, None for everything. snapshot: the only one it sees, "" for all. ticket:
+    the only restore ticket it sees.
     """
 
     role: str
@@ -64,6 +66,7 @@ class Rights:
     view: str | None
     read_only: bool = False
     snapshot: str = ""
+    ticket: str = ""
 
     @property
     def is_appliance(self) -> bool:
@@ -95,6 +98,8 @@ class Rights:
 
     def sees(self, kind: Kind, name: str, book: Provenance) -> bool:
         """Whether an object is there for this peer."""
+        if kind == "tickets" and not self._sees_all_tickets:
+            return self.ticket != "" and name == self.ticket
         if self.snapshot and kind == "snapshots" and name != self.snapshot:
             return False
         if self.view is None or kind in ("config", "tombstones"):
@@ -109,6 +114,8 @@ class Rights:
     def hidden_or_seen(self, kind: Kind, book: Provenance) -> tuple[set[str], set[str] | None]:
         """Names of a kind that this peer does not see, and those it does; None: all others."""
         false = book.of_standing(kind, FALSE)
+        if kind == "tickets" and not self._sees_all_tickets:
+            return false, {self.ticket} - {""}
         if self.snapshot and kind == "snapshots":
             return false, {self.snapshot}
         if self.view is None or kind in ("config", "tombstones"):
@@ -119,6 +126,10 @@ class Rights:
         if kind in ("packs", "index"):
             seen |= book.of_standing(kind, VOUCHED)
         return false, seen
+
+    @property
+    def _sees_all_tickets(self) -> bool:
+        return self.role == "local" and self.view is None
 
     def _shown(self) -> str:
         return f"{self.role} {self.owner}".rstrip()
@@ -137,7 +148,15 @@ def rights_of(peer: Peer, view_as: str, grant: dict[str, object] | None) -> Righ
             raise RightError(f"this grant is not for {peer.role} {peer.name}")
         if not isinstance(owner, str) or not isinstance(snapshot, str) or not owner or not snapshot:
             raise RightError("this grant names no snapshot of anybody")
-        return Rights(peer.role, peer.name, owner, read_only=True, snapshot=snapshot)
+        ticket = grant.get("ticket", "")
+        return Rights(
+            peer.role,
+            peer.name,
+            owner,
+            read_only=True,
+            snapshot=snapshot,
+            ticket=ticket if isinstance(ticket, str) else "",
+        )
     if view_as:
         if peer.role not in ("director", "local"):
             raise RightError(f"{peer.role} {peer.name} may not see what {view_as} sees")

@@ -1,9 +1,9 @@
-"""A repository that a storage daemon serves: its folder, its book, its quotas."""
+"""A repository that a storage daemon serves: its store, its book, its quotas."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,29 +12,33 @@ from strongroom.daemons.storage.accounts import Quotas
 from strongroom.daemons.storage.provenance import DOUBTED, FALSE, FOLDER, Provenance
 from strongroom.daemons.storage.trusted_clock import SureTime
 from strongroom.errors import ObjectMissingError, RepositoryNotFoundError
-from strongroom.stores.local import LocalStore
 from strongroom.stores.store import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from strongroom.daemons.storage.metrics import Labels
     from strongroom.daemons.storage.settings import Limits
-
-# Hundreds of objects may come in at once.
-_WRITE_BUFFER_BYTES: Final = 512 << 10
+    from strongroom.stores.servable import ServableStore
 
 
 class ServedRepository:
     """Opened when the daemon starts, which makes the folder if need be. Raises StoreError."""
 
-    def __init__(self, name: str, folder: bytes, limits: Limits) -> None:
+    def __init__(
+        self, name: str, folder: bytes, limits: Limits, open_store: Callable[[], ServableStore]
+    ) -> None:
+        """`folder`: of the book. `open_store`: a store for one connection, which closes it.
+
+        Such a store learns of every write error since it was opened.
+        """
         self.name = name
         self.folder = folder
         self.limits = limits
-        store = LocalStore(folder)
+        self.open_store = open_store
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        store = open_store()
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
             self.book = Provenance(folder)
             self.time = SureTime(name, os.path.join(folder, FOLDER))
             self.abandoned = store.remove_abandoned()
@@ -50,10 +54,6 @@ class ServedRepository:
         """Follow a changed configuration."""
         self.limits = limits
         self.quotas.limits = limits
-
-    def open_store(self) -> LocalStore:
-        """A store for one connection; it learns of every write error since it was opened."""
-        return LocalStore(self.folder, _WRITE_BUFFER_BYTES)
 
     def repository_id(self) -> str:
         """The id of the repository, "" while there is none."""
@@ -81,9 +81,13 @@ class ServedRepository:
             yield "doubted_objects", labels, len(self.book.of_standing(kind, DOUBTED))
             yield "false_objects", labels, len(self.book.of_standing(kind, FALSE))
         yield "clock_ahead_seconds", (mine,), self.time.ahead_ns() / SECOND_NS
-        status = os.statvfs(self.folder)
-        yield "free_bytes", (mine,), status.f_bavail * status.f_frsize
-        yield "size_bytes", (mine,), status.f_blocks * status.f_frsize
+        store = self.open_store()
+        try:
+            space = store.space()
+        finally:
+            store.close()
+        yield "free_bytes", (mine,), space.free_bytes
+        yield "size_bytes", (mine,), space.size_bytes
 
     def close(self) -> None:
         """Give the book back."""

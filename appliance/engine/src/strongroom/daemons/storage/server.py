@@ -16,20 +16,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
-from strongroom.daemons.storage.accounts import Bandwidths
-from strongroom.daemons.storage.metrics import Metrics, kernel_tls
-from strongroom.daemons.storage.served_repository import ServedRepository
+from strongroom.daemons.storage.serving import Serving
 from strongroom.daemons.storage.session import Session
 from strongroom.errors import (
     OperatingSystemError,
     PeerRefusedError,
-    RepositoryNotFoundError,
-    RightError,
     StrongroomError,
 )
 from strongroom.net.channels.greeting import send_welcome
 from strongroom.net.channels.local_channel import admit_local
 from strongroom.net.channels.unauthenticated import StrangersLog, UnprovenConnections
+from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,12 +34,20 @@ if TYPE_CHECKING:
     from strongroom.daemons.storage.metrics import Labels
     from strongroom.daemons.storage.settings import Limits, StorageSettings
     from strongroom.net.channels.channel import Channel
+    from strongroom.stores.servable import ServableStore
 
 log = logging.getLogger("strongroom.storage")
 
 _WATCH_SECONDS: Final = 1.0
 _WAITING_CONNECTIONS: Final = 256
 _STOP_SECONDS: Final = 10.0
+# Hundreds of objects may come in at once.
+_WRITE_BUFFER_BYTES: Final = 512 << 10
+
+
+def open_folder(folder: bytes) -> ServableStore:
+    """The store of a repository whose objects are in the folder itself."""
+    return LocalStore(folder, _WRITE_BUFFER_BYTES)
 
 
 class StorageServer:
@@ -53,19 +58,16 @@ class StorageServer:
         settings: StorageSettings,
         admit: Callable[[socket.socket], Channel] | None = None,
         read_grant: Callable[[str], dict[str, object]] | None = None,
+        open_store: Callable[[bytes], ServableStore] = open_folder,
     ) -> None:
         """Opens the repositories. Raises StoreError.
 
         admit: makes a channel of a connection over TCP, greeting included. read_grant: what a
-        statement says, once verified.
+        statement says, once verified. open_store: the store of a repository, by its folder in the
+        settings; the daemon's book is in that folder whatever the store is.
         """
         self.settings = settings
-        self.limits: Limits = settings.limits
-        self.metrics = Metrics()
-        self._stopped = threading.Event()
-        self.bandwidths = Bandwidths(settings.limits.bytes_per_second, self._stopped)
         self._admit = admit
-        self._read_grant = read_grant
         self._lock = threading.Lock()
         self._sessions: set[Session] = set()
         limits = settings.limits
@@ -73,12 +75,8 @@ class StorageServer:
         self._strangers = StrangersLog(log)
         self._threads: list[threading.Thread] = []
         self._listening: list[socket.socket] = []
-        self._repositories: dict[str, ServedRepository] = {}
-        for name, folder in settings.repositories:
-            served = ServedRepository(name, folder, settings.limits)
-            self._repositories[name] = served
-            if served.entered:
-                log.info("%s: %d objects had no entry, now they have", name, served.entered)
+        self.serving = Serving(settings, open_store, read_grant, self._connection_gauges)
+        self._stopped = self.serving.stopped
 
     @property
     def ports(self) -> list[int]:
@@ -122,49 +120,14 @@ class StorageServer:
         if self.settings.socket_path:
             with suppress(FileNotFoundError):
                 os.unlink(self.settings.socket_path)
-        for served in self._repositories.values():
-            served.close()
+        self.serving.close()
 
     def set_limits(self, limits: Limits) -> None:
         """Follow a changed configuration; connections there are keep theirs but for quotas."""
-        self.limits = limits
-        self.bandwidths.bytes_per_second = limits.bytes_per_second
         self._unproven.limit(limits.handshakes, limits.handshakes_of_an_address)
-        for served in self._repositories.values():
-            served.set_limits(limits)
+        self.serving.set_limits(limits)
 
-    def repository(self, wanted: str) -> ServedRepository:
-        """The repository of a name or id; "" is the first. Raises RepositoryNotFoundError."""
-        if not wanted:
-            return next(iter(self._repositories.values()))
-        if wanted in self._repositories:
-            return self._repositories[wanted]
-        for served in self._repositories.values():
-            if served.repository_id() == wanted:
-                return served
-        raise RepositoryNotFoundError(
-            f"this storage daemon has no repository {wanted}; its devices are "
-            f"{', '.join(self._repositories)}"
-        )
-
-    def read_grant(self, text: str) -> dict[str, object]:
-        """What a grant says. Raises PeerRefusedError, RightError."""
-        if self._read_grant is None:
-            raise RightError("this storage daemon knows no authority whose grants count")
-        return self._read_grant(text)
-
-    def confirm_clock(self, who: str) -> tuple[int, int]:
-        """Believe the clock: the time that Minimum Retention went by, and goes by now."""
-        times = [one.time.confirm(who, one.book) for one in self._repositories.values()]
-        return min(before for before, _ in times), times[0][1]
-
-    def pause(self, seconds: float) -> None:
-        """Wait, unless the daemon stops."""
-        if seconds > 0:
-            self._stopped.wait(seconds)
-
-    def metrics_text(self) -> bytes:
-        """All figures for Prometheus."""
+    def _connection_gauges(self) -> list[tuple[str, Labels, float]]:
         with self._lock:
             roles = [session.peer.role for session in self._sessions]
         gauges: list[tuple[str, Labels, float]] = [
@@ -172,10 +135,7 @@ class StorageServer:
             for role in ("agent", "director", "operator", "local")
         ]
         gauges.append(("handshakes", (), float(self._unproven.count)))
-        gauges += kernel_tls()
-        for served in self._repositories.values():
-            gauges += served.gauges()
-        return self.metrics.exposition(gauges)
+        return gauges
 
     def _listen(
         self,
@@ -248,8 +208,8 @@ class StorageServer:
         session: Session | None = None
         shown = stranger or "the local socket"
         try:
-            connection.settimeout(self.limits.greeting_seconds)
-            session = Session(self, admit(connection), shown)
+            connection.settimeout(self.serving.limits.greeting_seconds)
+            session = Session(self.serving, admit(connection), shown)
         except (StrongroomError, OSError) as error:
             self._refuse(shown, "unproven", str(error))
             connection.close()
@@ -267,7 +227,7 @@ class StorageServer:
             session.channel.close()
             return
         mode = session.channel.security.mode
-        self.metrics.count("connections", role=session.peer.role, mode=mode)
+        self.serving.metrics.count("connections", role=session.peer.role, mode=mode)
         try:
             session.run()
         finally:
@@ -276,23 +236,22 @@ class StorageServer:
 
     def _crowd(self, session: Session) -> str:
         """Why there is no room for a session, or ""."""
-        if len(self._sessions) >= self.limits.connections:
-            return f"there are {self.limits.connections} connections already"
+        if len(self._sessions) >= self.serving.limits.connections:
+            return f"there are {self.serving.limits.connections} connections already"
         mine = sum(one.peer == session.peer for one in self._sessions)
-        if mine >= self.limits.connections_each and session.peer.role != "local":
+        if mine >= self.serving.limits.connections_each and session.peer.role != "local":
             return f"{session.peer} has {mine} connections already"
         return ""
 
     def _refuse(self, shown: str, cause: str, reason: str) -> None:
-        self.metrics.count("refused", cause=cause)
+        self.serving.metrics.count("refused", cause=cause)
         self._strangers.warn("%s: not let in: %s", shown, reason)
 
     def _watch(self) -> None:
         while not self._stopped.wait(_WATCH_SECONDS):
             now = clock.elapsed_seconds()
             self._strangers.flush()
-            for served in self._repositories.values():
-                served.time.watch()
+            self.serving.watch_clocks()
             with self._lock:
                 sessions = list(self._sessions)
                 self._threads = [thread for thread in self._threads if thread.is_alive()]

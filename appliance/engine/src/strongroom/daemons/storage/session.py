@@ -44,18 +44,17 @@ from strongroom.net.storage.protocol import (
     Welcome,
     decode,
 )
-from strongroom.stores.local_root import object_path
-from strongroom.stores.store import Kind
+from strongroom.stores.store import Kind, require_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.daemons.storage.accounts import Bandwidth
     from strongroom.daemons.storage.served_repository import ServedRepository
-    from strongroom.daemons.storage.server import StorageServer
+    from strongroom.daemons.storage.serving import Serving
     from strongroom.net.channels.channel import Channel
     from strongroom.net.storage.frames import Frame
-    from strongroom.stores.local import LocalStore
+    from strongroom.stores.servable import ServableStore
     from strongroom.stores.store import ObjectInfo
 
 log = logging.getLogger("strongroom.storage")
@@ -68,13 +67,13 @@ _SILENT: Final = frozenset((FrameType.DATA, FrameType.ABORT))
 class Session:
     """See the module's docstring. `run` serves until the peer leaves or is thrown out."""
 
-    def __init__(self, server: StorageServer, channel: Channel, address: str) -> None:
-        self._server = server
-        self._limits = server.limits
+    def __init__(self, serving: Serving, channel: Channel, address: str) -> None:
+        self._serving = serving
+        self._limits = serving.limits
         self.channel = channel
         self.peer = channel.peer
         self.shown = f"{channel.peer} at {address}"
-        self.answers = Answers(channel, server.limits)
+        self.answers = Answers(channel, serving.limits)
         self._job: str | None = None
         self._next_request_at = 0.0
         self._refusals = 0
@@ -83,7 +82,7 @@ class Session:
         self._handlers: dict[int, Callable[[Frame], None]] = {
             FrameType.LIST: self._list,
             FrameType.GET: self._get,
-            FrameType.SIZE: self._size,
+            FrameType.INFO: self._info,
             FrameType.PUT: self._put,
             FrameType.DATA: self._data,
             FrameType.COMMIT: self._commit,
@@ -122,7 +121,7 @@ class Session:
             if not error.clean or (self._job is not None and self._changes.has_uploads):
                 log.info("%s: connection lost: %s", self.shown, one_line(str(error)))
         except (ProtocolError, PeerRefusedError) as error:
-            self._server.metrics.count("failures", error=error.error_id)
+            self._serving.metrics.count("failures", error=error.error_id)
             log.warning("%s: thrown out: %s", self.shown, one_line(str(error)))
         finally:
             self._end()
@@ -139,15 +138,15 @@ class Session:
                     f"the client speaks version {hello.protocol} of the protocol, the storage "
                     f"daemon {PROTOCOL_VERSION}; upgrade the older side"
                 )
-            grant = self._server.read_grant(hello.grant) if hello.grant else None
+            grant = self._serving.read_grant(hello.grant) if hello.grant else None
             self._rights = rights_of(self.peer, hello.view_as, grant)
-            self._served: ServedRepository = self._server.repository(hello.repository)
+            self._served: ServedRepository = self._serving.repository(hello.repository)
         except StrongroomError as error:
             self.answers.fail(error)
             raise PeerRefusedError(str(error)) from error
         self._book = self._served.book
-        self._store: LocalStore = self._served.open_store()
-        self._bandwidth: Bandwidth = self._server.bandwidths.enter(self.peer.name, hello.job)
+        self._store: ServableStore = self._served.open_store()
+        self._bandwidth: Bandwidth = self._serving.bandwidths.enter(self.peer.name, hello.job)
         self._changes = Changes(
             self._served, self._store, self._rights, self._limits, self.shown, self._receive_turn
         )
@@ -181,9 +180,9 @@ class Session:
             raise
         except StrongroomError as error:
             self._failed = error if frame.has_more else None
-            self._server.metrics.count("failures", error=error.error_id)
+            self._serving.metrics.count("failures", error=error.error_id)
             if frame.type == FrameType.DELETE and isinstance(error, RightError):
-                self._server.metrics.count("refused_deletes", role=self.peer.role)
+                self._serving.metrics.count("refused_deletes", role=self.peer.role)
             if isinstance(error, ObjectMissingError):
                 log.debug("%s: %s", self.shown, one_line(str(error)))
             elif isinstance(error, RightError | QuotaError | ProtocolError | DamageError):
@@ -198,11 +197,11 @@ class Session:
             return not isinstance(error, ProtocolError)
         except Exception as error:
             # A fault of ours must not end the daemon.
-            self._server.metrics.count("failures", error="bug")
+            self._serving.metrics.count("failures", error="bug")
             log.exception("%s: a fault of the daemon", self.shown)
             self.answers.fail(StoreError(f"a fault in the storage daemon: {type(error).__name__}"))
             return False
-        self._server.metrics.count("requests", type=FrameType(frame.type).name.lower())
+        self._serving.metrics.count("requests", type=FrameType(frame.type).name.lower())
         return True
 
     def _list(self, frame: Frame) -> None:
@@ -223,23 +222,21 @@ class Session:
     def _get(self, frame: Frame) -> None:
         part = decode(frame.header, ObjectPart)
         self._require_seen(part.kind, part.name)
-        descriptor, size = self._store.open_object(part.kind, part.name)
-        try:
+        with self._store.outgoing(part.kind, part.name) as found:
+            size = found.size_bytes
             length = max(0, size - part.offset) if part.length is None else part.length
             if part.offset < 0 or length < 0 or part.offset + length > size:
                 raise DamageError(
                     f"{part.kind} {part.name} is cut off: {length} bytes wanted at {part.offset} "
                     f"of {size}; run check"
                 )
-            self.answers.send_file(descriptor, part.offset, length, self._send_turn)
-        finally:
-            os.close(descriptor)
+            self.answers.send_object(found, part.offset, length, self._send_turn)
         self.answers.send(None)
 
-    def _size(self, frame: Frame) -> None:
+    def _info(self, frame: Frame) -> None:
         wanted = decode(frame.header, ObjectName)
         self._require_seen(wanted.kind, wanted.name)
-        self.answers.send(self._store.size(wanted.kind, wanted.name))
+        self.answers.send(self._store.info(wanted.kind, wanted.name))
 
     def _put(self, frame: Frame) -> None:
         self.answers.send(self._changes.put(frame))
@@ -295,7 +292,7 @@ class Session:
             raise RightError(
                 f"{self.peer} may not confirm the clock: only root and the daemon's user may"
             )
-        self.answers.send(self._server.confirm_clock(str(self.peer)))
+        self.answers.send(self._serving.confirm_clock(str(self.peer)))
 
     def _vouch(self, frame: Frame) -> None:
         vouching = decode(frame.header, Vouching)
@@ -307,34 +304,34 @@ class Session:
         self.answers.send(None)
 
     def _metrics(self, frame: Frame) -> None:
-        self.answers.send_part(self._server.metrics_text())
+        self.answers.send_part(self._serving.metrics_text())
         self.answers.send(None)
 
     def _require_seen(self, kind: Kind, name: str) -> None:
         if not self._rights.sees(kind, name, self._book):
             # The store's own words: whether others have it is not told. A bad name still is bad.
-            object_path(kind, name)
+            require_name(kind, name)
             raise ObjectMissingError(f"{kind} {name} is missing; run check to see what needs it")
 
     def _receive_turn(self, size_bytes: int) -> None:
         self._bandwidth.take(size_bytes)
-        self._server.metrics.count("received_bytes", size_bytes)
+        self._serving.metrics.count("received_bytes", size_bytes)
 
     def _send_turn(self, size_bytes: int) -> None:
         self._bandwidth.take(size_bytes)
-        self._server.metrics.count("sent_bytes", size_bytes)
+        self._serving.metrics.count("sent_bytes", size_bytes)
 
     def _pace(self) -> None:
         rate = self._limits.requests_per_second
         if rate:
             now = clock.elapsed_seconds()
             self._next_request_at = max(self._next_request_at, now - 1.0) + 1 / rate
-            self._server.pause(self._next_request_at - now)
+            self._serving.pause(self._next_request_at - now)
 
     def _end(self) -> None:
         self.answers.deadline = None
         if self._job is not None:
             self._changes.close()
-            self._server.bandwidths.leave(self.peer.name, self._job)
+            self._serving.bandwidths.leave(self.peer.name, self._job)
             self._store.close()
         self.channel.close()

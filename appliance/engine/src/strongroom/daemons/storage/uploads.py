@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.storage.accounts import Quotas
     from strongroom.daemons.storage.incoming_payload import Incoming
     from strongroom.net.storage.protocol import PutMode
-    from strongroom.stores.local import LocalStore
-    from strongroom.stores.local_writer import LocalWriter
+    from strongroom.stores.servable import IncomingObject, ServableStore
     from strongroom.stores.store import Kind
 
 
@@ -35,7 +34,7 @@ class Upload:
     """One object; `commit` or `abort` ends it."""
 
     def __init__(
-        self, store: LocalStore, kind: Kind, owner: str, quotas: Quotas, largest_bytes: int
+        self, store: ServableStore, kind: Kind, owner: str, quotas: Quotas, largest_bytes: int
     ) -> None:
         self.kind: Kind = kind
         self.size_bytes = 0
@@ -44,9 +43,9 @@ class Upload:
         self._largest_bytes = largest_bytes
         self._hasher = blake3()
         self._failure: StrongroomError | None = None
-        self._writer: LocalWriter | None = None
+        self._writer: IncomingObject | None = None
         try:
-            self._writer = store.writer(kind)
+            self._writer = store.incoming(kind)
         except StrongroomError as error:
             self._failure = error
 
@@ -79,7 +78,7 @@ class Upload:
             self._give_up()
             self._failure = error
 
-    def commit(self, store: LocalStore, name: str, mode: PutMode, *, is_digest: bool) -> bool:
+    def commit(self, store: ServableStore, name: str, mode: PutMode, *, is_digest: bool) -> bool:
         """Give the object its name in one of the ways of PutMode; whether the name was free.
 
         `is_digest`: the name must be the digest of what came. Raises what went wrong on the way,
@@ -113,7 +112,9 @@ class Upload:
         """What was committed takes no room of its own: its owner had stored it before."""
         self._quotas.release(self._owner, self.size_bytes)
 
-    def _publish(self, store: LocalStore, writer: LocalWriter, name: str, mode: PutMode) -> bool:
+    def _publish(
+        self, store: ServableStore, writer: IncomingObject, name: str, mode: PutMode
+    ) -> bool:
         if mode == "replace":
             writer.publish_over(name)
             return True
@@ -123,7 +124,7 @@ class Upload:
         if writer.publish(name, durable=mode == "durable"):
             return True
         if mode == "publish":
-            there = store.size(self.kind, name)
+            there = store.info(self.kind, name).size_bytes
             if there != self.size_bytes:
                 raise DamageError(
                     f"{self.kind} {name} has {there} bytes where {self.size_bytes} belong; "

@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.content.digests import is_object_name, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError, UsageError
@@ -32,25 +32,17 @@ from strongroom.jobs.check.verified_index import footer_summary
 from strongroom.repo.index.objects import read_index_object
 from strongroom.repo.packs import read_footer
 from strongroom.repo.snapshots import read_snapshot
+from strongroom.stores.capabilities import KeepsJudgements
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from strongroom.progress import Progress
     from strongroom.repo.index.objects import IndexObject
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
-    from strongroom.stores.store import Kind
+    from strongroom.stores.store import Kind, Store
 
 # The judgement of so many packs is made known at once.
 _PACKS_AT_ONCE: Final = 16
-
-
-class JudgedStore(Protocol):
-    """A store that keeps what the appliance thinks of objects."""
-
-    def vouch(self, kind: Kind, names: Sequence[str], *, sound: bool) -> None:
-        """Make a judgement known, durably."""
 
 
 @dataclass(slots=True)
@@ -77,8 +69,8 @@ class VouchReport:
         }
 
 
-def vouch(repository: Repository, judge: JudgedStore, progress: Progress) -> VouchReport:
-    """Look at everything that is doubted. `judge` is the repository's store, at a storage daemon.
+def vouch(repository: Repository, judge: KeepsJudgements, progress: Progress) -> VouchReport:
+    """Look at everything that is doubted. `judge`: see `required_judge`.
 
     Raises KeyRightError with a put key, StoreError, LeaseError.
     """
@@ -93,25 +85,21 @@ def vouch(repository: Repository, judge: JudgedStore, progress: Progress) -> Vou
         return run.report
 
 
-def is_judged(store: object) -> bool:
-    """Whether a store keeps judgements: a storage daemon does, a folder does not."""
-    return callable(getattr(store, "vouch", None))
-
-
-def required_judge(store: object) -> JudgedStore:
+def required_judge(store: Store) -> KeepsJudgements:
     """`store` as one that keeps judgements; UsageError when it is none."""
-    if not is_judged(store):
+    judge = store.capability(KeepsJudgements)
+    if judge is None:
         raise UsageError(
             "there is nobody to vouch to: this repository is not behind a storage daemon; name "
             "it as unix:SOCKET"
         )
-    return store  # type: ignore[return-value]
+    return judge
 
 
 class _Vouching:
     """One run; see `vouch`."""
 
-    def __init__(self, repository: Repository, judge: JudgedStore, progress: Progress) -> None:
+    def __init__(self, repository: Repository, judge: KeepsJudgements, progress: Progress) -> None:
         self._repository = repository
         self._store = repository.store
         self._judge = judge

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strongroom.errors import RightError
+from strongroom.stores.capabilities import KnowsOwners
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,12 +33,11 @@ def falsely_named(store: Store, snapshots: Iterable[Snapshot]) -> dict[str, str]
 
 def owners_of(store: Store) -> dict[str, set[str]]:
     """Who stored each snapshot, as far as the store knows; "" is the appliance. StoreError."""
-    ask = getattr(store, "owners", None)
-    if not callable(ask):
+    knowing = store.capability(KnowsOwners)
+    if knowing is None:
         return {}
     try:
-        owners: dict[str, set[str]] = ask("snapshots")
+        return knowing.owners("snapshots")
     except RightError:
         # Who may not ask may not delete either.
         return {}
-    return owners

@@ -32,6 +32,7 @@ from strongroom.jobs.upkeep.pack_usage import (
 from strongroom.jobs.upkeep.repack import Repacker
 from strongroom.jobs.upkeep.sweep import Swept, doubted_packs, live_leases, sweep
 from strongroom.repo.leases import list_leases
+from strongroom.repo.ticket_objects import remove_expired_tickets
 from strongroom.repo.tombstones import read_tombstones, write_tombstone
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
         return _report(plan, marker, options, [], 0, _would_sweep(plan), started)
     with repository.lease(socket.gethostname(), os.getpid(), "prune") as lease:
         lease.start_renewing()
+        remove_expired_tickets(repository.store, lease.store_time_ns)
         plan = _plan(repository, marker, lease, options, progress)
         swept = Swept()
         if plan.unused and plan.repacked:

@@ -6,8 +6,8 @@ for all its life. What the agent reports of a run it numbers and keeps until the
 acknowledged it, so a lost connection or a restart of either loses nothing: at Hello the agent
 names the runs it knows of, and the director answers for each with Acknowledge or Cancel.
 
-A message to an agent that is longer than one message of the WebSocket may be (a restore ticket has
-40 bytes for each pack) comes as Pieces, one after the other, with nothing in between.
+What is large goes over the data connection: of a restore ticket the start message says the name of
+an object in the repository, and the key that opens it (strongroom.repo.ticket_objects).
 
 Both sides ignore message fields they do not know; an unknown message type ends the connection.
 """
@@ -15,23 +15,18 @@ Both sides ignore message fields they do not know; an unknown message type ends 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from strongroom.errors import QuotaError
 from strongroom.filesets.spec import FileSetSpec  # noqa: TC001 - msgspec looks at it
 from strongroom.knobs.settings import KnobSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from strongroom.repo.ticket_objects import TicketObject  # noqa: TC001 - msgspec looks at it
 
 PROTOCOL_VERSION = 1
 # A longer message is refused; listings and logs are cut into pieces below it.
 LARGEST_MESSAGE_BYTES = 8 << 20
-# What an agent puts together of pieces at most: a ticket for five million packs.
-LARGEST_WHOLE_BYTES = 320 << 20
-_PIECE_CHARACTERS = 1 << 20
 
 TlsMode = Literal["off", "tls", "ktls", "ktls-required"]
 RunStatus = Literal["done", "incomplete", "failed", "cancelled"]
@@ -102,9 +97,10 @@ class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
 class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     """Write files of a snapshot.
 
-    `ticket`: base64 of repo.restore_ticket; what it may read is what the ticket has keys for.
-    `grant`: statement signed by the director that the storage
-    daemon wants to see (net.statements; purpose "restore", payload agent, owner, snapshot).
+    `ticket`: the object that the agent fetches over the data connection and opens; what it may
+    read is what the ticket has keys for. `grant`: statement signed by the director that the storage
+    daemon wants to see (net.statements; purpose "restore", payload agent, owner, snapshot, ticket:
+    its name).
     `options`: fields of RestoreOptions by name; `target` is a Name as well. includes and excludes
     are lists of patterns, as --include takes them. A Name or a pattern is a text, or where its
     bytes are not UTF-8, {"base64": TEXT}, as in all JSON output. A run that restores below a target
@@ -116,7 +112,7 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     run_id: str
     job: str
     storage: StorageTarget
-    ticket: str
+    ticket: TicketObject
     grant: str
     target: str | dict[str, str]
     options: dict[str, Any] = {}
@@ -131,7 +127,7 @@ class StartVerify(Message, frozen=True, kw_only=True, tag="start-verify"):
     run_id: str
     job: str
     storage: StorageTarget
-    ticket: str
+    ticket: TicketObject
     grant: str
     options: dict[str, Any] = {}
 
@@ -163,13 +159,6 @@ class Acknowledge(Message, frozen=True, kw_only=True, tag="acknowledge"):
 
     run_id: str
     sequence: int
-
-
-class Piece(Message, frozen=True, kw_only=True, tag="piece"):
-    """A part of the text of a message that is too long for one."""
-
-    text: str
-    is_last: bool
 
 
 # From an agent to the director.
@@ -257,7 +246,6 @@ ToAgent = (
     | Cancel
     | SetBandwidth
     | Acknowledge
-    | Piece
 )
 ToDirector = Hello | RunStarted | RunProgress | RunLog | RunEnded
 
@@ -273,57 +261,15 @@ def encode(message: Message) -> bytes:
     return _encoder.encode(message)
 
 
-def encode_for_agent(message: Message) -> Iterator[bytes]:
-    """A message as one text, or as the pieces of it.
-
-    Raises QuotaError for one that no agent would take.
-    """
-    whole = encode(message)
-    if len(whole) <= LARGEST_MESSAGE_BYTES:
-        yield whole
-        return
-    if len(whole) > LARGEST_WHOLE_BYTES:
+def encode_for_agent(message: Message) -> bytes:
+    """A message as JSON. Raises QuotaError for one that no agent would take."""
+    text = encode(message)
+    if len(text) > LARGEST_MESSAGE_BYTES:
         raise QuotaError(
-            f"this order has {len(whole)} bytes, and an agent takes {LARGEST_WHOLE_BYTES}: restore "
-            "fewer paths at once, or on a machine with the restore key"
+            f"this message has {len(text)} bytes, and an agent takes {LARGEST_MESSAGE_BYTES}: name "
+            'fewer paths at once; a long list of files is read by the agent (File = "\\<LIST")'
         )
-    # No character of a JSON text takes more than four bytes when it is said in JSON again.
-    text = whole.decode("utf-8")
-    del whole
-    for start in range(0, len(text), _PIECE_CHARACTERS):
-        part = text[start : start + _PIECE_CHARACTERS]
-        yield encode(Piece(text=part, is_last=start + len(part) == len(text)))
-
-
-class Gathering:
-    """Puts messages together that come in pieces; for one connection."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._size = 0
-
-    def take(self, data: bytes | str) -> ToAgent | None:
-        """What the director sent; None for a piece that is not the last.
-
-        Raises msgspec.MsgspecError, or ValidationError of it for pieces that make no sense.
-        """
-        message = decode_for_agent(data)
-        if not isinstance(message, Piece):
-            if self._parts:
-                raise msgspec.ValidationError("a message among the pieces of another")
-            return message
-        self._size += len(message.text)
-        if not message.text or self._size > LARGEST_WHOLE_BYTES:
-            raise msgspec.ValidationError("a piece is empty, or there are too many")
-        self._parts.append(message.text)
-        if not message.is_last:
-            return None
-        whole = "".join(self._parts)
-        self._parts, self._size = [], 0
-        message = decode_for_agent(whole)
-        if isinstance(message, Piece):
-            raise msgspec.ValidationError("a piece of pieces")
-        return message
+    return text
 
 
 def decode_for_agent(data: bytes | str) -> ToAgent:

@@ -10,7 +10,7 @@ are answered by the same error.
     HELLO   Hello           -> Welcome       who we are was settled by the channel
     LIST    kind            -> PARTs: msgpack of [[name, size, modified_ns], ...]
     GET     ObjectPart      -> PARTs: the bytes
-    SIZE    ObjectName      -> size
+    INFO    ObjectName      -> [name, size, modified_ns]
     PUT     PutObject, the bytes -> whether the name was free
     DATA    UploadData, some bytes of an object that is streamed; the first begins it
     COMMIT  CommitUpload    -> whether the name was free
@@ -37,7 +37,9 @@ PROTOCOL_VERSION = 1
 LARGEST_PART_BYTES = 8 << 20
 UPLOAD_PART_BYTES = 1 << 20
 # Objects whose name is the digest of their bytes, which the daemon computes anew.
-DIGESTED_KINDS: frozenset[Kind] = frozenset(("packs", "index", "snapshots", "keys", "tombstones"))
+DIGESTED_KINDS: frozenset[Kind] = frozenset(
+    ("packs", "index", "snapshots", "keys", "tombstones", "tickets")
+)
 LISTED_AT_ONCE = 16384
 
 # put: the same object already there is fine. new: a name that is taken is left alone.
@@ -52,7 +54,7 @@ class FrameType(enum.IntEnum):
     HELLO = 1
     LIST = 2
     GET = 3
-    SIZE = 4
+    INFO = 4
     PUT = 5
     DATA = 6
     COMMIT = 7

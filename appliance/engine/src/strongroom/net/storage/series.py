@@ -25,7 +25,7 @@ SEEMING: Final = Answer(0, 0, header=encode(True), is_done=True)
 
 
 class RequestSeries:
-    """A `strongroom.stores.store.Series`, for the thread that makes it."""
+    """A `strongroom.stores.capabilities.Series`, for the thread that makes it."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -48,7 +48,7 @@ class RequestSeries:
 
     def require(self, kind: Kind, name: str) -> None:
         """Count as a change that an object is there."""
-        self.add(FrameType.SIZE, ObjectName(kind, name))
+        self.add(FrameType.INFO, ObjectName(kind, name))
 
     def settle(self, client: StorageClient, answers: list[Answer]) -> None:
         """Wait for the answers. Raises the first failure."""

@@ -16,7 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom import clock
-from strongroom.net.storage.protocol import FrameType, ObjectPart
+from strongroom.net.storage.protocol import FrameType, ObjectName, ObjectPart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,21 +35,32 @@ class Question(NamedTuple):
     header: object
 
 
-# What a job that adds asks after it took a lease: other leases' time, what must not be used, what
-# there is, what others added that no index names yet, and with which snapshot to compare.
-AFTER_LEASE: Final = tuple(
-    Question(FrameType.LIST, kind)
-    for kind in (
-        *("tombstones", "leases"),
+# Whoever opens a repository begins with its configuration.
+AT_FIRST: Final = (Question(FrameType.GET, ObjectPart("config", "config", 0, None)),)
+
+
+def after_renewal(lease: str) -> tuple[Question, ...]:
+    """What a job asks after it renewed its lease: whether and since when that is there."""
+    return (Question(FrameType.INFO, ObjectName("leases", lease)),)
+
+
+def after_lease(lease: str) -> tuple[Question, ...]:
+    """What a job that adds asks after it took a lease.
+
+    That is the lease's time, what must not be used, what there is, what others added that no index
+    names yet, and with which snapshot to compare.
+    """
+    kinds = (
         *("tombstones", "index"),
         *("tombstones", "packs"),
         "snapshots",
         *("tombstones", "index"),
     )
-)
-# Whoever opens a repository begins with its configuration.
-AT_FIRST: Final = (Question(FrameType.GET, ObjectPart("config", "config", 0, None)),)
-AFTER_RENEWAL: Final = (Question(FrameType.LIST, "leases"),)
+    return (
+        Question(FrameType.LIST, "tombstones"),
+        *after_renewal(lease),
+        *(Question(FrameType.LIST, kind) for kind in kinds),
+    )
 
 
 class Foreseen:

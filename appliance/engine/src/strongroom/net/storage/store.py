@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from strongroom.net.storage.client import StorageClient
 from strongroom.net.storage.connections_ahead import ConnectionsAhead
@@ -35,13 +35,15 @@ from strongroom.net.storage.protocol import (
 from strongroom.net.storage.read_ahead import ReadAhead
 from strongroom.net.storage.series import RequestSeries
 from strongroom.net.storage.speculative_requests import (
-    AFTER_LEASE,
-    AFTER_RENEWAL,
     AT_FIRST,
     Foreseen,
     Question,
+    after_lease,
+    after_renewal,
 )
 from strongroom.net.storage.writer import RemoteWriter
+from strongroom.stores.capabilities import own_capability
+from strongroom.stores.store import ObjectInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +52,9 @@ if TYPE_CHECKING:
 
     from strongroom.net.channels.channel import Channel, Security
     from strongroom.net.storage.client import Answer
-    from strongroom.stores.store import Kind, ObjectInfo
+    from strongroom.stores.store import Kind
+
+_Capability = TypeVar("_Capability")
 
 # Kinds that are listed and then read one by one; those that are also kept on this machine.
 _READ_AHEAD: Final = frozenset(("index", "snapshots", "tombstones"))
@@ -120,7 +124,7 @@ class RemoteStore:
 
     def writer(self, kind: Kind) -> RemoteWriter:
         """Begin an object that is sent while it is written."""
-        return RemoteWriter(self, kind)
+        return RemoteWriter(self.client(), kind, self.change)
 
     def put(self, kind: Kind, name: str, data: Buffer) -> None:
         """Store a small object."""
@@ -147,10 +151,10 @@ class RemoteStore:
             return self._foreseen.ask(self.client(), FrameType.GET, part).payload()
         return self._get(kind, name, offset, length)
 
-    def size(self, kind: Kind, name: str) -> int:
-        """Size of an object in bytes."""
-        answer = self._foreseen.ask(self.client(), FrameType.SIZE, ObjectName(kind, name))
-        return decode(answer.header, int)
+    def info(self, kind: Kind, name: str) -> ObjectInfo:
+        """Size of an object in bytes, and its time by the daemon's clock."""
+        answer = self._foreseen.ask(self.client(), FrameType.INFO, ObjectName(kind, name))
+        return ObjectInfo(*decode(answer.header, tuple[str, int, int]))
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """Every object of a kind that we may see, complete before the first is given."""
@@ -238,6 +242,10 @@ class RemoteStore:
         client = self.client()
         return client.wait(self._foreseen.request(client, frame_type, header, data, following))
 
+    def capability(self, wanted: type[_Capability]) -> _Capability | None:
+        """What a daemon can do besides: see strongroom.stores.capabilities."""
+        return own_capability(self, wanted)
+
     def reopen(self) -> RemoteStore:
         """The same store with a connection of its own, on its way at once if that takes time."""
         again = self._copy()
@@ -315,16 +323,14 @@ class RemoteStore:
             return ()
         if kind == "leases" and mode == "new":
             self._lease = name
-            return AFTER_LEASE
+            return after_lease(name)
         if kind == "leases":
-            return AFTER_RENEWAL
+            return after_renewal(name)
         return self._lease_questions() if kind == "snapshots" else ()
 
     def _lease_questions(self) -> Sequence[Question]:
         """Before and after a commit a job looks whether its lease is there."""
-        if not self._lease:
-            return ()
-        return (Question(FrameType.SIZE, ObjectName("leases", self._lease)),)
+        return after_renewal(self._lease) if self._lease else ()
 
     def _get(self, kind: Kind, name: str, offset: int, length: int | None) -> bytes:
         client = self.client()

@@ -17,9 +17,11 @@ from strongroom.net.storage.protocol import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Buffer
 
-    from strongroom.net.storage.store import RemoteStore
+    from strongroom.net.storage.client import Answer, StorageClient
     from strongroom.stores.store import Kind
 
 # Pieces that are smaller are gathered: a frame costs two system calls at either end.
@@ -29,9 +31,12 @@ _GATHERED_BYTES: Final = 256 << 10
 class RemoteWriter:
     """A `strongroom.stores.store.Writer` whose bytes are at the daemon before it has a name."""
 
-    def __init__(self, store: RemoteStore, kind: Kind) -> None:
-        self._store = store
-        self._client = store.client()
+    def __init__(
+        self, client: StorageClient, kind: Kind, change: Callable[[FrameType, object], Answer]
+    ) -> None:
+        """`client`: where the bytes go. `change` asks for the commit, alone or in a series."""
+        self._client = client
+        self._change = change
         self._header = UploadData(self._client.new_upload(), kind)
         # The daemon takes it under no name but the digest of its bytes.
         self._is_verified = kind in DIGESTED_KINDS
@@ -60,7 +65,7 @@ class RemoteWriter:
             self._flush()
         self._ended = True
         header = CommitUpload(self._header.number, name, mode)
-        return decode(self._store.change(FrameType.COMMIT, header).header, bool)
+        return decode(self._change(FrameType.COMMIT, header).header, bool)
 
     def abort(self) -> None:
         """Forget what was sent; harmless after `commit` or `abort`."""

@@ -107,7 +107,7 @@ def test_a_limited_store_counts_content_and_is_otherwise_the_store(tmp_path: Pat
     assert again.get("packs", NAME, 1, 3) == b"234"
     assert counter.sizes[5:] == [3]
     assert [info.name for info in again.list("index")] == [NAME]
-    assert again.size("packs", NAME) == 5
+    assert again.info("packs", NAME).size_bytes == 5
     again.delete("index", NAME)
     again.sync()
     assert again.remove_abandoned() == 0

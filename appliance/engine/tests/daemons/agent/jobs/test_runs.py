@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import uuid
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,10 +24,12 @@ from strongroom.net.control.messages import (
     StartVerify,
 )
 from strongroom.repo.restore_ticket import make_ticket
+from strongroom.repo.ticket_objects import store_ticket
 
 if TYPE_CHECKING:
     from kit.agent_site import AgentSite
     from strongroom.net.control.messages import RunEnded
+    from strongroom.repo.ticket_objects import TicketObject
 
 
 def run(agent: AgentSite, message: Any) -> RunEnded:
@@ -35,11 +37,14 @@ def run(agent: AgentSite, message: Any) -> RunEnded:
     return agent.director.ended(message.run_id)
 
 
-def ticket_of(agent: AgentSite, snapshot_id: str) -> str:
+def ticket_of(agent: AgentSite, snapshot_id: str, more_packs: int = 0) -> TicketObject:
     repository = agent.open()
     ticket = make_ticket(repository, repository.snapshot(snapshot_id))
+    if more_packs:
+        ticket = with_more_packs(ticket, agent.restore_key.put_key, more_packs)
+    stored = store_ticket(repository.store, ticket)
     repository.close()
-    return b64encode(ticket).decode()
+    return stored
 
 
 def restore_of(agent: AgentSite, snapshot: str, target: Any, **options: Any) -> StartRestore:
@@ -260,14 +265,41 @@ def test_what_is_acknowledged_is_forgotten(agent: AgentSite) -> None:
     assert len(agent.journals()) <= 1
 
 
-def test_a_ticket_that_no_single_message_holds_restores(agent: AgentSite) -> None:
+def test_a_ticket_that_no_message_could_hold_restores(agent: AgentSite) -> None:
     (agent.source / "a").write_text("content")
     made = run(agent, agent.backup())
     target = agent.folder / "restored"
     request = restore_of(agent, made.snapshot, str(target))
-    large = with_more_packs(b64decode(request.ticket), agent.restore_key.put_key, 200_000)
-    request = msgspec.structs.replace(request, ticket=b64encode(large).decode())
-    assert len(request.ticket) > LARGEST_MESSAGE_BYTES
+    large = ticket_of(agent, made.snapshot, more_packs=300_000)
+    request = msgspec.structs.replace(request, ticket=large)
+    assert large.size_bytes > LARGEST_MESSAGE_BYTES
+    agent.director.acknowledges = False
     assert run(agent, request).status == "done"
+    # Nor is it in what the agent keeps of the run.
+    kept = agent.folder / "working" / "runs" / f"{request.run_id}.journal"
+    assert 0 < kept.stat().st_size < 1 << 16
     found = target / str(agent.source).lstrip("/")
     assert compare_trees(bytes(agent.source), bytes(found)) == []
+
+
+def test_a_ticket_that_was_changed_in_the_repository_is_refused(agent: AgentSite) -> None:
+    (agent.source / "a").write_text("content")
+    made = run(agent, agent.backup())
+    request = restore_of(agent, made.snapshot, str(agent.folder / "restored"))
+    path = agent.repository / "tickets" / request.ticket.name
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    ended = run(agent, request)
+    assert (ended.status, ended.error_id) == ("failed", "damage")
+    assert "was changed" in ended.error
+
+
+def test_a_restore_whose_ticket_is_gone_says_so(agent: AgentSite) -> None:
+    (agent.source / "a").write_text("content")
+    made = run(agent, agent.backup())
+    request = restore_of(agent, made.snapshot, str(agent.folder / "restored"))
+    (agent.repository / "tickets" / request.ticket.name).unlink()
+    ended = run(agent, request)
+    assert (ended.status, ended.error_id) == ("failed", "object-missing")
+    assert "start the restore again" in ended.error

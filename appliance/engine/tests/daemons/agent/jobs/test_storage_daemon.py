@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from base64 import b64encode
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,10 +19,13 @@ from strongroom.net.storage.place import open_socket, parse_place
 from strongroom.repo.keys import import_key
 from strongroom.repo.repository import Repository
 from strongroom.repo.restore_ticket import make_ticket
+from strongroom.repo.ticket_objects import store_ticket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from strongroom.repo.ticket_objects import TicketObject
 
 
 @pytest.fixture
@@ -57,12 +59,13 @@ def target(storage: StorageSite, mode: str) -> StorageTarget:
     )
 
 
-def ticket_of(storage: StorageSite, snapshot_id: str) -> str:
+def ticket_of(storage: StorageSite, snapshot_id: str) -> TicketObject:
     key = import_key(storage.restore_key.read_text())
     repository = Repository.open(open_socket(parse_place(storage.place)), key)
     ticket = make_ticket(repository, repository.snapshot(snapshot_id))
+    stored = store_ticket(repository.store, ticket)
     repository.close()
-    return b64encode(ticket).decode()
+    return stored
 
 
 @pytest.mark.parametrize("mode", ["tls", "off"])
@@ -79,12 +82,18 @@ def test_a_backup_goes_there_and_comes_back_with_a_grant(
     agent.director.send(again)
     second = agent.director.ended(again.run_id)
     assert (second.status, second.summary["new_bytes"]) == ("done", 0)
-    payload = {"agent": CLIENT, "owner": CLIENT, "snapshot": ended.snapshot}
+    ticket = ticket_of(storage, ended.snapshot)
+    payload = {
+        "agent": CLIENT,
+        "owner": CLIENT,
+        "snapshot": ended.snapshot,
+        "ticket": ticket.name,
+    }
     restore = StartRestore(
         run_id=uuid.uuid4().hex,
         job="restore",
         storage=target(storage, mode),
-        ticket=ticket_of(storage, ended.snapshot),
+        ticket=ticket,
         grant=sign_statement(agent.director_identity, "restore", payload, 600),
         target=str(agent.folder / "back"),
     )

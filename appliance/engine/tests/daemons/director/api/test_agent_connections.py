@@ -31,14 +31,10 @@ from strongroom.daemons.director.api.server import ApiServer, tls_context
 from strongroom.net.channels.tls_contexts import authority_context, client_context, server_context
 from strongroom.net.channels.unauthenticated import MOST_LINES
 from strongroom.net.control.messages import (
-    LARGEST_MESSAGE_BYTES,
     Cancel,
-    Gathering,
     Hello,
     RunLog,
     SetBandwidth,
-    StartRestore,
-    StorageTarget,
     decode_for_agent,
     encode,
 )
@@ -425,36 +421,6 @@ def test_a_full_queue_disconnects(house, monkeypatch):
             await at.events.next()
             assert not await at.agents.send("web1", Cancel(run_id="x" * 200))
             assert (await closing(agent))[0] == CLOSE_TOO_SLOW
-
-    asyncio.run(scene())
-
-
-def test_an_order_with_a_ticket_for_two_million_packs_arrives(house):
-    ticket = "kEy0" * (2_000_000 * 40 // 3)
-    order = StartRestore(
-        run_id="r",
-        job="restore",
-        storage=StorageTarget(address="vault", port=1, server_name="vault"),
-        ticket=ticket,
-        grant="",
-        target="/",
-    )
-
-    async def scene():
-        async with (
-            meeting(house) as at,
-            await at.dial(house.agent, max_size=LARGEST_MESSAGE_BYTES) as agent,
-        ):
-            await agent.send(encode(hello("web1")).decode())
-            await at.events.next()
-            assert await at.agents.send("web1", order)
-            # It does not count as an agent that is slow, and what follows comes after it.
-            assert await at.agents.send("web1", Cancel(run_id="r"))
-            gathering = Gathering()
-            while (found := gathering.take(await agent.recv())) is None:
-                pass
-            assert found == order
-            assert gathering.take(await agent.recv()) == Cancel(run_id="r")
 
     asyncio.run(scene())
 

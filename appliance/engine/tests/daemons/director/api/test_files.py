@@ -9,6 +9,8 @@ from kit.simulated_agent import SimulatedAgent
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.snapshots import add_snapshots, load_snapshot
 from strongroom.net.control.messages import StartRestore
+from strongroom.repo.ticket_objects import fetch_ticket
+from strongroom.stores.local import LocalStore
 
 
 @pytest.fixture
@@ -138,7 +140,7 @@ def test_a_restore_goes_to_the_agent_with_a_ticket_for_just_this_snapshot(own_di
         assert order.run_id == answer.json()["id"]
         assert order.target == "/srv/restore/x"
         assert order.grant
-        assert base64.b64decode(order.ticket)
+        assert fetch_ticket(LocalStore(own_director.folder / "repository"), order.ticket)
         agent.started(order.run_id)
         agent.ended(order.run_id)
         own_director.wait_for(

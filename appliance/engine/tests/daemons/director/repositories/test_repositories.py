@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from base64 import b64decode
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,6 +28,7 @@ from strongroom.net.control.messages import StartRestore, StartVerify, decode_na
 from strongroom.net.identities.statements import verify_statement
 from strongroom.repo.repository import Repository
 from strongroom.repo.restore_ticket import open_with_ticket
+from strongroom.repo.ticket_objects import KEPT_SECONDS, fetch_ticket, store_ticket
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
@@ -94,11 +94,16 @@ async def test_a_restore_opens_one_snapshot_for_one_agent(director):
     assert [decode_name(name) for name in order.options["includes"]] == list(paths)
     assert order.options["overwrite"] == "if-changed"
     peer, said = verify_statement(order.grant, director.identity.trust, "restore", ("director",))
-    assert (peer.name, said) == ("dir", {"agent": "web2", "owner": "web1", "snapshot": snapshot})
+    assert peer.name == "dir"
+    assert said == {
+        "agent": "web2",
+        "owner": "web1",
+        "snapshot": snapshot,
+        "ticket": order.ticket.name,
+    }
     put_key = director.repository().key.put_key
-    opened = open_with_ticket(
-        LocalStore(str(director.folder / "main")), put_key, b64decode(order.ticket)
-    )
+    store = LocalStore(str(director.folder / "main"))
+    opened = open_with_ticket(store, put_key, fetch_ticket(store, order.ticket))
     assert [one.id for one in opened.snapshots()] == [snapshot]
     assert opened.snapshot(snapshot).totals.files == 2
     actions = {"created": 2, "updated": 1}
@@ -106,6 +111,47 @@ async def test_a_restore_opens_one_snapshot_for_one_agent(director):
     ended = await director.run(run.id)
     assert (ended.state, ended.kind) == ("done", "restore")
     assert (ended.files, ended.bytes) == (3, 2001)
+    await director.settle()
+    assert list(store.list("tickets")) == []
+
+
+@in_loop
+async def test_the_ticket_of_a_cancelled_restore_is_removed(director):
+    director.configure(client("web1") + job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    snapshot = await director.back_up(agent)
+    run = await director.service.commands.start_restore(
+        RestoreRequest(snapshot, client="web1", target=b"/tmp/back"), OPERATOR
+    )
+    await director.settle()
+    store = LocalStore(str(director.folder / "main"))
+    assert [info.name for info in store.list("tickets")] == [agent.order(StartRestore).ticket.name]
+    await director.service.commands.cancel(run.id, OPERATOR)
+    await director.end(agent, run.id, status="cancelled")
+    await director.settle()
+    assert list(store.list("tickets")) == []
+
+
+@in_loop
+async def test_a_ticket_that_a_dead_director_left_goes_with_the_next_restore(director):
+    director.configure(client("web1") + job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    snapshot = await director.back_up(agent)
+    store = LocalStore(str(director.folder / "main"))
+    names = [store_ticket(store, b"of a dead director").name for _ in range(2)]
+    hours = (KEPT_SECONDS + 60, KEPT_SECONDS - 60)
+    for name, age_seconds in zip(names, hours, strict=True):
+        path = director.folder / "main" / "tickets" / name
+        stored_seconds = path.stat().st_mtime - age_seconds
+        os.utime(path, (stored_seconds, stored_seconds))
+    await director.service.commands.start_restore(
+        RestoreRequest(snapshot, client="web1", target=b"/tmp/back"), OPERATOR
+    )
+    await director.settle()
+    there = {info.name for info in store.list("tickets")}
+    assert there == {names[1], agent.order(StartRestore).ticket.name}
 
 
 @in_loop

@@ -21,7 +21,7 @@ from strongroom.filesets.resolve import resolve_fileset
 from strongroom.jobs.backup.fileset_options import with_fileset
 from strongroom.jobs.backup.options import BackupOptions, settle_tuning
 from strongroom.printable import printable
-from strongroom.stores.store import connect_ahead
+from strongroom.stores.capabilities import connect_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from strongroom.daemons.agent.put_keys import read_put_keys
 from strongroom.errors import UsageError, WrongKeyError
 from strongroom.repo.repository import Repository
+from strongroom.repo.ticket_objects import fetch_ticket
 from strongroom.stores.limited import LimitedStore
 from strongroom.stores.local import LocalStore
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from strongroom.net.storage.store import RemoteStore
     from strongroom.repo.keys import PutKey
     from strongroom.repo.restore_ticket import TicketRepository
+    from strongroom.repo.ticket_objects import TicketObject
     from strongroom.stores.limited import Limiter
     from strongroom.stores.store import Store
 
@@ -96,17 +97,13 @@ def open_store(
     return JobStore(target, LimitedStore(remote, limiter), remote)
 
 
-def open_ticket(store: JobStore, identity_folder: str, ticket: str) -> TicketRepository:
-    """What a ticket (base64) opens. Raises UsageError, DamageError, WrongKeyError, StoreError."""
+def open_ticket(store: JobStore, identity_folder: str, ticket: TicketObject) -> TicketRepository:
+    """What the ticket of a start message opens. Raises DamageError, WrongKeyError, StoreError."""
     from strongroom.repo.restore_ticket import open_with_ticket
 
-    try:
-        decoded = b64decode(ticket, validate=True)
-    except ValueError as error:
-        raise UsageError(f"the restore ticket is no base64: {error}") from error
     put_keys = read_put_keys(identity_folder)
     repository = store.open(put_keys)
-    return open_with_ticket(store.store, repository.key.put_key, decoded)
+    return open_with_ticket(store.store, repository.key.put_key, fetch_ticket(store.store, ticket))
 
 
 def options_of(kind: type[Any], given: dict[str, Any], known: dict[str, type]) -> dict[str, Any]:

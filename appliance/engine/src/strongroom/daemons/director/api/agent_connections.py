@@ -33,7 +33,6 @@ from strongroom.errors import ProtocolError, StrongroomError
 from strongroom.net.channels.unauthenticated import StrangersLog
 from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
-    LARGEST_WHOLE_BYTES,
     PROTOCOL_VERSION,
     Hello,
     ToAgent,
@@ -52,7 +51,6 @@ SEND_TIMEOUT_SECONDS = 60.0
 WATCH_SECONDS = 2.0
 CLOSE_TIMEOUT_SECONDS = 2.0
 LARGEST_QUEUE_BYTES = 4 * LARGEST_MESSAGE_BYTES
-LARGEST_PIECES_BYTES = 2 * LARGEST_WHOLE_BYTES
 
 # Close codes of the WebSocket. An agent that gets one of the second group need not try again soon.
 CLOSE_RESTARTING = 1012
@@ -99,20 +97,11 @@ class _Connection:
     serial: str
     expires_at: float
     socket: AgentSocket
-    # Texts, and whether each is a piece.
-    queue: deque[tuple[bytes, bool]] = field(default_factory=deque)
+    queue: deque[bytes] = field(default_factory=deque)
     queued_bytes: int = 0
-    queued_piece_bytes: int = 0
     flusher: asyncio.Task[None] | None = None
     closing: bool = False
     connected_ns: int = field(default_factory=clock.now_ns)
-
-    def count(self, size: int, *, in_pieces: bool) -> None:
-        """So many bytes more, or less, are queued."""
-        if in_pieces:
-            self.queued_piece_bytes += size
-        else:
-            self.queued_bytes += size
 
 
 class AgentConnections:
@@ -160,19 +149,12 @@ class AgentConnections:
         connection = self._by_client.get(client)
         if connection is None or connection.closing:
             return False
-        texts = list(encode_for_agent(message))
-        size = sum(map(len, texts))
-        # A ticket of many pieces is no sign of an agent that is slow, so pieces count apart.
-        in_pieces = len(texts) > 1
-        if in_pieces:
-            is_full = connection.queued_piece_bytes + size > LARGEST_PIECES_BYTES
-        else:
-            is_full = connection.queued_bytes + size > LARGEST_QUEUE_BYTES
-        if is_full:
+        text = encode_for_agent(message)
+        if connection.queued_bytes + len(text) > LARGEST_QUEUE_BYTES:
             await self._close(connection, CLOSE_TOO_SLOW, "the agent takes too few messages")
             return False
-        connection.queue.extend((text, in_pieces) for text in texts)
-        connection.count(size, in_pieces=in_pieces)
+        connection.queue.append(text)
+        connection.queued_bytes += len(text)
         if connection.flusher is None:
             connection.flusher = asyncio.create_task(self._flush(connection))
         return True
@@ -273,8 +255,8 @@ class AgentConnections:
 
     async def _flush(self, connection: _Connection) -> None:
         while connection.queue and not connection.closing:
-            data, is_piece = connection.queue.popleft()
-            connection.count(-len(data), in_pieces=is_piece)
+            data = connection.queue.popleft()
+            connection.queued_bytes -= len(data)
             try:
                 await asyncio.wait_for(connection.socket.send(data), SEND_TIMEOUT_SECONDS)
             except TimeoutError:

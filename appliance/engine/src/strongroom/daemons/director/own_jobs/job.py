@@ -148,11 +148,11 @@ def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> JobE
 
 
 def _prune(repository: Repository, output: JobOutput) -> JobEnded:
-    from strongroom.jobs.check.vouch import is_judged
     from strongroom.jobs.upkeep.prune import PruneOptions, prune
+    from strongroom.stores.capabilities import KeepsJudgements
 
     vouched = JobEnded(status="done", exit_code=EXIT_DONE)
-    if is_judged(repository.store):
+    if repository.store.capability(KeepsJudgements) is not None:
         # What an agent forged would keep prune from going on for ever.
         vouched = _vouch(repository, output)
     with output.shown_progress("prune") as progress:

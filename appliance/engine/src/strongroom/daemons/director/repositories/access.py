@@ -82,13 +82,20 @@ class Repositories:
             )
         return found
 
+    def open_store(self, storage: str) -> Store:
+        """The store of a Storage, for which no key is needed; the caller closes it.
+
+        Raises UnknownNameError, UsageError.
+        """
+        return open_place(self.place(storage).place, self._cache_folder)
+
     def open(self, storage: str) -> Repository:
         """The repository of a Storage with its restore key; the caller closes it.
 
         Raises UnknownNameError, UsageError (the passphrase file), and what Repository.open does.
         """
         place = self.place(storage)
-        store = open_place(place.place, self._cache_folder)
+        store = self.open_store(storage)
         try:
             with self._lock:
                 key = self._keys.get(place)

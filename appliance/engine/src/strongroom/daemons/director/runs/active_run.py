@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from strongroom.config.model import Resource
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.results import Run
+    from strongroom.daemons.director.runs.tickets import StoredTicket
     from strongroom.net.control.messages import RunProgress
 
 # What an agent does; the others are done by the director itself.
@@ -42,7 +43,8 @@ class ActiveRun:
     begins_at: not before then. begun_at: when it began. deadline: from when it was scheduled.
     task: what the director does for it now. ending: it was told to stop; it ends at `stop_at`
     whether or not the agent answers. is_prepared: its scripts before ran. is_sent: the agent
-    has, or may have, its start message. lost_at: when its agent's connection was lost.
+    has, or may have, its start message. lost_at: when its agent's connection was lost. tickets:
+    what was stored for its start messages, and goes when it ends.
     """
 
     record: RunRecord
@@ -57,6 +59,7 @@ class ActiveRun:
     task: asyncio.Task[None] | None = None
     is_prepared: bool = False
     is_sent: bool = False
+    tickets: list[StoredTicket] = field(default_factory=list)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property

@@ -38,6 +38,7 @@ from strongroom.daemons.director.runs.dispatch import choose
 from strongroom.daemons.director.runs.duplicates import DuplicateRules, judge
 from strongroom.daemons.director.runs.plan import is_enabled, limits_of
 from strongroom.daemons.director.runs.start_messages import LIMIT_SET, limit_set, make_start, told
+from strongroom.daemons.director.runs.tickets import remove_ticket
 from strongroom.daemons.director.runs.time_limits import limit, next_moment, overdue
 from strongroom.daemons.director.runs.watchers import Watchers
 from strongroom.errors import ConflictError, StrongroomError
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.protocols import Aftermath, OwnJobRunner
+    from strongroom.daemons.director.runs.tickets import StoredTicket
 
 STOP_SECONDS: Final = 15.0
 RESTARTED_ID: Final = "restarted"
@@ -243,6 +245,8 @@ class Runs:
         call = self._context.with_repository if opens else self._context.in_thread
         limit = limit_set(active.record)
         start = await call(make_start, self._context, active.record)
+        if start.ticket is not None:
+            active.tickets.append(start.ticket)
         await self.change(active, start.changes, told(start.lines, clock.now_ns()))
         self._limit(active)
         if active.ending is not None:
@@ -313,10 +317,18 @@ class Runs:
             # By somebody else just now, or by us when the database did not come to say so.
             catalog = self._context.catalog
             active.record = await self._context.in_thread(load_run, catalog, active.record.id)
+        while active.tickets:
+            self.spawn(self._remove_ticket(active.record.id, active.tickets.pop()))
         if self._active.pop(active.record.id, None) is None:
             return
         self.watchers.wake(active.record.id)
         self.spawn(self._follow(active.record.id))
+
+    async def _remove_ticket(self, run_id: str, ticket: StoredTicket) -> None:
+        try:
+            await self._context.with_repository(remove_ticket, self._context, ticket)
+        except (StrongroomError, OSError) as error:
+            _log.warning("run %s: its restore ticket is left to expire: %s", run_id, error)
 
     async def _follow(self, run_id: str) -> None:
         try:

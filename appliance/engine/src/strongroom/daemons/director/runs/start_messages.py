@@ -6,7 +6,6 @@ not when it is asked for, so neither grows old in a queue.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +27,7 @@ from strongroom.daemons.director.runs.plan import (
     resource,
     tls_mode_of,
 )
+from strongroom.daemons.director.runs.tickets import StoredTicket
 from strongroom.errors import (
     ConflictError,
     ObjectMissingError,
@@ -53,9 +53,8 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.filesets.spec import FileSetSpec
+    from strongroom.repo.ticket_objects import TicketObject
 
-# How long a restore may take to connect to the storage daemon again.
-GRANT_SECONDS: Final = 24 * 3600
 _MOST_COUNTED: Final = 1 << 60
 RUN_TAG: Final = "run="
 POOL_TAG: Final = "pool="
@@ -65,11 +64,15 @@ LIMIT_SET: Final = "limit_set_bytes_per_second"
 
 @dataclass(frozen=True, slots=True)
 class StartMessage:
-    """A message, what it settles of the run (columns of the catalog), and lines for its log."""
+    """A message, what it settles of the run (columns of the catalog), and lines for its log.
+
+    ticket: what was stored for it in a repository, to be removed when the run has ended.
+    """
 
     message: ToAgent
     changes: dict[str, Any] = field(default_factory=dict)
     lines: tuple[tuple[str, str], ...] = ()
+    ticket: StoredTicket | None = None
 
 
 def make_start(context: DirectorContext, record: RunRecord) -> StartMessage:
@@ -243,7 +246,11 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
         scripts=scripts_of(job),
         maximum_bytes_per_second=_bandwidth(context, record, job),
     )
-    return StartMessage(message, {"snapshot": snapshot.id})
+    return StartMessage(
+        message,
+        {"snapshot": snapshot.id},
+        ticket=StoredTicket(snapshot.storage, ticket.name),
+    )
 
 
 def _verify(context: DirectorContext, record: RunRecord) -> StartMessage:
@@ -257,18 +264,23 @@ def _verify(context: DirectorContext, record: RunRecord) -> StartMessage:
         grant=grant,
         options={"root": "/", "reads_content": True},
     )
-    return StartMessage(message, {"snapshot": snapshot.id})
+    return StartMessage(
+        message,
+        {"snapshot": snapshot.id},
+        ticket=StoredTicket(snapshot.storage, ticket.name),
+    )
 
 
 def _opened(
     context: DirectorContext, snapshot: SnapshotRecord, agent: str, paths: list[bytes]
-) -> tuple[str, str]:
-    """Ticket (base64) and grant for an agent to read paths of a snapshot.
+) -> tuple[TicketObject, str]:
+    """Ticket (stored in the repository) and grant for an agent to read paths of a snapshot.
 
     DamageError for one that is not of the client that the catalog says.
     """
     from strongroom.net.identities.statements import sign_statement
     from strongroom.repo.restore_ticket import make_ticket
+    from strongroom.repo.ticket_objects import GRANT_SECONDS, store_ticket
 
     if snapshot.removed_ns:
         raise SnapshotNotFoundError(f"snapshot {snapshot.id[:8]} was removed")
@@ -283,12 +295,17 @@ def _opened(
                 f"snapshot {snapshot.id[:8]} is not in the repository of {snapshot.storage} any "
                 "more: somebody removed it there, or it is lost (see `strongroom check`)"
             ) from error
-        ticket = make_ticket(repository, found, paths)
+        ticket = store_ticket(repository.store, make_ticket(repository, found, paths))
     finally:
         repository.close()
-    payload = {"agent": agent, "owner": snapshot.client, "snapshot": snapshot.id}
+    payload = {
+        "agent": agent,
+        "owner": snapshot.client,
+        "snapshot": snapshot.id,
+        "ticket": ticket.name,
+    }
     grant = sign_statement(context.identity, "restore", payload, GRANT_SECONDS)
-    return b64encode(ticket).decode("ascii"), grant
+    return ticket, grant
 
 
 def _target(context: DirectorContext, record: RunRecord, storage_name: str) -> StorageTarget:

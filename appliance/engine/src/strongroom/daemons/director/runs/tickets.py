@@ -1,0 +1,30 @@
+"""Restore tickets that were stored for runs, and how they go when those have ended.
+
+Which those are is kept in memory: what a director leaves behind that dies expires, and is removed
+with the next ticket or by prune (strongroom.repo.ticket_objects).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from strongroom.daemons.director.context import DirectorContext
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTicket:
+    """The ticket of a run: the Storage of its repository, and the name of the object."""
+
+    storage: str
+    name: str
+
+
+def remove_ticket(context: DirectorContext, ticket: StoredTicket) -> None:
+    """Remove a ticket. Blocks. Raises what reaching a repository raises."""
+    store = context.repositories.open_store(ticket.storage)
+    try:
+        store.delete("tickets", ticket.name)
+    finally:
+        store.close()

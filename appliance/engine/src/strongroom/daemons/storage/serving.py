@@ -1,0 +1,108 @@
+"""What the connections of a storage daemon share: repositories, limits, bandwidths, figures.
+
+Safe from any thread: each part has its own lock or is replaced whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from strongroom.daemons.storage.accounts import Bandwidths
+from strongroom.daemons.storage.metrics import Metrics, kernel_tls
+from strongroom.daemons.storage.served_repository import ServedRepository
+from strongroom.errors import RepositoryNotFoundError, RightError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from strongroom.daemons.storage.metrics import Labels
+    from strongroom.daemons.storage.settings import Limits, StorageSettings
+    from strongroom.stores.servable import ServableStore
+
+log = logging.getLogger("strongroom.storage")
+
+
+class Serving:
+    """Opens the repositories of `settings`; `close` gives them back."""
+
+    def __init__(
+        self,
+        settings: StorageSettings,
+        open_store: Callable[[bytes], ServableStore],
+        read_grant: Callable[[str], dict[str, object]] | None,
+        count_connections: Callable[[], Iterable[tuple[str, Labels, float]]],
+    ) -> None:
+        """open_store: the store of a repository, by the folder in the settings.
+
+        read_grant: what a statement says, once verified. count_connections: gauges of whoever is
+        connected. Raises StoreError.
+        """
+        self.limits: Limits = settings.limits
+        self.metrics = Metrics()
+        self.stopped = threading.Event()
+        self.bandwidths = Bandwidths(settings.limits.bytes_per_second, self.stopped)
+        self._read_grant = read_grant
+        self._count_connections = count_connections
+        self._repositories: dict[str, ServedRepository] = {}
+        for name, folder in settings.repositories:
+            served = ServedRepository(name, folder, settings.limits, partial(open_store, folder))
+            self._repositories[name] = served
+            if served.entered:
+                log.info("%s: %d objects had no entry, now they have", name, served.entered)
+
+    def close(self) -> None:
+        """Give the repositories back."""
+        for served in self._repositories.values():
+            served.close()
+
+    def set_limits(self, limits: Limits) -> None:
+        """Follow a changed configuration; connections there are keep theirs but for quotas."""
+        self.limits = limits
+        self.bandwidths.bytes_per_second = limits.bytes_per_second
+        for served in self._repositories.values():
+            served.set_limits(limits)
+
+    def repository(self, wanted: str) -> ServedRepository:
+        """The repository of a name or id; "" is the first. Raises RepositoryNotFoundError."""
+        if not wanted:
+            return next(iter(self._repositories.values()))
+        if wanted in self._repositories:
+            return self._repositories[wanted]
+        for served in self._repositories.values():
+            if served.repository_id() == wanted:
+                return served
+        raise RepositoryNotFoundError(
+            f"this storage daemon has no repository {wanted}; its devices are "
+            f"{', '.join(self._repositories)}"
+        )
+
+    def read_grant(self, text: str) -> dict[str, object]:
+        """What a grant says. Raises PeerRefusedError, RightError."""
+        if self._read_grant is None:
+            raise RightError("this storage daemon knows no authority whose grants count")
+        return self._read_grant(text)
+
+    def watch_clocks(self) -> None:
+        """Have every repository look at the time; called every second."""
+        for served in self._repositories.values():
+            served.time.watch()
+
+    def confirm_clock(self, who: str) -> tuple[int, int]:
+        """Believe the clock: the time that Minimum Retention went by, and goes by now."""
+        times = [one.time.confirm(who, one.book) for one in self._repositories.values()]
+        return min(before for before, _ in times), times[0][1]
+
+    def pause(self, seconds: float) -> None:
+        """Wait, unless the daemon stops."""
+        if seconds > 0:
+            self.stopped.wait(seconds)
+
+    def metrics_text(self) -> bytes:
+        """All figures for Prometheus."""
+        gauges = [*self._count_connections(), *kernel_tls()]
+        for served in self._repositories.values():
+            gauges += served.gauges()
+        return self.metrics.exposition(gauges)
