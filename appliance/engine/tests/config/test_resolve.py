@@ -201,7 +201,9 @@ def test_nothing_is_wrong_with_the_example(tree):
 
 
 def test_a_copy_job_needs_neither_client_nor_fileset(tree):
-    text = DIRECTOR + "Job { Name = copy; Type = Copy; Messages = m; Pool = p }\n"
+    text = DIRECTOR.replace("Pool { Name = p;", "Pool { Name = p; Storage = s; Next Pool = q;")
+    text += "Pool { Name = q; Storage = s2 }\n"
+    text += "Job { Name = copy; Type = Copy; Messages = m; Pool = p }\n"
     assert errors(tree(text)) == []
 
 

@@ -15,7 +15,8 @@ does not set from its JobDefs, those from theirs, whatever the order of the file
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from strongroom.config.table.keywords import KEYWORDS
 from strongroom.config.table.schema import DAEMON_RESOURCES, REFERENCE_TYPES, schema
@@ -23,14 +24,17 @@ from strongroom.config.values.destinations import Destination
 from strongroom.config.values.measures import duration_seconds, size_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     from strongroom.config.table.schema import ComponentSpec, DirectiveSpec, ResourceSpec
     from strongroom.config.trees.tree import Block, ComponentTree, Directive
     from strongroom.config.values.run_schedule import ScheduleRun
 
+_Value = TypeVar("_Value")
+
 # How many JobDefs one Job may inherit through.
 MAXIMUM_INHERITANCE = 32
+_INHERITING = frozenset(("Job", "JobDefs"))
 _NOT_INHERITED = frozenset(("name", "description", "jobdefs"))
 _SCRIPT_TYPES = frozenset(("RUNSCRIPT", "SHRTRUNSCRIPT"))
 _TUPLE_TYPES = frozenset(("ACL", "ALIST_RES", "ALIST_STR", "AUDIT", "PLUGIN_NAMES", "STR_VECTOR"))
@@ -88,15 +92,19 @@ _SHORT_FORMS = {
 class Resource:
     """A resource, or a block within one; frozen."""
 
-    __slots__ = ("_block", "_cache", "_component")
+    __slots__ = ("_block", "_cache", "_component", "_lineage", "_said")
     _block: Block
     _cache: dict[str, Any]
     _component: ComponentConfiguration
+    _lineage: tuple[Resource, ...] | None
+    _said: Collection[str] | None
 
     def __init__(self, block: Block, component: ComponentConfiguration) -> None:
         object.__setattr__(self, "_block", block)
         object.__setattr__(self, "_component", component)
         object.__setattr__(self, "_cache", {})
+        object.__setattr__(self, "_lineage", None)
+        object.__setattr__(self, "_said", None)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         message = f"a configuration is frozen; {name} cannot be set"
@@ -109,13 +117,70 @@ class Resource:
     def __getattr__(self, name: str) -> Any:
         if name in self._cache:
             return self._cache[name]
-        spec = self._block.spec.by_attribute.get(name)
-        if spec is None:
-            message = f"{self.type} has no directive of this name: {name}"
-            raise AttributeError(message, name=name, obj=self)
-        value = self._value(spec)
+        value = self._value(self._spec(name))
         self._cache[name] = value
         return value
+
+    def value(self, name: str) -> object:
+        """The value of an attribute: what was set or inherited, or its default."""
+        spec = self._spec(name)
+        if self._said is None:
+            object.__setattr__(self, "_said", self._keys_said())
+        # Most of what may be said is not, so this is what reading a large configuration takes.
+        if spec.key not in (self._said or ()) and spec.type != "MSGS":
+            return self._default(spec)
+        return self._value(spec)
+
+    def text(self, name: str) -> str:
+        """A text; "" without one."""
+        return _typed(self, name, str) or ""
+
+    def number(self, name: str) -> int:
+        """A number, seconds and bytes included; 0 without one."""
+        return _typed(self, name, int) or 0
+
+    def optional_number(self, name: str) -> int | None:
+        """The same where 0 says something else than nothing."""
+        return _typed(self, name, int)
+
+    def switch(self, name: str) -> bool:
+        """Whether it is on."""
+        return bool(_typed(self, name, bool))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """All values of a directive that may be repeated, or that takes a list."""
+        return tuple(map(str, _typed(self, name, tuple) or ()))
+
+    def reference(self, name: str) -> Resource | None:
+        """The resource that is named."""
+        return _typed(self, name, Resource)
+
+    def references(self, name: str) -> tuple[Resource, ...]:
+        """The resources that are named, in their order."""
+        found = _typed(self, name, tuple) or ()
+        return tuple(one for one in found if isinstance(one, Resource))
+
+    def blocks(self, name: str) -> tuple[Resource, ...]:
+        """The blocks of this name, in their order."""
+        found = _typed(self, name, tuple) or ()
+        return tuple(one for one in found if isinstance(one, Resource))
+
+    def within(self, block: Block) -> Resource:
+        """A block that stands in this resource, as a resource of its own."""
+        return Resource(block, self._component)
+
+    def name_of(self, name: str) -> str:
+        """The name of the resource that is named; "" without one."""
+        found = self.reference(name)
+        return "" if found is None else found.name
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """The names of the resources that are named, in their order."""
+        return tuple(one.name for one in self.references(name))
+
+    def directives(self, name: str) -> tuple[Directive, ...]:
+        """The directives that say the value of an attribute, own or inherited."""
+        return tuple(directive for directive, _ in self._found(self._spec(name)))
 
     def __repr__(self) -> str:
         return f"<{self.type} {self.name}>" if self.name else f"<{self.type}>"
@@ -163,17 +228,20 @@ class Resource:
         inherited = "" if owner is self else owner.name
         return Origin(kind, directive.source.path, directive.line, inherited)
 
-    def lineage(self) -> Iterator[Resource]:
+    def lineage(self) -> tuple[Resource, ...]:
         """The resource and what it inherits from, nearest first; MAXIMUM_INHERITANCE ends it."""
-        current: Resource | None = self
-        for _ in range(MAXIMUM_INHERITANCE + 1):
-            if current is None:
-                return
-            yield current
-            above = current._block.last("jobdefs")  # noqa: SLF001
-            if above is None:
-                return
-            current = self._component.find("JobDefs", above.value)
+        if self._lineage is None:
+            found = [self]
+            above = self._block.last("jobdefs")
+            while above is not None and len(found) <= MAXIMUM_INHERITANCE:
+                owner = self._component.find("JobDefs", above.value)
+                if owner is None:
+                    break
+                found.append(owner)
+                above = owner.block.last("jobdefs")
+            object.__setattr__(self, "_lineage", tuple(found))
+        assert self._lineage is not None
+        return self._lineage
 
     @property
     def destinations(self) -> tuple[Destination, ...]:
@@ -201,7 +269,7 @@ class Resource:
         """Of a Job: its scripts and those of its JobDefs, short forms among them, in order."""
         found = []
         for owner in self.lineage():
-            for directive in owner._block.directives:  # noqa: SLF001
+            for directive in owner.block.directives:
                 if directive.spec.type == "SHRTRUNSCRIPT":
                     when, on_client, success, failure = _SHORT_FORMS[directive.spec.name]
                     found.append(
@@ -221,19 +289,25 @@ class Resource:
     def _found(self, spec: DirectiveSpec) -> list[tuple[Directive, Resource]]:
         """The directives that make the value of `spec`, and whose they are."""
         found: list[tuple[Directive, Resource]] = []
-        inherits = self.type in ("Job", "JobDefs") and spec.key not in _NOT_INHERITED
+        # Job and JobDefs have tables of their own with the same keys.
+        inherits = self._block.spec.name in _INHERITING and spec.key not in _NOT_INHERITED
         for owner in self.lineage() if inherits else (self,):
-            last = owner._block.by_key.get(spec.key)  # noqa: SLF001
+            last = owner.block.by_key.get(spec.key)
             if last is None:
                 continue
             if not spec.repeatable:
                 return [(last, owner)]
-            # Job and JobDefs have tables of their own with the same keys.
-            own = [one for one in owner._block.directives if one.spec.key == spec.key]  # noqa: SLF001
+            own = [one for one in owner.block.directives if one.spec.key == spec.key]
             found += [(one, owner) for one in own]
             if found and spec.type not in _SCRIPT_TYPES:
                 break
         return found
+
+    def _keys_said(self) -> Collection[str]:
+        """Keys of all directives that are there, inherited ones included."""
+        if self._block.spec.name not in _INHERITING:
+            return self._block.by_key
+        return {key for owner in self.lineage() for key in owner.block.by_key}
 
     def _value(self, spec: DirectiveSpec) -> Any:
         if spec.type == "MSGS":
@@ -272,6 +346,14 @@ class Resource:
             if getattr(run, field) is not None
         }
         return replace(run, **links) if links else run
+
+
+def _typed(resource: Resource, name: str, kind: type[_Value]) -> _Value | None:
+    value = resource.value(name)
+    if value is None or isinstance(value, kind):
+        return value
+    message = f"{name} of {resource.type} is no {kind.__name__}"
+    raise TypeError(message)
 
 
 class ComponentConfiguration:
@@ -353,6 +435,7 @@ class Configuration:
         return {name: one for name, one in named.items() if one is not None}
 
 
+@cache
 def typed_default(spec: DirectiveSpec) -> Any:
     """The default of a directive, typed as its values are."""
     text = spec.default

@@ -11,6 +11,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from strongroom.config.feasibility.judgement import judge
 from strongroom.config.language.diagnostics import ERROR, WARNING, Diagnostics
 from strongroom.config.language.sources import Source
 from strongroom.config.model import (
@@ -67,7 +68,11 @@ def resolve(loaded: Loaded, *, whole: bool = True) -> Configuration:
     components = {name: ComponentConfiguration(tree) for name, tree in loaded.trees.items()}
     for component in components.values():
         _Check(component, loaded.diagnostics, whole=whole).run()
-    return Configuration(**components)
+    configuration = Configuration(**components)
+    # Strictly read, the question is what the original takes, not what can be carried out here.
+    if whole and not loaded.options.strict and not loaded.diagnostics.has_errors:
+        judge(configuration, loaded.diagnostics)
+    return configuration
 
 
 class _Check:
