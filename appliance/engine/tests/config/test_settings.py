@@ -28,7 +28,7 @@ Catalog { Name = cat; DB Name = a; DB User = b; DB Address = db; DB Port = 5433;
 Catalog { Name = unused; DB Name = a; DB User = b }
 Messages { Name = m; Mail Command = "mail %r"; Mail = a = all; Console = all }
 Client { Name = c; Address = host; Password = "p"; Hard Quota = 1 k; Enable kTLS = require
-  Scan Threads = 3; LRU Size = 0; Maximum Bandwidth Per Job = 1k/s }
+  Scan Threads = 3; Maximum Bandwidth Per Job = 1k/s }
 Client { Name = dialled; Address = host; Password = "p"; Port = 1
   Connection From Director To Client = yes }
 Client { Name = shut; Address = host; Password = "p"; Enabled = no; TLS Enable = no
@@ -102,11 +102,7 @@ def test_clients_and_storages():
         1024,
         1024,
     )
-    assert (client.tuning.scan_threads, client.tuning.lru_size, client.tuning.shards) == (
-        3,
-        0,
-        None,
-    )
+    assert (client.knobs.scan_threads, client.knobs.shards) == (3, None)
     assert (found.client("dialled").is_dialled, found.client("dialled").ktls) == (True, "auto")
     assert (found.client("shut").is_dialled, found.client("shut").tls_enable) == (False, False)
     assert found.storage("t").devices == ("e", "f")

@@ -1,15 +1,17 @@
-"""The configuration as a program uses it: frozen objects with references resolved.
+"""The configuration as it was resolved: frozen resources whose directives are read by name.
 
     configuration = load("/etc/strongroom")
-    job = configuration.director.jobs["nightly"]
-    job.fileset.include[0].options[0].compression      -> "zstd3"
-    job.max_run_time_seconds                           -> 7200
+    job = configuration.director.of_type("Job")["nightly"]
+    job.number("max_run_time_seconds")                 -> 7200
+    job.reference("fileset").blocks("include")         -> the Include blocks of its FileSet
     job.origin("max_run_time_seconds")                 -> where that was said, and by whom
 
-Attributes come from the directive table: the name in snake case, with its unit (`_seconds`,
-`_bytes`, `_bytes_per_second`). What was not set has its default; without one None, False for a
-switch, () for what may be repeated. A reference gives the Resource it names. A Job takes what it
-does not set from its JobDefs, those from theirs, whatever the order of the files; scripts add up.
+Names of attributes come from the directive table: the directive's in snake case, with its unit
+(`_seconds`, `_bytes`, `_bytes_per_second`). Each is read by a method that says its type; what was
+not set has its default, and without one "", 0, False or (). A reference gives the Resource it
+names. A Job takes what it does not set from its JobDefs, those from theirs, whatever the order of
+the files. Daemons read none of this while they run: `strongroom.config.settings` makes typed
+settings of it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
     from strongroom.config.table.schema import ComponentSpec, DirectiveSpec, ResourceSpec
     from strongroom.config.trees.tree import Block, ComponentTree, Directive
-    from strongroom.config.values.run_schedule import ScheduleRun
 
 _Value = TypeVar("_Value")
 
@@ -39,15 +40,6 @@ _NOT_INHERITED = frozenset(("name", "description", "jobdefs"))
 _SCRIPT_TYPES = frozenset(("RUNSCRIPT", "SHRTRUNSCRIPT"))
 _TUPLE_TYPES = frozenset(("ACL", "ALIST_RES", "ALIST_STR", "AUDIT", "PLUGIN_NAMES", "STR_VECTOR"))
 _OPTION_DEFAULTS = {"aclsupport": True, "xattrsupport": True, "hardlinks": False}
-_RUN_REFERENCES = {
-    "pool": "Pool",
-    "full_pool": "Pool",
-    "incremental_pool": "Pool",
-    "differential_pool": "Pool",
-    "next_pool": "Pool",
-    "storage": "Storage",
-    "messages": "Messages",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,35 +58,11 @@ class Origin:
         return f"{place} (from JobDefs {self.inherited_from})" if self.inherited_from else place
 
 
-@dataclass(frozen=True, slots=True)
-class RunScript:
-    """A command around a job, from a RunScript block or a short form."""
-
-    commands: tuple[str, ...]
-    console_commands: tuple[str, ...]
-    when: str  # Before, After, AfterVSS, Always or Never
-    on_client: bool
-    on_success: bool
-    on_failure: bool
-    fail_job_on_error: bool
-
-
-# Short form -> when, on the client, on success, on failure.
-_SHORT_FORMS = {
-    "RunBeforeJob": ("Before", False, True, False),
-    "RunAfterJob": ("After", False, True, False),
-    "RunAfterFailedJob": ("After", False, False, True),
-    "ClientRunBeforeJob": ("Before", True, True, False),
-    "ClientRunAfterJob": ("After", True, True, False),
-}
-
-
 class Resource:
     """A resource, or a block within one; frozen."""
 
-    __slots__ = ("_block", "_cache", "_component", "_lineage", "_said")
+    __slots__ = ("_block", "_component", "_lineage", "_said")
     _block: Block
-    _cache: dict[str, Any]
     _component: ComponentConfiguration
     _lineage: tuple[Resource, ...] | None
     _said: Collection[str] | None
@@ -102,7 +70,6 @@ class Resource:
     def __init__(self, block: Block, component: ComponentConfiguration) -> None:
         object.__setattr__(self, "_block", block)
         object.__setattr__(self, "_component", component)
-        object.__setattr__(self, "_cache", {})
         object.__setattr__(self, "_lineage", None)
         object.__setattr__(self, "_said", None)
 
@@ -113,13 +80,6 @@ class Resource:
     def __delattr__(self, name: str) -> NoReturn:
         message = f"a configuration is frozen; {name} cannot be deleted"
         raise AttributeError(message)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self._cache:
-            return self._cache[name]
-        value = self._value(self._spec(name))
-        self._cache[name] = value
-        return value
 
     def value(self, name: str) -> object:
         """The value of an attribute: what was set or inherited, or its default."""
@@ -184,9 +144,6 @@ class Resource:
 
     def __repr__(self) -> str:
         return f"<{self.type} {self.name}>" if self.name else f"<{self.type}>"
-
-    def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *self._block.spec.by_attribute})
 
     @property
     def type(self) -> str:
@@ -264,21 +221,6 @@ class Resource:
                 commands[directive.spec.key] = directive.value
         return tuple(found)
 
-    @property
-    def run_scripts(self) -> tuple[RunScript, ...]:
-        """Of a Job: its scripts and those of its JobDefs, short forms among them, in order."""
-        found = []
-        for owner in self.lineage():
-            for directive in owner.block.directives:
-                if directive.spec.type == "SHRTRUNSCRIPT":
-                    when, on_client, success, failure = _SHORT_FORMS[directive.spec.name]
-                    found.append(
-                        RunScript((directive.value,), (), when, on_client, success, failure, True)
-                    )
-                elif directive.spec.type == "RUNSCRIPT":
-                    found.append(_script(Resource(directive.value, self._component)))
-        return tuple(found)
-
     def _spec(self, name: str) -> DirectiveSpec:
         spec = self._block.spec.by_attribute.get(name)
         if spec is None:
@@ -317,8 +259,6 @@ class Resource:
             return self._default(spec)
         if spec.block:
             return tuple(Resource(value, self._component) for value in found)
-        if spec.type == "RUN":
-            return tuple(self._run(run) for run in found)
         if spec.type in _TUPLE_TYPES:
             entries = tuple(entry for value in found for entry in value)
             if spec.type != "ALIST_RES":
@@ -339,14 +279,6 @@ class Resource:
             return self._component.first("Catalog")
         return typed_default(spec)
 
-    def _run(self, run: ScheduleRun) -> ScheduleRun:
-        links: dict[str, Any] = {
-            field: self._component.find(kind, getattr(run, field))
-            for field, kind in _RUN_REFERENCES.items()
-            if getattr(run, field) is not None
-        }
-        return replace(run, **links) if links else run
-
 
 def _typed(resource: Resource, name: str, kind: type[_Value]) -> _Value | None:
     value = resource.value(name)
@@ -357,7 +289,7 @@ def _typed(resource: Resource, name: str, kind: type[_Value]) -> _Value | None:
 
 
 class ComponentConfiguration:
-    """All resources of one component: `jobs`, `clients` ... are mappings from names; frozen."""
+    """All resources of one component; frozen."""
 
     __slots__ = ("_by_type", "_tree", "spec")
     _by_type: dict[str, dict[str, Resource]]
@@ -376,13 +308,6 @@ class ComponentConfiguration:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         message = f"a configuration is frozen; {name} cannot be set"
         raise AttributeError(message)
-
-    def __getattr__(self, name: str) -> Mapping[str, Resource]:
-        for spec in self.spec.resources.values():
-            if spec.attribute == name:
-                return self.of_type(spec.name)
-        message = f"the {self.spec.name} has no resources of this name: {name}"
-        raise AttributeError(message, name=name, obj=self)
 
     def of_type(self, type_name: str) -> Mapping[str, Resource]:
         """The resources of a type by name, in reading order."""
@@ -451,19 +376,3 @@ def typed_default(spec: DirectiveSpec) -> Any:
         return size_bytes(text)
     words = KEYWORDS.get(spec.type, ())
     return next((word for word in words if word.lower() == text.lower()), text)
-
-
-def _script(block: Resource) -> RunScript:
-    def switch(name: str, usual: bool) -> bool:
-        return bool(getattr(block, name)) if block.is_set(name) else usual
-
-    fails = switch("fail_job_on_error", True)
-    return RunScript(
-        commands=block.command,
-        console_commands=block.console,
-        when=block.runs_when or "Never",
-        on_client=block.runs_on_client is not False,
-        on_success=switch("runs_on_success", True),
-        on_failure=switch("runs_on_failure", False),
-        fail_job_on_error=switch("abort_job_on_error", fails),
-    )

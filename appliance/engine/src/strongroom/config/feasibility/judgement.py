@@ -10,13 +10,12 @@ from strongroom.config.feasibility.jobs import judge_jobs
 from strongroom.config.feasibility.resources import judge_devices, judge_resources
 from strongroom.config.feasibility.schedules import judge_schedules
 from strongroom.config.feasibility.storage_daemon import judge_storage_daemon
-from strongroom.config.language.diagnostics import ERROR
+from strongroom.config.language.diagnostics import ERROR, Diagnostics
 from strongroom.config.settings.configuration import DirectorConfiguration
 from strongroom.config.settings.listening import listening_addresses
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from strongroom.config.language.diagnostics import Diagnostics
     from strongroom.config.model import ComponentConfiguration, Configuration
 
 
@@ -50,6 +49,16 @@ def judge_director(
     judge_schedules(findings)
     if storage is not None:
         judge_devices(findings, storage)
+
+
+def device_warnings(
+    director: ComponentConfiguration, storage: ComponentConfiguration
+) -> tuple[str, ...]:
+    """Of Devices that the storage daemon of the same tree does not serve, each with its place."""
+    diagnostics = Diagnostics()
+    findings = Findings(director, DirectorConfiguration.of(director), diagnostics)
+    judge_devices(findings, storage)
+    return tuple(warning.head() for warning in diagnostics.sorted())
 
 
 def _can_listen(component: ComponentConfiguration, diagnostics: Diagnostics) -> bool:

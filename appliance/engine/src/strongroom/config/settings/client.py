@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from strongroom.config.client_knobs import client_knobs
+
 if TYPE_CHECKING:
     from strongroom.config.model import Resource
+    from strongroom.knobs.settings import KnobSettings
 
 KtlsUse = Literal["no", "yes", "auto", "require"]
 _KTLS_USES: Final[dict[str, KtlsUse]] = {
@@ -19,24 +22,11 @@ _KTLS_USES: Final[dict[str, KtlsUse]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ClientTuning:
-    """The knobs that the Client sets for its jobs; None where the agent's own hold.
-
-    lru_size: entries of listings.
-    """
-
-    maximum_workers_per_job: int | None = None
-    upload_queue_size: int | None = None
-    scan_threads: int | None = None
-    shards: int | None = None
-    lru_size: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ClientSettings:
     """An agent. is_dialled: the director connects to it at `address` and `port`.
 
-    hard_quota_bytes: of all its snapshots, 0 for no limit.
+    hard_quota_bytes: of all its snapshots, 0 for no limit. knobs: those that the Client sets; for
+    the others the agent's own hold.
     """
 
     name: str
@@ -50,7 +40,7 @@ class ClientSettings:
     tls_enable: bool
     ktls: KtlsUse
     cipher_suites: str
-    tuning: ClientTuning
+    knobs: KnobSettings
 
     @classmethod
     def of(cls, client: Resource) -> ClientSettings:
@@ -78,18 +68,5 @@ class ClientSettings:
             tls_enable=client.switch("tls_enable"),
             ktls=_KTLS_USES.get(client.text("enable_ktls").lower(), "auto"),
             cipher_suites=client.text("tls_cipher_suites"),
-            tuning=_tuning(client),
+            knobs=client_knobs(client),
         )
-
-
-def _tuning(client: Resource) -> ClientTuning:
-    def said(name: str) -> int | None:
-        return client.optional_number(name) if client.is_set(name) else None
-
-    return ClientTuning(
-        maximum_workers_per_job=said("maximum_workers_per_job"),
-        upload_queue_size=said("upload_queue_size"),
-        scan_threads=said("scan_threads"),
-        shards=said("shards"),
-        lru_size=said("lru_size"),
-    )

@@ -24,9 +24,10 @@ from strongroom.daemons.director.api.failed_attempts import Attempts
 from strongroom.daemons.director.api.request_context import ApiContext
 from strongroom.daemons.director.api.server import ApiServer, renew_identity, tls_context
 from strongroom.daemons.director.catalog.retry import RETRY_SECONDS
+from strongroom.daemons.director.configuration import load_configuration
 from strongroom.daemons.director.director import Director
+from strongroom.daemons.director.key_files import authority_passphrase, put_key
 from strongroom.daemons.director.results import Actor
-from strongroom.daemons.director.settings import DirectorSettings
 from strongroom.daemons.service_manager import notify
 from strongroom.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
 from strongroom.net.identities.authority import Authority
@@ -40,6 +41,7 @@ from strongroom.net.identities.identity import (
 if TYPE_CHECKING:
     import ssl
 
+    from strongroom.config.settings.director import DirectorSettings
     from strongroom.net.identities.revocations import Revocations
 
 # Wrong tokens, and wrong enrolment tokens, of one address.
@@ -67,10 +69,10 @@ class DirectorDaemon:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.settings = DirectorSettings.read(path)
+        self.settings = load_configuration(path).settings.director
         self._identity = own_identity(self.settings)
         self._authority = self._open_authority()
-        self._put_key = self.settings.put_key()
+        self._put_key = put_key(self.settings)
         self._tls_context: ssl.SSLContext
         self._director: Director
         self._dialling: AgentDialling
@@ -207,7 +209,7 @@ class DirectorDaemon:
         folder = self.settings.authority_folder
         if not folder:
             return None
-        return Authority(os.fsencode(folder), self.settings.authority_passphrase())
+        return Authority(os.fsencode(folder), authority_passphrase(self.settings))
 
 
 def _renew(authority: Authority, identity: Identity) -> None:

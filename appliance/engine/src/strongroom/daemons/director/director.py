@@ -34,6 +34,7 @@ from strongroom.errors import StrongroomError
 
 if TYPE_CHECKING:
     from strongroom.config.model import ComponentConfiguration
+    from strongroom.config.settings.configuration import DirectorConfiguration
     from strongroom.daemons.director.context import AgentLink, DirectorContext
     from strongroom.net.identities.identity import Identity
 
@@ -85,9 +86,14 @@ class Director:
         self.context.identity = identity
 
     @property
-    def configuration(self) -> ComponentConfiguration:
-        """What is in force: resources of the director; a reload replaces it."""
+    def configuration(self) -> DirectorConfiguration:
+        """What is in force; a reload replaces it."""
         return self.context.configuration
+
+    @property
+    def resources(self) -> ComponentConfiguration:
+        """The same as it was parsed, to be shown."""
+        return self.context.resources
 
     async def start(self) -> None:
         """Take up what was left, and begin to follow schedules."""

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strongroom.config.resolve import resolve
+from strongroom.config.settings.permissions import PermissionSettings
 from strongroom.config.trees.loader import LoadOptions, load_text
 from strongroom.daemons.director.api.rights import COMMANDS, KINDS, Rights, checked_target
 from strongroom.errors import NotPermittedError, UsageError
@@ -34,7 +35,11 @@ def rights(console: str, profiles: str = PROFILES) -> Rights:
     loaded = load_text(text, "director", LoadOptions())
     assert not loaded.diagnostics.has_errors, [one.head() for one in loaded.diagnostics.sorted()]
     director = resolve(loaded, whole=False).director
-    return Rights.of(director.consoles["someone"])
+    consoles, profiles_of = (
+        {name: PermissionSettings.of(one) for name, one in director.of_type(kind).items()}
+        for kind in ("Console", "Profile")
+    )
+    return Rights.of(consoles["someone"], profiles_of)
 
 
 def quoted(entries: list[str]) -> str:
