@@ -83,7 +83,7 @@ class Resource:
 
     def value(self, name: str) -> object:
         """The value of an attribute: what was set or inherited, or its default."""
-        spec = self._spec(name)
+        spec = self._block.spec.by_attribute.get(name) or self._spec(name)
         if self._said is None:
             object.__setattr__(self, "_said", self._keys_said())
         # Most of what may be said is not, so this is what reading a large configuration takes.
