@@ -22,7 +22,7 @@ _PING_SECONDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class DirectorSettings:
+class KnownDirector:
     """A director that this agent works for.
 
     dials: we dial address:port. listens: we let it in when it dials us. commands: kinds of job it
@@ -45,7 +45,7 @@ class AgentSettings:
     """The agent. `processes`: what all runs together may start; see `supervisor`."""
 
     name: str
-    directors: Mapping[str, DirectorSettings]
+    directors: Mapping[str, KnownDirector]
     listen_addresses: tuple[tuple[str, int], ...]
     identity_folder: str
     working_folder: str
@@ -116,7 +116,7 @@ def load_settings(path: str) -> AgentSettings:
     )
 
 
-def _director(director: Resource, client: Resource) -> DirectorSettings:
+def _director(director: Resource, client: Resource) -> KnownDirector:
     from strongroom.config.settings.listening import port_number
 
     address = director.text("address")
@@ -132,7 +132,7 @@ def _director(director: Resource, client: Resource) -> DirectorSettings:
         director.texts(name) or client.texts(name)
         for name in ("allowed_job_command", "allowed_script_dir")
     )
-    return DirectorSettings(
+    return KnownDirector(
         name=director.name,
         address=address,
         port=port_number(director.value("port")),

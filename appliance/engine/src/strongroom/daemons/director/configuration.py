@@ -58,12 +58,15 @@ def read_configuration(path: str) -> tuple[LoadedConfiguration | None, Reload]:
     return _director_of(configuration, path), Reload(True, (), warnings)
 
 
-def open_context(path: str, identity: Identity | None) -> DirectorContext:
+def open_context(
+    path: str, identity: Identity | None, loaded: LoadedConfiguration | None = None
+) -> DirectorContext:
     """What the parts of a director share, its catalog open. Blocks; the caller closes it.
 
-    Raises ConfigurationError, UsageError, CatalogError.
+    loaded: the configuration at `path` where it was read already. Raises ConfigurationError,
+    UsageError, CatalogError.
     """
-    loaded = load_configuration(path)
+    loaded = loaded or load_configuration(path)
     settings = loaded.settings
     folder = settings.director.working_folder
     return DirectorContext(

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import ssl
 
     from strongroom.config.settings.director import DirectorSettings
+    from strongroom.daemons.director.configuration import LoadedConfiguration
     from strongroom.net.identities.revocations import Revocations
 
 # Wrong tokens, and wrong enrolment tokens, of one address.
@@ -69,7 +70,9 @@ class DirectorDaemon:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.settings = load_configuration(path).settings.director
+        loaded = load_configuration(path)
+        self._loaded: LoadedConfiguration | None = loaded
+        self.settings = loaded.settings.director
         self._identity = own_identity(self.settings)
         self._authority = self._open_authority()
         self._put_key = put_key(self.settings)
@@ -93,7 +96,8 @@ class DirectorDaemon:
         self, stopping: asyncio.Event, reloading: asyncio.Event, ready: asyncio.Event
     ) -> None:
         """Serve until `stopping` is set; `ready` is set once it does. Raises StrongroomError."""
-        self._director = await Director.open(self._path, self._identity)
+        loaded, self._loaded = self._loaded, None
+        self._director = await Director.open(self._path, self._identity, loaded=loaded)
         revocations = self._identity.trust.revocations
         assert revocations is not None
         agents = AgentConnections(self._director.agents, revocations)
