@@ -28,12 +28,15 @@ import json, resource, sys, time
 start = time.perf_counter()
 from strongroom.config.trees.loader import LoadOptions, load_trees
 from strongroom.config.resolve import resolve
+from strongroom.config.settings.configuration import DirectorConfiguration
 loaded = load_trees(sys.argv[1], LoadOptions())
 configuration = resolve(loaded)
 seconds = time.perf_counter() - start
 assert not loaded.diagnostics.entries, loaded.diagnostics.entries[0].head()
 director = configuration.director
-assert director.jobs["job-1"].fileset.include[0].options[0].compression == "zstd3"
+settings = DirectorConfiguration.of(director)
+fileset = settings.filesets[settings.jobs["job-1"].fileset]
+assert fileset.includes[0].options[0].compression == "zstd3"
 print(json.dumps({"seconds": seconds, "cpu": time.process_time(), "files": len(loaded.files),
     "resources": len(director.tree.blocks),
     "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))

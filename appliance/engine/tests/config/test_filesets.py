@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from strongroom.config.filesets import chosen_fileset, fileset_notes, fileset_spec
+from strongroom.config.settings.fileset import FileSetSettings
 from strongroom.config.table.schema import schema
 from strongroom.errors import ConfigurationError, RefusedError, SourceError, UsageError
 from strongroom.filesets.plugins import plugin_source
@@ -23,10 +24,14 @@ if TYPE_CHECKING:
     from strongroom.config.model import Resource
 
 
-def fileset(folder: Path, body: str) -> Resource:
+def resource(folder: Path, body: str) -> Resource:
     file = folder / "fileset.conf"
     file.write_text(f'FileSet {{\n Name = "Set"\n {body}\n}}\n')
     return chosen_fileset(str(file))
+
+
+def fileset(folder: Path, body: str) -> FileSetSettings:
+    return FileSetSettings.of(resource(folder, body))
 
 
 def options_of(folder: Path, text: str) -> FileSetOptions:
@@ -35,7 +40,7 @@ def options_of(folder: Path, text: str) -> FileSetOptions:
 
 
 def test_everything_a_fileset_says_arrives(tmp_path):
-    resource = fileset(
+    settings = fileset(
         tmp_path,
         """Include {
              Options { Compression = LZ4; Exclude = yes; IgnoreCase = yes; EnhancedWild = yes
@@ -52,7 +57,7 @@ def test_everything_a_fileset_says_arrives(tmp_path):
            Exclude { File = /five
              File = "*.six" }""",
     )
-    assert fileset_spec(resource) == FileSetSpec(
+    assert fileset_spec(settings) == FileSetSpec(
         name="Set",
         includes=(
             FileSetInclude(
@@ -108,12 +113,12 @@ def test_each_option_is_mapped_or_told_to_have_no_effect(tmp_path):
         choices = [values.get(spec.name, "x" if spec.name in patterns else "")]
         if choices == [""]:
             choices = ["yes", "no"]
-        resource = [
-            fileset(tmp_path, f"Include {{ File = /x\n Options {{ {spec.name} = {choice} }} }}")
+        said = [
+            resource(tmp_path, f"Include {{ File = /x\n Options {{ {spec.name} = {choice} }} }}")
             for choice in choices
         ]
-        acts = any(fileset_spec(one).includes[0].options[0] != unset for one in resource)
-        assert acts != bool(fileset_notes(resource[0])), spec.name
+        acts = any(FileSetSettings.of(one).includes[0].options[0] != unset for one in said)
+        assert acts != bool(fileset_notes(said[0])), spec.name
 
 
 def test_lists_and_commands_are_read_where_they_are_meant_to(tmp_path):

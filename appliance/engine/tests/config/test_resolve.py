@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strongroom.config.model import RunScript
 from strongroom.config.resolve import load
+from strongroom.config.settings.run_scripts import RunScript, run_scripts
 from strongroom.config.trees.loader import LoadOptions
 from strongroom.errors import ConfigurationError
 
@@ -89,35 +89,38 @@ def errors(path: str, **options) -> list[str]:
 
 def test_a_program_reads_it_as_objects(tree):
     director = load(tree(DIRECTOR)).director
-    job = director.jobs["nightly"]
-    assert job.fileset.include[0].options[0].compression == "zstd3"
-    assert job.fileset.include[0].options[0].wild == ("*.o", "*.tmp")
-    assert job.fileset.include[0].options[0].exclude is True
-    assert job.fileset.include[0].options[1].one_fs is False
-    assert job.fileset.include[0].options[1].acl_support is True
-    assert job.fileset.include[0].options[1].hard_links is False
-    assert job.fileset.include[0].file == ("/home", "/srv")
-    assert job.fileset.exclude[0].file == ("/home/x",)
-    assert job.client.address == "host"
-    assert job.client.port == 9102
-    assert job.client.catalog.name == "one"
-    assert job.pool.volume_retention_seconds == 32 * 86400
-    assert job.pool.maximum_volume_bytes == 1024**3 * 3 // 2
-    assert (job.pool.keep_daily, job.pool.keep_within_seconds) == (7, 604800)
-    assert job.pool.keep_tag == ("yearly", "legal")
-    assert job.max_run_time_seconds == 7200
-    assert job.max_wait_time_seconds is None
-    assert job.priority == 10
-    assert job.where is None
-    assert [storage.name for storage in job.storage] == ["s2", "s"]
+    job = director.of_type("Job")["nightly"]
+    include = job.reference("fileset").blocks("include")[0]
+    first, second = include.blocks("options")
+    assert first.text("compression") == "zstd3"
+    assert first.texts("wild") == ("*.o", "*.tmp")
+    assert first.switch("exclude")
+    assert second.value("one_fs") is False
+    assert second.value("acl_support") is True
+    assert second.value("hard_links") is False
+    assert include.texts("file") == ("/home", "/srv")
+    client = job.reference("client")
+    assert (client.text("address"), client.number("port")) == ("host", 9102)
+    assert client.name_of("catalog") == "one"
+    pool = job.reference("pool")
+    assert pool.number("volume_retention_seconds") == 32 * 86400
+    assert pool.number("maximum_volume_bytes") == 1024**3 * 3 // 2
+    assert (pool.number("keep_daily"), pool.number("keep_within_seconds")) == (7, 604800)
+    assert pool.texts("keep_tag") == ("yearly", "legal")
+    assert job.number("max_run_time_seconds") == 7200
+    assert job.optional_number("max_wait_time_seconds") is None
+    assert job.number("priority") == 10
+    assert job.text("where") == ""
+    assert job.names_of("storage") == ("s2", "s")
     assert director.daemon.name == "dir"
-    assert director.daemon.fd_connect_timeout_seconds == 180
+    assert director.daemon.number("fd_connect_timeout_seconds") == 180
 
 
 def test_inheritance_is_transitive_and_says_where_from(tree):
-    job = load(tree(DIRECTOR)).director.jobs["nightly"]
-    assert (job.job_type, job.level, job.messages.name) == ("Backup", "Incremental", "m")
-    assert job.description is None
+    job = load(tree(DIRECTOR)).director.of_type("Job")["nightly"]
+    assert (job.job_type, job.text("level")) == ("Backup", "Incremental")
+    assert job.name_of("messages") == "m"
+    assert job.value("description") is None
     assert (job.origin("level").kind, job.origin("level").inherited_from) == ("inherited", "day")
     assert job.origin("client").inherited_from == "base"
     assert (job.origin("max_run_time_seconds").kind, job.origin("priority").kind) == (
@@ -129,16 +132,16 @@ def test_inheritance_is_transitive_and_says_where_from(tree):
 
 
 def test_scripts_add_up(tree):
-    assert load(tree(DIRECTOR)).director.jobs["nightly"].run_scripts == (
+    assert run_scripts(load(tree(DIRECTOR)).director.of_type("Job")["nightly"]) == (
         RunScript(("own",), (), "After", False, True, False, True),
         RunScript(("middle",), (), "After", False, True, True, True),
         RunScript(("deep",), (), "Before", True, True, False, True),
     )
 
 
-def test_runs_hold_resources_and_numbers(tree):
-    first, second = load(tree(DIRECTOR)).director.schedules["weekly"].run
-    assert (first.level, first.pool.name, first.storage.name) == ("Full", "p", "s2")
+def test_runs_hold_names_and_numbers(tree):
+    first, second = load(tree(DIRECTOR)).director.of_type("Schedule")["weekly"].value("run")
+    assert (first.level, first.pool, first.storage) == ("Full", "p", "s2")
     assert (first.priority, first.max_run_sched_time_seconds) == (5, 7200)
     assert (first.hours, first.minute, first.weekdays, first.weeks_of_month) == (
         (2,),
@@ -150,28 +153,28 @@ def test_runs_hold_resources_and_numbers(tree):
 
 
 def test_a_command_is_for_the_destinations_after_it(tree):
-    messages = load(tree(DIRECTOR)).director.messages["m"]
+    messages = load(tree(DIRECTOR)).director.of_type("Messages")["m"]
     assert [(one.kind, one.command) for one in messages.destinations] == [
         ("Mail", None),
         ("MailOnError", "/bin/later"),
         ("Console", None),
         ("Append", None),
     ]
-    assert messages.mail_on_error[0].addresses == ("b@x", "c@x")
-    assert messages.append[0].timestamp_format == "%d"
-    assert "skipped" not in messages.mail[0].accepted_types
-    assert "error" in messages.mail[0].accepted_types
+    assert messages.value("mail_on_error")[0].addresses == ("b@x", "c@x")
+    assert messages.value("append")[0].timestamp_format == "%d"
+    assert "skipped" not in messages.value("mail")[0].accepted_types
+    assert "error" in messages.value("mail")[0].accepted_types
 
 
 def test_it_is_frozen_and_knows_its_attributes(tree):
     director = load(tree(DIRECTOR)).director
+    job = director.of_type("Job")["nightly"]
     with pytest.raises(AttributeError):
-        director.jobs["nightly"].level = "Full"
-    with pytest.raises(AttributeError):
-        director.jobs["nightly"].levle  # noqa: B018
-    with pytest.raises(AttributeError):
-        director.jbos  # noqa: B018
-    assert "max_run_time_seconds" in dir(director.jobs["nightly"])
+        job.level = "Full"
+    with pytest.raises(AttributeError, match="Job has no directive of this name: levle"):
+        job.text("levle")
+    with pytest.raises(TypeError, match="priority of Job is no str"):
+        job.text("priority")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +204,9 @@ def test_nothing_is_wrong_with_the_example(tree):
 
 
 def test_a_copy_job_needs_neither_client_nor_fileset(tree):
-    text = DIRECTOR + "Job { Name = copy; Type = Copy; Messages = m; Pool = p }\n"
+    text = DIRECTOR.replace("Pool { Name = p;", "Pool { Name = p; Storage = s; Next Pool = q;")
+    text += "Pool { Name = q; Storage = s2 }\n"
+    text += "Job { Name = copy; Type = Copy; Messages = m; Pool = p }\n"
     assert errors(tree(text)) == []
 
 

@@ -15,6 +15,8 @@ import pytest
 from kit.tiny_backup import PASSPHRASE, new_repository
 from strongroom.cli.terminal import Terminal
 from strongroom.daemons.director.catalog.database import open_catalog
+from strongroom.daemons.director.checking import check_director
+from strongroom.errors import ConfigurationError
 from strongroom.net.identities.authority import Authority
 from strongroom.repo.keys import export_key
 from strongroom.stores.local import LocalStore
@@ -117,6 +119,25 @@ def test_a_daemon_that_could_start_has_no_faults(site, daemon):
     assert site.check(daemon) == (0, [])
     open_catalog(f"sqlite:///{site.folder}/state/main.sqlite").close()
     assert site.check(daemon) == (0, [])
+
+
+def test_what_a_director_could_not_do_is_told_with_its_place(site):
+    verify = "Job {{ Name = v; Type = Verify; Client = web1; FileSet = home; Storage = vault\n"
+    verify += "  Pool = all; Messages = standard{more} }}\n"
+    text = DIRECTOR.format(folder=site.folder, **USUAL)
+    (site.folder / "tree").mkdir()
+    site.write("tree/storage.conf", STORAGE.format(folder=site.folder, **USUAL))
+    site.write("tree/director.conf", text + verify.format(more="; Job To Verify = nightly"))
+    assert check_director(str(site.folder / "tree"))[1].warnings == []
+    elsewhere = text.replace("Device = disk", "Device = tape", 1)
+    site.write("tree/director.conf", elsewhere + verify.format(more="; Enabled = no"))
+    device, unverified = check_director(str(site.folder / "tree"))[1].warnings[::-1]
+    assert "director.conf:7:" in device
+    assert "warning: the storage daemon vault serves no Device tape; it has disk" in device
+    assert "warning: Verify job v needs Job To Verify" in unverified
+    site.write("tree/director.conf", text + verify.format(more=""))
+    with pytest.raises(ConfigurationError, match=r"director.conf:\d+:1: error: Verify job v needs"):
+        check_director(str(site.folder / "tree"))
 
 
 # What is taken away or spoilt, and what is said: the directive, the id, the file.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kit.agents_in_process import SimulatedAgent, SimulatedLink
 from strongroom.daemons.director.director import Director
 from strongroom.daemons.director.results import Actor, Run, RunFilter
+from strongroom.daemons.director.runs.plan import JobPlan, Overrides, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -122,8 +123,16 @@ class TestDirector:
         await self.service.scheduler.tick()
         await self.settle()
 
+    def plan(self, name: str, **options: Any) -> JobPlan:
+        """What a run of a job is to be."""
+        return plan(self.service.configuration, name, Overrides(**options))
+
+    async def queue(self, name: str, **options: Any) -> Run:
+        """Have a run of a job entered."""
+        return await self.service.commands.start_run(self.plan(name, **options), OPERATOR)
+
     async def start(self, name: str, **options: Any) -> Run:
-        run = await self.service.commands.start_run(name, OPERATOR, **options)
+        run = await self.queue(name, **options)
         await self.settle()
         return await self.service.queries.run(run.id)
 

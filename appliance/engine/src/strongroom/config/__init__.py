@@ -9,7 +9,9 @@ From bottom to top, each package importing only from those above it here:
     trees       statements to blocks of directives, with recovery after an error; the loader that
                 reads all files of a component, and the printer of the canonical layout
     model, resolve
-                references, JobDefs, defaults: the frozen result a program uses
+                references, JobDefs, defaults: the frozen result, read by the name of a directive
+    settings    what a director is told, as frozen dataclasses with types, made once at load
+    feasibility what a well-formed configuration says that its daemon could not carry out
     reports     what is said about a configuration: effective values, effects, differences,
                 conversion from Bareos and Bacula, JSON Schema, the reference documentation
 

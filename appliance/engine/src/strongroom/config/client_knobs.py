@@ -20,5 +20,5 @@ def client_knobs(client: Resource) -> KnobSettings:
             continue
         attribute = client.spec.by_key[key_of(knob.directive)].attribute
         if client.is_set(attribute):
-            found[knob.name] = knob.from_directive(getattr(client, attribute))
+            found[knob.name] = knob.from_directive(client.number(attribute))
     return KnobSettings(**found)

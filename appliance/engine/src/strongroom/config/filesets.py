@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import os
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from strongroom.errors import ConfigurationError, UsageError
 from strongroom.filesets.lists import listed_lines
-from strongroom.filesets.spec import FileSetInclude, FileSetOptions, FileSetSpec
+from strongroom.filesets.spec import FileSetInclude, FileSetSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strongroom.config.model import Resource
+    from strongroom.config.settings.fileset import FileSetSettings
 
 
 def chosen_fileset(text: str) -> Resource:
@@ -49,8 +49,8 @@ def chosen_fileset(text: str) -> Resource:
     return found[name]
 
 
-def fileset_spec(resource: Resource, *, allow_commands: bool = False) -> FileSetSpec:
-    """What a FileSet resource says; lists and commands of the director are read now.
+def fileset_spec(settings: FileSetSettings, *, allow_commands: bool = False) -> FileSetSpec:
+    """What a FileSet says; lists and commands of the director are read now.
 
     Raises RefusedError for a command that is not allowed, SourceError for a list or a command
     that cannot be read.
@@ -66,17 +66,17 @@ def fileset_spec(resource: Resource, *, allow_commands: bool = False) -> FileSet
         return tuple(found)
 
     return FileSetSpec(
-        name=resource.name,
+        name=settings.name,
         includes=tuple(
             FileSetInclude(
-                files=files(include.file),
-                options=tuple(map(_options, include.options)),
-                plugins=include.plugin,
+                files=files(include.files),
+                options=include.options,
+                plugins=include.plugins,
                 exclude_dir_containing=include.exclude_dir_containing,
             )
-            for include in resource.include
+            for include in settings.includes
         ),
-        excludes=tuple(chain.from_iterable(files(exclude.file) for exclude in resource.exclude)),
+        excludes=files(settings.excludes),
     )
 
 
@@ -98,45 +98,3 @@ def fileset_notes(resource: Resource) -> tuple[str, ...]:
 
     look(resource.block)
     return tuple(notes)
-
-
-def _options(block: Any) -> FileSetOptions:
-    smallest, largest = _bounds(block.size)
-    return FileSetOptions(
-        exclude=bool(block.exclude),
-        wild=block.wild,
-        wild_dir=block.wild_dir,
-        wild_file=block.wild_file,
-        regex=block.regex,
-        regex_dir=block.regex_dir,
-        regex_file=block.regex_file,
-        ignore_case=bool(block.ignore_case),
-        enhanced_wild=bool(block.enhanced_wild),
-        compression=block.compression,
-        signature=block.signature,
-        one_file_system=block.one_fs is not False,
-        recurse=block.recurse is not False,
-        acls=block.acl_support if block.is_set("acl_support") else None,
-        xattrs=block.xattr_support if block.is_set("xattr_support") else None,
-        honor_no_dump=bool(block.honor_no_dump_flag),
-        file_system_types=block.fs_type,
-        smallest_bytes=smallest,
-        largest_bytes=largest,
-    )
-
-
-def _bounds(text: str | None) -> tuple[int | None, int | None]:
-    """The least and the greatest size that `Size` takes; `N` alone is all within one per cent."""
-    from strongroom.config.values.measures import size_bytes
-
-    if text is None:
-        return None, None
-    first, _, second = text.strip().lstrip("<>").partition("-")
-    low = size_bytes(first.strip()) or 0
-    if text.lstrip().startswith("<"):
-        return None, low - 1
-    if text.lstrip().startswith(">"):
-        return low + 1, None
-    if second:
-        return low, size_bytes(second.strip())
-    return low - low // 100 + 1, low + low // 100 - 1

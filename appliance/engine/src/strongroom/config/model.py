@@ -1,21 +1,24 @@
-"""The configuration as a program uses it: frozen objects with references resolved.
+"""The configuration as it was resolved: frozen resources whose directives are read by name.
 
     configuration = load("/etc/strongroom")
-    job = configuration.director.jobs["nightly"]
-    job.fileset.include[0].options[0].compression      -> "zstd3"
-    job.max_run_time_seconds                           -> 7200
+    job = configuration.director.of_type("Job")["nightly"]
+    job.number("max_run_time_seconds")                 -> 7200
+    job.reference("fileset").blocks("include")         -> the Include blocks of its FileSet
     job.origin("max_run_time_seconds")                 -> where that was said, and by whom
 
-Attributes come from the directive table: the name in snake case, with its unit (`_seconds`,
-`_bytes`, `_bytes_per_second`). What was not set has its default; without one None, False for a
-switch, () for what may be repeated. A reference gives the Resource it names. A Job takes what it
-does not set from its JobDefs, those from theirs, whatever the order of the files; scripts add up.
+Names of attributes come from the directive table: the directive's in snake case, with its unit
+(`_seconds`, `_bytes`, `_bytes_per_second`). Each is read by a method that says its type; what was
+not set has its default, and without one "", 0, False or (). A reference gives the Resource it
+names. A Job takes what it does not set from its JobDefs, those from theirs, whatever the order of
+the files. Daemons read none of this while they run: `strongroom.config.settings` makes typed
+settings of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from strongroom.config.table.keywords import KEYWORDS
 from strongroom.config.table.schema import DAEMON_RESOURCES, REFERENCE_TYPES, schema
@@ -23,27 +26,20 @@ from strongroom.config.values.destinations import Destination
 from strongroom.config.values.measures import duration_seconds, size_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     from strongroom.config.table.schema import ComponentSpec, DirectiveSpec, ResourceSpec
     from strongroom.config.trees.tree import Block, ComponentTree, Directive
-    from strongroom.config.values.run_schedule import ScheduleRun
+
+_Value = TypeVar("_Value")
 
 # How many JobDefs one Job may inherit through.
 MAXIMUM_INHERITANCE = 32
+_INHERITING = frozenset(("Job", "JobDefs"))
 _NOT_INHERITED = frozenset(("name", "description", "jobdefs"))
 _SCRIPT_TYPES = frozenset(("RUNSCRIPT", "SHRTRUNSCRIPT"))
 _TUPLE_TYPES = frozenset(("ACL", "ALIST_RES", "ALIST_STR", "AUDIT", "PLUGIN_NAMES", "STR_VECTOR"))
 _OPTION_DEFAULTS = {"aclsupport": True, "xattrsupport": True, "hardlinks": False}
-_RUN_REFERENCES = {
-    "pool": "Pool",
-    "full_pool": "Pool",
-    "incremental_pool": "Pool",
-    "differential_pool": "Pool",
-    "next_pool": "Pool",
-    "storage": "Storage",
-    "messages": "Messages",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,41 +58,20 @@ class Origin:
         return f"{place} (from JobDefs {self.inherited_from})" if self.inherited_from else place
 
 
-@dataclass(frozen=True, slots=True)
-class RunScript:
-    """A command around a job, from a RunScript block or a short form."""
-
-    commands: tuple[str, ...]
-    console_commands: tuple[str, ...]
-    when: str  # Before, After, AfterVSS, Always or Never
-    on_client: bool
-    on_success: bool
-    on_failure: bool
-    fail_job_on_error: bool
-
-
-# Short form -> when, on the client, on success, on failure.
-_SHORT_FORMS = {
-    "RunBeforeJob": ("Before", False, True, False),
-    "RunAfterJob": ("After", False, True, False),
-    "RunAfterFailedJob": ("After", False, False, True),
-    "ClientRunBeforeJob": ("Before", True, True, False),
-    "ClientRunAfterJob": ("After", True, True, False),
-}
-
-
 class Resource:
     """A resource, or a block within one; frozen."""
 
-    __slots__ = ("_block", "_cache", "_component")
+    __slots__ = ("_block", "_component", "_lineage", "_said")
     _block: Block
-    _cache: dict[str, Any]
     _component: ComponentConfiguration
+    _lineage: tuple[Resource, ...] | None
+    _said: Collection[str] | None
 
     def __init__(self, block: Block, component: ComponentConfiguration) -> None:
         object.__setattr__(self, "_block", block)
         object.__setattr__(self, "_component", component)
-        object.__setattr__(self, "_cache", {})
+        object.__setattr__(self, "_lineage", None)
+        object.__setattr__(self, "_said", None)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         message = f"a configuration is frozen; {name} cannot be set"
@@ -106,22 +81,69 @@ class Resource:
         message = f"a configuration is frozen; {name} cannot be deleted"
         raise AttributeError(message)
 
-    def __getattr__(self, name: str) -> Any:
-        if name in self._cache:
-            return self._cache[name]
-        spec = self._block.spec.by_attribute.get(name)
-        if spec is None:
-            message = f"{self.type} has no directive of this name: {name}"
-            raise AttributeError(message, name=name, obj=self)
-        value = self._value(spec)
-        self._cache[name] = value
-        return value
+    def value(self, name: str) -> object:
+        """The value of an attribute: what was set or inherited, or its default."""
+        spec = self._block.spec.by_attribute.get(name) or self._spec(name)
+        if self._said is None:
+            object.__setattr__(self, "_said", self._keys_said())
+        # Most of what may be said is not, so this is what reading a large configuration takes.
+        if spec.key not in (self._said or ()) and spec.type != "MSGS":
+            return self._default(spec)
+        return self._value(spec)
+
+    def text(self, name: str) -> str:
+        """A text; "" without one."""
+        return _typed(self, name, str) or ""
+
+    def number(self, name: str) -> int:
+        """A number, seconds and bytes included; 0 without one."""
+        return _typed(self, name, int) or 0
+
+    def optional_number(self, name: str) -> int | None:
+        """The same where 0 says something else than nothing."""
+        return _typed(self, name, int)
+
+    def switch(self, name: str) -> bool:
+        """Whether it is on."""
+        return bool(_typed(self, name, bool))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """All values of a directive that may be repeated, or that takes a list."""
+        return tuple(map(str, _typed(self, name, tuple) or ()))
+
+    def reference(self, name: str) -> Resource | None:
+        """The resource that is named."""
+        return _typed(self, name, Resource)
+
+    def references(self, name: str) -> tuple[Resource, ...]:
+        """The resources that are named, in their order."""
+        found = _typed(self, name, tuple) or ()
+        return tuple(one for one in found if isinstance(one, Resource))
+
+    def blocks(self, name: str) -> tuple[Resource, ...]:
+        """The blocks of this name, in their order."""
+        found = _typed(self, name, tuple) or ()
+        return tuple(one for one in found if isinstance(one, Resource))
+
+    def within(self, block: Block) -> Resource:
+        """A block that stands in this resource, as a resource of its own."""
+        return Resource(block, self._component)
+
+    def name_of(self, name: str) -> str:
+        """The name of the resource that is named; "" without one."""
+        found = self.reference(name)
+        return "" if found is None else found.name
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """The names of the resources that are named, in their order."""
+        return tuple(one.name for one in self.references(name))
+
+    def directives(self, name: str) -> tuple[Directive, ...]:
+        """The directives that say the value of an attribute, own or inherited."""
+        return tuple(directive for directive, _ in self._found(self._spec(name)))
 
     def __repr__(self) -> str:
         return f"<{self.type} {self.name}>" if self.name else f"<{self.type}>"
-
-    def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *self._block.spec.by_attribute})
 
     @property
     def type(self) -> str:
@@ -163,17 +185,20 @@ class Resource:
         inherited = "" if owner is self else owner.name
         return Origin(kind, directive.source.path, directive.line, inherited)
 
-    def lineage(self) -> Iterator[Resource]:
+    def lineage(self) -> tuple[Resource, ...]:
         """The resource and what it inherits from, nearest first; MAXIMUM_INHERITANCE ends it."""
-        current: Resource | None = self
-        for _ in range(MAXIMUM_INHERITANCE + 1):
-            if current is None:
-                return
-            yield current
-            above = current._block.last("jobdefs")  # noqa: SLF001
-            if above is None:
-                return
-            current = self._component.find("JobDefs", above.value)
+        if self._lineage is None:
+            found = [self]
+            above = self._block.last("jobdefs")
+            while above is not None and len(found) <= MAXIMUM_INHERITANCE:
+                owner = self._component.find("JobDefs", above.value)
+                if owner is None:
+                    break
+                found.append(owner)
+                above = owner.block.last("jobdefs")
+            object.__setattr__(self, "_lineage", tuple(found))
+        assert self._lineage is not None
+        return self._lineage
 
     @property
     def destinations(self) -> tuple[Destination, ...]:
@@ -196,21 +221,6 @@ class Resource:
                 commands[directive.spec.key] = directive.value
         return tuple(found)
 
-    @property
-    def run_scripts(self) -> tuple[RunScript, ...]:
-        """Of a Job: its scripts and those of its JobDefs, short forms among them, in order."""
-        found = []
-        for owner in self.lineage():
-            for directive in owner._block.directives:  # noqa: SLF001
-                if directive.spec.type == "SHRTRUNSCRIPT":
-                    when, on_client, success, failure = _SHORT_FORMS[directive.spec.name]
-                    found.append(
-                        RunScript((directive.value,), (), when, on_client, success, failure, True)
-                    )
-                elif directive.spec.type == "RUNSCRIPT":
-                    found.append(_script(Resource(directive.value, self._component)))
-        return tuple(found)
-
     def _spec(self, name: str) -> DirectiveSpec:
         spec = self._block.spec.by_attribute.get(name)
         if spec is None:
@@ -221,19 +231,25 @@ class Resource:
     def _found(self, spec: DirectiveSpec) -> list[tuple[Directive, Resource]]:
         """The directives that make the value of `spec`, and whose they are."""
         found: list[tuple[Directive, Resource]] = []
-        inherits = self.type in ("Job", "JobDefs") and spec.key not in _NOT_INHERITED
+        # Job and JobDefs have tables of their own with the same keys.
+        inherits = self._block.spec.name in _INHERITING and spec.key not in _NOT_INHERITED
         for owner in self.lineage() if inherits else (self,):
-            last = owner._block.by_key.get(spec.key)  # noqa: SLF001
+            last = owner.block.by_key.get(spec.key)
             if last is None:
                 continue
             if not spec.repeatable:
                 return [(last, owner)]
-            # Job and JobDefs have tables of their own with the same keys.
-            own = [one for one in owner._block.directives if one.spec.key == spec.key]  # noqa: SLF001
+            own = [one for one in owner.block.directives if one.spec.key == spec.key]
             found += [(one, owner) for one in own]
             if found and spec.type not in _SCRIPT_TYPES:
                 break
         return found
+
+    def _keys_said(self) -> Collection[str]:
+        """Keys of all directives that are there, inherited ones included."""
+        if self._block.spec.name not in _INHERITING:
+            return self._block.by_key
+        return {key for owner in self.lineage() for key in owner.block.by_key}
 
     def _value(self, spec: DirectiveSpec) -> Any:
         if spec.type == "MSGS":
@@ -243,8 +259,6 @@ class Resource:
             return self._default(spec)
         if spec.block:
             return tuple(Resource(value, self._component) for value in found)
-        if spec.type == "RUN":
-            return tuple(self._run(run) for run in found)
         if spec.type in _TUPLE_TYPES:
             entries = tuple(entry for value in found for entry in value)
             if spec.type != "ALIST_RES":
@@ -265,17 +279,17 @@ class Resource:
             return self._component.first("Catalog")
         return typed_default(spec)
 
-    def _run(self, run: ScheduleRun) -> ScheduleRun:
-        links: dict[str, Any] = {
-            field: self._component.find(kind, getattr(run, field))
-            for field, kind in _RUN_REFERENCES.items()
-            if getattr(run, field) is not None
-        }
-        return replace(run, **links) if links else run
+
+def _typed(resource: Resource, name: str, kind: type[_Value]) -> _Value | None:
+    value = resource.value(name)
+    if value is None or isinstance(value, kind):
+        return value
+    message = f"{name} of {resource.type} is no {kind.__name__}"
+    raise TypeError(message)
 
 
 class ComponentConfiguration:
-    """All resources of one component: `jobs`, `clients` ... are mappings from names; frozen."""
+    """All resources of one component; frozen."""
 
     __slots__ = ("_by_type", "_tree", "spec")
     _by_type: dict[str, dict[str, Resource]]
@@ -294,13 +308,6 @@ class ComponentConfiguration:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         message = f"a configuration is frozen; {name} cannot be set"
         raise AttributeError(message)
-
-    def __getattr__(self, name: str) -> Mapping[str, Resource]:
-        for spec in self.spec.resources.values():
-            if spec.attribute == name:
-                return self.of_type(spec.name)
-        message = f"the {self.spec.name} has no resources of this name: {name}"
-        raise AttributeError(message, name=name, obj=self)
 
     def of_type(self, type_name: str) -> Mapping[str, Resource]:
         """The resources of a type by name, in reading order."""
@@ -353,6 +360,7 @@ class Configuration:
         return {name: one for name, one in named.items() if one is not None}
 
 
+@cache
 def typed_default(spec: DirectiveSpec) -> Any:
     """The default of a directive, typed as its values are."""
     text = spec.default
@@ -368,19 +376,3 @@ def typed_default(spec: DirectiveSpec) -> Any:
         return size_bytes(text)
     words = KEYWORDS.get(spec.type, ())
     return next((word for word in words if word.lower() == text.lower()), text)
-
-
-def _script(block: Resource) -> RunScript:
-    def switch(name: str, usual: bool) -> bool:
-        return bool(getattr(block, name)) if block.is_set(name) else usual
-
-    fails = switch("fail_job_on_error", True)
-    return RunScript(
-        commands=block.command,
-        console_commands=block.console,
-        when=block.runs_when or "Never",
-        on_client=block.runs_on_client is not False,
-        on_success=switch("runs_on_success", True),
-        on_failure=switch("runs_on_failure", False),
-        fail_job_on_error=switch("abort_job_on_error", fails),
-    )

@@ -11,6 +11,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from strongroom.config.feasibility.judgement import judge
 from strongroom.config.language.diagnostics import ERROR, WARNING, Diagnostics
 from strongroom.config.language.sources import Source
 from strongroom.config.model import (
@@ -45,6 +46,16 @@ def load(
 
     Raises ConfigurationError with every error found, UsageError where nothing is there.
     """
+    configuration, warnings = load_with_warnings(path, options, component)
+    for warning in warnings:
+        _log.warning("%s", warning)
+    return configuration
+
+
+def load_with_warnings(
+    path: str, options: LoadOptions | None = None, component: str | None = None
+) -> tuple[Configuration, tuple[str, ...]]:
+    """The same, and its warnings, each with its place."""
     loaded = load_trees(path, options or LoadOptions(), component)
     configuration = resolve(loaded, whole=is_whole(path, component))
     if loaded.diagnostics.has_errors:
@@ -54,9 +65,8 @@ def load(
         rest = f"\n... and {more} more; see `strongroom config check {path}`" if more > 0 else ""
         count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
         raise ConfigurationError(f"{count} in {path}:\n{shown}{rest}")
-    for warning in loaded.diagnostics.sorted(WARNING):
-        _log.warning("%s", warning.head())
-    return configuration
+    warnings = loaded.diagnostics.sorted(WARNING)
+    return configuration, tuple(warning.head() for warning in warnings)
 
 
 def resolve(loaded: Loaded, *, whole: bool = True) -> Configuration:
@@ -67,7 +77,11 @@ def resolve(loaded: Loaded, *, whole: bool = True) -> Configuration:
     components = {name: ComponentConfiguration(tree) for name, tree in loaded.trees.items()}
     for component in components.values():
         _Check(component, loaded.diagnostics, whole=whole).run()
-    return Configuration(**components)
+    configuration = Configuration(**components)
+    # Strictly read, the question is what the original takes, not what can be carried out here.
+    if whole and not loaded.options.strict and not loaded.diagnostics.has_errors:
+        judge(configuration, loaded.diagnostics)
+    return configuration
 
 
 class _Check:
@@ -146,8 +160,8 @@ class _Check:
             missing = [name for name in _JOB_NEEDS if not _is_written(name, blocks)]
             if job.job_type not in _WITHOUT_DATA:
                 missing += [name for name in _DATA_NEEDS if not _is_written(name, blocks)]
-                pool = job.pool
-                in_pool = isinstance(pool, Resource) and _is_written("storage", [pool.block])
+                pool = job.reference("pool")
+                in_pool = pool is not None and _is_written("storage", [pool.block])
                 if not in_pool and not _is_written("storage", blocks):
                     missing.append("storage")
             for name in missing:

@@ -147,6 +147,7 @@ def _of_fileset(
     arguments: argparse.Namespace, options: BackupOptions, terminal: Terminal
 ) -> tuple[Source, BackupOptions]:
     from strongroom.config.filesets import chosen_fileset, fileset_notes, fileset_spec
+    from strongroom.config.settings.fileset import FileSetSettings
     from strongroom.filesets.exclusions import SelectionOptions
     from strongroom.filesets.resolve import resolve_fileset
     from strongroom.jobs.backup.fileset_options import with_fileset
@@ -157,7 +158,7 @@ def _of_fileset(
         raise UsageError("with --fileset-config the FileSet says what is left out")
     resource = chosen_fileset(arguments.fileset_config)
     commands = arguments.allow_commands
-    spec = fileset_spec(resource, allow_commands=commands)
+    spec = fileset_spec(FileSetSettings.of(resource), allow_commands=commands)
     resolved = resolve_fileset(spec, allow_commands=commands)
     options, notes = with_fileset(options, resolved)
     for note in fileset_notes(resource):

@@ -167,18 +167,24 @@ def read_console_resource(folder: str) -> DirectorPlace:
     if not path:
         return DirectorPlace()
     from strongroom.config.resolve import load
+    from strongroom.config.settings.listening import port_number
 
     console = load(path, component="console").console
     director = None if console is None else console.first("Director")
     if console is None or director is None:
         return DirectorPlace()
     owner = console.first("Console") or director
-    address = f"[{director.address}]" if ":" in director.address else director.address
+    address = director.text("address")
+    shown = f"[{address}]" if ":" in address else address
+
+    def of_both(name: str) -> str:
+        return owner.text(name) or director.text(name)
+
     return DirectorPlace(
-        url=f"https://{address}:{director.port}",
-        authority=owner.tls_ca_certificate_file or director.tls_ca_certificate_file or "",
-        certificate=owner.tls_certificate or director.tls_certificate or "",
-        key=owner.tls_key or director.tls_key or "",
+        url=f"https://{shown}:{port_number(director.value('port'))}",
+        authority=of_both("tls_ca_certificate_file"),
+        certificate=of_both("tls_certificate"),
+        key=of_both("tls_key"),
     )
 
 

@@ -39,7 +39,7 @@ def effective_values(
         is_set = resource.is_set(spec.attribute)
         if not is_set and (not defaults or spec.retired or spec.bacula or spec.deprecated):
             continue
-        value = resource.job_type if spec.key == "type" else getattr(resource, spec.attribute)
+        value = resource.job_type if spec.key == "type" else resource.value(spec.attribute)
         if not is_set and value in (None, ()):
             continue
         data = plain(value, secrets=secrets)
@@ -84,7 +84,7 @@ def plain(value: Any, *, secrets: bool = False) -> Any:
         if value.name:
             return value.name
         return {
-            one.spec.shown_name: plain(getattr(value, one.spec.attribute), secrets=secrets)
+            one.spec.shown_name: plain(value.value(one.spec.attribute), secrets=secrets)
             for one in value.block.directives
         }
     if isinstance(value, Password):
@@ -117,7 +117,7 @@ def run_data(run: ScheduleRun) -> dict[str, Any]:
             continue
         if field == "last_week" and not value:
             continue
-        data[field] = plain(value) if isinstance(value, Resource) else value
+        data[field] = value
     return {key: list(one) if isinstance(one, tuple) else one for key, one in data.items()}
 
 

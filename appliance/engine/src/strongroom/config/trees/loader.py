@@ -140,6 +140,16 @@ def component_files(path: str, component: str | None = None) -> dict[str, list[s
     return found
 
 
+def has_component(path: str, component: str) -> bool:
+    """Whether a tree at `path` has files of a component."""
+    if not os.path.isdir(path) or os.path.normpath(path).endswith(".d"):
+        return False
+    try:
+        return bool(component_files(path, component))
+    except UsageError:
+        return False
+
+
 def is_bacula(path: str) -> bool:
     """Whether the names at `path` are Bacula's."""
     names = [os.path.basename(os.path.normpath(path))]

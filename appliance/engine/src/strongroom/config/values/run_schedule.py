@@ -126,8 +126,7 @@ class ScheduleRun:
 
     A run is due in a minute whose hour, weekday, month, day of the month and week of the year are
     in the sets and whose week of the month is in `weeks_of_month`, or in the last seven days of
-    the month where `last_week` is set. Overrides that name a resource are its name as parsed, and
-    the Resource itself in a resolved configuration.
+    the month where `last_week` is set. Overrides that name a resource are its name.
     """
 
     level: str | None
@@ -139,13 +138,13 @@ class ScheduleRun:
     weeks_of_month: tuple[int, ...]
     weeks_of_year: tuple[int, ...]
     last_week: bool
-    pool: Any = None
-    full_pool: Any = None
-    incremental_pool: Any = None
-    differential_pool: Any = None
-    next_pool: Any = None
-    storage: Any = None
-    messages: Any = None
+    pool: str | None = None
+    full_pool: str | None = None
+    incremental_pool: str | None = None
+    differential_pool: str | None = None
+    next_pool: str | None = None
+    storage: str | None = None
+    messages: str | None = None
     priority: int | None = None
     spool_data: bool | None = None
     accurate: bool | None = None

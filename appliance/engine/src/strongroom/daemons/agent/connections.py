@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.connection import Connection
     from websockets.asyncio.server import Server, ServerConnection
 
-    from strongroom.daemons.agent.settings import AgentSettings, DirectorSettings
+    from strongroom.daemons.agent.settings import AgentSettings, KnownDirector
     from strongroom.daemons.agent.supervisor import Supervisor
     from strongroom.net.identities.peer import Peer
 
@@ -51,7 +51,7 @@ class DirectorLinks:
         self.settings = settings
         self.supervisor: Supervisor
         self._conversations: dict[str, Conversation] = {}
-        self._dialling: dict[str, tuple[DirectorSettings, asyncio.Task[None]]] = {}
+        self._dialling: dict[str, tuple[KnownDirector, asyncio.Task[None]]] = {}
         self._servers: list[Server] = []
 
     def news(self, director: str) -> None:
@@ -102,7 +102,7 @@ class DirectorLinks:
                 task = asyncio.create_task(self._keep_dialling(director), name=f"link to {name}")
                 self._dialling[name] = (director, task)
 
-    async def _keep_dialling(self, director: DirectorSettings) -> None:
+    async def _keep_dialling(self, director: KnownDirector) -> None:
         pause_seconds = SHORTEST_PAUSE_SECONDS
         while True:
             started = clock.elapsed_seconds()
@@ -127,7 +127,7 @@ class DirectorLinks:
             await asyncio.sleep(pause_seconds * spread)
             pause_seconds = min(2 * pause_seconds, director.longest_pause_seconds)
 
-    async def _dial(self, director: DirectorSettings) -> None:
+    async def _dial(self, director: KnownDirector) -> None:
         identity = Identity.load(self.settings.identity_folder)
         self._check_name(identity)
         context = client_context(identity, check_hostname=False)

@@ -27,7 +27,7 @@ from strongroom.net.identities.private_files import PUBLIC_MODE, write_file
 from strongroom.net.identities.trust import authority_with_fingerprint
 
 if TYPE_CHECKING:
-    from strongroom.daemons.agent.settings import DirectorSettings
+    from strongroom.daemons.agent.settings import KnownDirector
 
 USUAL_PORT: Final = 9101
 _TIMEOUT_SECONDS: Final = 30.0
@@ -76,7 +76,7 @@ def enrol(
     return identity, issued.director
 
 
-def renew(director: DirectorSettings, identity_folder: str) -> Identity:
+def renew(director: KnownDirector, identity_folder: str) -> Identity:
     """Get the next certificate with the present one. Raises as `enrol` does."""
     identity = Identity.load(identity_folder)
     key_pem = new_key()

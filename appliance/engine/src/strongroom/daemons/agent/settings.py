@@ -22,7 +22,7 @@ _PING_SECONDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class DirectorSettings:
+class KnownDirector:
     """A director that this agent works for.
 
     dials: we dial address:port. listens: we let it in when it dials us. commands: kinds of job it
@@ -45,7 +45,7 @@ class AgentSettings:
     """The agent. `processes`: what all runs together may start; see `supervisor`."""
 
     name: str
-    directors: Mapping[str, DirectorSettings]
+    directors: Mapping[str, KnownDirector]
     listen_addresses: tuple[tuple[str, int], ...]
     identity_folder: str
     working_folder: str
@@ -91,8 +91,8 @@ def load_settings(path: str) -> AgentSettings:
         raise UsageError(f"{path}: there is no Client resource for the agent")
     directors = {
         name: _director(director, client)
-        for name, director in component.directors.items()
-        if not director.monitor
+        for name, director in component.of_type("Director").items()
+        if not director.switch("monitor")
     }
     if not directors:
         raise UsageError(f"{path}: no Director resource says whom this agent works for")
@@ -101,70 +101,56 @@ def load_settings(path: str) -> AgentSettings:
         name=client.name,
         directors=directors,
         listen_addresses=_listen_addresses(client) if listens else (),
-        identity_folder=client.identity_directory,
-        working_folder=client.working_directory,
+        identity_folder=client.text("identity_directory"),
+        working_folder=client.text("working_directory"),
         tuning=client_knobs(client),
-        processes=client.maximum_workers
+        processes=client.number("maximum_workers")
         or min(LARGEST_DEFAULT_SHARDS, len(os.sched_getaffinity(0))),
-        maximum_concurrent_runs=client.maximum_concurrent_jobs,
-        maximum_run_seconds=client.absolute_job_timeout or 0,
-        script_seconds=client.script_time_limit_seconds,
-        allow_commands=client.allow_fileset_commands,
-        restore_socket=client.restore_socket,
-        ping_seconds=client.heartbeat_interval_seconds or _PING_SECONDS,
-        metrics_file=_metrics_file(client),
+        maximum_concurrent_runs=client.number("maximum_concurrent_jobs"),
+        maximum_run_seconds=client.number("absolute_job_timeout"),
+        script_seconds=client.number("script_time_limit_seconds"),
+        allow_commands=client.switch("allow_fileset_commands"),
+        restore_socket=client.text("restore_socket"),
+        ping_seconds=client.number("heartbeat_interval_seconds") or _PING_SECONDS,
+        metrics_file=client.text("metrics_file"),
     )
 
 
-def _metrics_file(client: Resource) -> str:
-    path: str = client.metrics_file or ""
-    if path and not (path.startswith("/") and path.endswith(".prom")):
-        raise UsageError(
-            f"Client {client.name}: Metrics File is an absolute path that ends with .prom, for "
-            f"node_exporter reads no others; {path!r} is none"
-        )
-    return path
+def _director(director: Resource, client: Resource) -> KnownDirector:
+    from strongroom.config.settings.listening import port_number
 
-
-def _director(director: Resource, client: Resource) -> DirectorSettings:
-    address = director.address or ""
+    address = director.text("address")
     dials = bool(address)
     if director.is_set("connection_from_client_to_director"):
-        dials = director.connection_from_client_to_director
+        dials = director.switch("connection_from_client_to_director")
     listens = not dials
     if director.is_set("connection_from_director_to_client"):
-        listens = director.connection_from_director_to_client
-    if dials and not address:
-        raise UsageError(
-            f"Director {director.name}: say its Address, or Connection From Director To Client"
-        )
-    limits = [
-        limit
-        for limit in (
-            director.maximum_bandwidth_per_job_bytes_per_second,
-            client.maximum_bandwidth_per_job_bytes_per_second,
-        )
-        if limit
-    ]
-    folders = director.allowed_script_dir or client.allowed_script_dir
-    commands = director.allowed_job_command or client.allowed_job_command
-    return DirectorSettings(
+        listens = director.switch("connection_from_director_to_client")
+    limit_name = "maximum_bandwidth_per_job_bytes_per_second"
+    limits = [one.number(limit_name) for one in (director, client)]
+    commands, folders = (
+        director.texts(name) or client.texts(name)
+        for name in ("allowed_job_command", "allowed_script_dir")
+    )
+    return KnownDirector(
         name=director.name,
         address=address,
-        port=director.port,
+        port=port_number(director.value("port")),
         dials=dials,
         listens=listens,
         commands=tuple(command.lower() for command in commands),
-        script_folders=tuple(folders) or (client.scripts_directory,),
-        maximum_bytes_per_second=min(limits, default=0),
-        longest_pause_seconds=director.reconnection_time_seconds or _LONGEST_PAUSE_SECONDS,
+        script_folders=folders or (client.text("scripts_directory"),),
+        maximum_bytes_per_second=min((limit for limit in limits if limit), default=0),
+        longest_pause_seconds=director.number("reconnection_time_seconds")
+        or _LONGEST_PAUSE_SECONDS,
     )
 
 
 def _listen_addresses(client: Resource) -> tuple[tuple[str, int], ...]:
     """Where to listen; "" stands for every address."""
-    usual = int(client.port)
-    found = [(address.host or "", int(address.port or usual)) for address in client.addresses or ()]
-    if client.address:
-        found.append((client.address, usual))
-    return tuple(found) or (("", usual),)
+    from strongroom.config.settings.listening import listening_addresses, port_number
+
+    found = listening_addresses(client, everywhere="")
+    if client.value("addresses") and client.text("address"):
+        found.append((client.text("address"), port_number(client.value("port"))))
+    return tuple(found)

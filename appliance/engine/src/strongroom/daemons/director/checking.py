@@ -6,24 +6,19 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
-from strongroom.config.resolve import load
 from strongroom.daemons.director.api.server import tls_context
 from strongroom.daemons.director.catalog.database import catalog_url, look_at_catalog
-from strongroom.daemons.director.configuration import repository_places
+from strongroom.daemons.director.configuration import check_configuration, repository_places
 from strongroom.daemons.director.daemon import own_identity
+from strongroom.daemons.director.key_files import authority_passphrase, put_key
 from strongroom.daemons.director.repositories.access import read_passphrase
-from strongroom.daemons.director.settings import DirectorSettings
 from strongroom.daemons.preflight import Preflight
-from strongroom.errors import (
-    CatalogError,
-    ConfigurationError,
-    RepositoryNotFoundError,
-    UsageError,
-)
+from strongroom.errors import CatalogError, RepositoryNotFoundError
 from strongroom.net.identities.authority import Authority
 
 if TYPE_CHECKING:
-    from strongroom.config.model import ComponentConfiguration
+    from strongroom.config.settings.catalog import CatalogSettings
+    from strongroom.config.settings.director import DirectorSettings
     from strongroom.daemons.director.repositories.access import RepositoryPlace
 
 
@@ -32,19 +27,17 @@ def check_director(path: str) -> tuple[DirectorSettings, Preflight]:
 
     Raises ConfigurationError and UsageError when the configuration itself cannot be taken.
     """
-    settings = DirectorSettings.read(path)
-    configuration = load(path, component="director").director
-    if configuration is None or configuration.daemon is None:
-        raise ConfigurationError(f"{path} has no resource Director; see strongroom config check")
+    loaded, warnings = check_configuration(path)
+    settings = loaded.settings.director
     look = Preflight()
+    look.warnings += warnings
     _identity(look, settings)
     _authority(look, settings)
     with look.part("Put Key File"):
-        settings.put_key()
-    folder = str(configuration.daemon.working_directory)
-    look.writable("Working Directory", folder)
-    _catalog(look, configuration, folder)
-    for name, place in repository_places(configuration).items():
+        put_key(settings)
+    look.writable("Working Directory", settings.working_folder)
+    _catalog(look, loaded.settings.catalog, settings.working_folder)
+    for name, place in repository_places(loaded.settings).items():
         _repository(look, name, place)
     look.addresses("Address, Port and Addresses of the Director", settings.addresses)
     return settings, look
@@ -63,16 +56,15 @@ def _authority(look: Preflight, settings: DirectorSettings) -> None:
     with look.part("Authority Directory"):
         authority = Authority(os.fsencode(settings.authority_folder))
         with look.part("Authority Passphrase File"):
-            passphrase = settings.authority_passphrase()
+            passphrase = authority_passphrase(settings)
             with look.part("Authority Directory"):
                 authority.try_key(passphrase)
 
 
-def _catalog(look: Preflight, configuration: ComponentConfiguration, folder: str) -> None:
-    resource = configuration.first("Catalog")
-    where = "Catalog" if resource is None else f"Catalog {resource.name}"
+def _catalog(look: Preflight, catalog: CatalogSettings | None, folder: str) -> None:
+    where = "Catalog" if catalog is None else f"Catalog {catalog.name}"
     with look.part(where):
-        url = catalog_url(resource, folder)
+        url = catalog_url(catalog, folder)
         try:
             look_at_catalog(url)
         except sqlite3.DatabaseError as error:
@@ -85,11 +77,5 @@ def _repository(look: Preflight, storage: str, place: RepositoryPlace) -> None:
     with look.part(f"Passphrase File of Storage {storage}"):
         read_passphrase(place)
     with look.part(f"Repository of Storage {storage}"):
-        from strongroom.net.storage.place import is_remote, parse_place
-
-        if is_remote(place.place):
-            parse_place(place.place)
-        elif not place.place.startswith("/"):
-            raise UsageError(f"{place.place} is no absolute path and no unix:PATH of a socket")
-        elif not os.path.isdir(place.place):
+        if place.place.startswith("/") and not os.path.isdir(place.place):
             raise RepositoryNotFoundError(f"there is no repository at {place.place}")

@@ -19,7 +19,7 @@ from strongroom.daemons.director.catalog.runs import load_run
 from strongroom.daemons.director.catalog.snapshots import load_snapshot
 from strongroom.daemons.director.configuration import read_configuration, repository_places
 from strongroom.daemons.director.runs.active_run import ActiveRun, Ending
-from strongroom.daemons.director.runs.plan import Overrides
+from strongroom.daemons.director.runs.plan import plan
 from strongroom.daemons.director.runs.requests import new_restore, new_run
 from strongroom.daemons.director.runs.retention import remove_snapshots, snapshot_info
 from strongroom.errors import ConflictError, StrongroomError, UsageError
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Token,
     )
     from strongroom.daemons.director.runs.lifecycle import Runs
+    from strongroom.daemons.director.runs.plan import JobPlan
     from strongroom.daemons.director.schedule.scheduler import Scheduler
 
 
@@ -61,29 +62,10 @@ class Commands:
         self._agents = agents
         self._path = configuration_path
 
-    async def start_run(
-        self,
-        job: str,
-        who: Actor,
-        *,
-        level: str = "",
-        client: str = "",
-        fileset: str = "",
-        storage: str = "",
-        pool: str = "",
-        priority: int = 0,
-    ) -> Run:
-        """Queue a run of a job; what is empty is as the job says."""
-        overrides = Overrides(
-            level=level,
-            client=client,
-            fileset=fileset,
-            storage=storage,
-            pool=pool,
-            priority=priority,
-        )
-        async with self._audited(who, "run", job):
-            record = new_run(self._context.configuration, job, overrides, requested_by=who.title)
+    async def start_run(self, planned: JobPlan, who: Actor) -> Run:
+        """Queue a run of a job as it is planned."""
+        async with self._audited(who, "run", planned.job.name):
+            record = new_run(planned, requested_by=who.title)
             return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
 
     async def start_restore(self, request: RestoreRequest, who: Actor) -> Run:
@@ -97,7 +79,8 @@ class Commands:
     async def start_estimate(self, job: str, who: Actor, *, listing: bool = False) -> Run:
         """Let the agent count what a job would back up; the result is the run's summary."""
         async with self._audited(who, "estimate", job):
-            record = new_run(self._context.configuration, job, requested_by=who.title)
+            planned = plan(self._context.configuration, job)
+            record = new_run(planned, requested_by=who.title)
             if record.kind != "backup":
                 raise UsageError(f"job {job} is no backup; there is nothing to estimate")
             if not self._context.link.is_connected(record.client):
@@ -143,7 +126,7 @@ class Commands:
                 raise ConflictError(f"snapshot {record.id[:8]} was removed already")
             if obstacle := self._scheduler.guard.obstacle:
                 raise ConflictError(obstacle)
-            pool = self._context.configuration.find("Pool", record.pool)
+            pool = self._context.configuration.pools.get(record.pool)
             removed, _ = await self._context.with_repository(
                 remove_snapshots, self._context, [record], pool, f"by {who.title}"
             )
@@ -159,8 +142,9 @@ class Commands:
         async with self._audited(who, "reload", self._path):
             loaded, report = await self._context.in_thread(read_configuration, self._path)
             if loaded is not None:
-                self._context.configuration = loaded
-                self._context.repositories.replace(repository_places(loaded))
+                self._context.configuration = loaded.settings
+                self._context.resources = loaded.resources
+                self._context.repositories.replace(repository_places(loaded.settings))
                 await self._scheduler.reload()
                 for name in list(self._context.hellos):
                     if refusal := self._agents.refusal(name):

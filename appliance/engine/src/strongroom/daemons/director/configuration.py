@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from strongroom.config.resolve import load, resolve
-from strongroom.config.trees.loader import LoadOptions, load_trees
+from strongroom.config.feasibility.judgement import device_warnings
+from strongroom.config.resolve import load, load_with_warnings, resolve
+from strongroom.config.settings.configuration import DirectorConfiguration
+from strongroom.config.trees.loader import LoadOptions, has_component, load_trees
 from strongroom.daemons.director.catalog.database import catalog_url, open_catalog
 from strongroom.daemons.director.context import DirectorContext
 from strongroom.daemons.director.repositories.access import Repositories, RepositoryPlace
@@ -14,42 +16,79 @@ from strongroom.daemons.director.results import Reload
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from strongroom.config.model import ComponentConfiguration
+    from strongroom.config.model import ComponentConfiguration, Configuration
     from strongroom.net.identities.identity import Identity
 
 
-def read_configuration(path: str) -> tuple[ComponentConfiguration | None, Reload]:
+class LoadedConfiguration(NamedTuple):
+    """What a director is told: as settings, and as it was parsed, which is what it shows."""
+
+    settings: DirectorConfiguration
+    resources: ComponentConfiguration
+
+
+def load_configuration(path: str) -> LoadedConfiguration:
+    """The configuration at `path`. Blocks. Raises ConfigurationError, UsageError."""
+    return _director_of(load(path, component="director"), path)
+
+
+def check_configuration(path: str) -> tuple[LoadedConfiguration, tuple[str, ...]]:
+    """The same, and all warnings, each with its place.
+
+    They tell of Devices that the storage daemon of the same tree does not serve, too.
+    """
+    configuration, warnings = load_with_warnings(path, component="director")
+    loaded = _director_of(configuration, path)
+    if not has_component(path, "storage"):
+        return loaded, warnings
+    trees = load_trees(path, LoadOptions(), "storage")
+    storage = resolve(trees, whole=False).storage
+    assert storage is not None
+    return loaded, (*warnings, *device_warnings(loaded.resources, storage))
+
+
+def read_configuration(path: str) -> tuple[LoadedConfiguration | None, Reload]:
     """The configuration at `path`, and what was found wrong; None with errors. Blocks."""
     loaded = load_trees(path, LoadOptions(), "director")
-    configuration = resolve(loaded, whole=True).director
+    configuration = resolve(loaded, whole=True)
     errors = tuple(one.head() for one in loaded.diagnostics.sorted("error"))
     warnings = tuple(one.head() for one in loaded.diagnostics.sorted("warning"))
-    if errors or configuration is None or configuration.daemon is None:
-        return None, Reload(False, errors or ("there is no Director resource",), warnings)
-    return configuration, Reload(True, (), warnings)
+    if errors:
+        return None, Reload(False, errors, warnings)
+    return _director_of(configuration, path), Reload(True, (), warnings)
 
 
-def open_context(path: str, identity: Identity | None) -> DirectorContext:
+def open_context(
+    path: str, identity: Identity | None, loaded: LoadedConfiguration | None = None
+) -> DirectorContext:
     """What the parts of a director share, its catalog open. Blocks; the caller closes it.
 
-    Raises ConfigurationError, UsageError, CatalogError.
+    loaded: the configuration at `path` where it was read already. Raises ConfigurationError,
+    UsageError, CatalogError.
     """
-    configuration = load(path, component="director").director
-    if configuration is None or configuration.daemon is None:
-        raise UsageError(f"{path} holds no configuration of a director")
-    folder = str(configuration.daemon.working_directory)
+    loaded = loaded or load_configuration(path)
+    settings = loaded.settings
+    folder = settings.director.working_folder
     return DirectorContext(
-        configuration=configuration,
-        catalog=open_catalog(catalog_url(configuration.first("Catalog"), folder)),
+        configuration=settings,
+        resources=loaded.resources,
+        catalog=open_catalog(catalog_url(settings.catalog, folder)),
         repositories=Repositories(
-            repository_places(configuration), os.fsencode(os.path.join(folder, "cache"))
+            repository_places(settings), os.fsencode(os.path.join(folder, "cache"))
         ),
         working_directory=folder,
         identity=identity,
     )
 
 
-def repository_places(configuration: ComponentConfiguration) -> dict[str, RepositoryPlace]:
+def repository_places(configuration: DirectorConfiguration) -> dict[str, RepositoryPlace]:
     """Storage -> where the director itself reaches its repository."""
-    storages = configuration.of_type("Storage").items()
+    storages = configuration.storages.items()
     return {name: place for name, one in storages if (place := RepositoryPlace.of(one)) is not None}
+
+
+def _director_of(configuration: Configuration, path: str) -> LoadedConfiguration:
+    if configuration.director is None:
+        raise UsageError(f"{path} holds no configuration of a director")
+    resources = configuration.director
+    return LoadedConfiguration(DirectorConfiguration.of(resources), resources)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.config.model import ComponentConfiguration
+    from strongroom.config.settings.configuration import DirectorConfiguration
     from strongroom.daemons.director.catalog.database import Catalog
     from strongroom.daemons.director.repositories.access import Repositories
     from strongroom.net.control.messages import Hello, ToAgent
@@ -54,14 +55,16 @@ class NoAgents:
 
 @dataclass(eq=False, slots=True)
 class DirectorContext:
-    """Shared; `configuration` and `link` are replaced while the director runs.
+    """Shared; `configuration`, `resources` and `link` are replaced while the director runs.
 
+    resources: the configuration as it was parsed, which is what is shown of it.
     hellos: what the agents that are connected said of themselves. backup_errors: of all backups of
     a job and client since the start. repository_bytes: what packs take up at a Storage, as seen
     last.
     """
 
-    configuration: ComponentConfiguration
+    configuration: DirectorConfiguration
+    resources: ComponentConfiguration
     catalog: Catalog
     repositories: Repositories
     working_directory: str
@@ -82,8 +85,7 @@ class DirectorContext:
     @property
     def name(self) -> str:
         """The director's name."""
-        daemon = self.configuration.daemon
-        return daemon.name if daemon is not None else "director"
+        return self.configuration.director.name
 
     def features(self, client: str) -> tuple[str, ...]:
         """What the agent of a client can do, as far as it is connected."""

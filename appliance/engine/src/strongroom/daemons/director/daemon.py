@@ -24,9 +24,10 @@ from strongroom.daemons.director.api.failed_attempts import Attempts
 from strongroom.daemons.director.api.request_context import ApiContext
 from strongroom.daemons.director.api.server import ApiServer, renew_identity, tls_context
 from strongroom.daemons.director.catalog.retry import RETRY_SECONDS
+from strongroom.daemons.director.configuration import load_configuration
 from strongroom.daemons.director.director import Director
+from strongroom.daemons.director.key_files import authority_passphrase, put_key
 from strongroom.daemons.director.results import Actor
-from strongroom.daemons.director.settings import DirectorSettings
 from strongroom.daemons.service_manager import notify
 from strongroom.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
 from strongroom.net.identities.authority import Authority
@@ -40,6 +41,8 @@ from strongroom.net.identities.identity import (
 if TYPE_CHECKING:
     import ssl
 
+    from strongroom.config.settings.director import DirectorSettings
+    from strongroom.daemons.director.configuration import LoadedConfiguration
     from strongroom.net.identities.revocations import Revocations
 
 # Wrong tokens, and wrong enrolment tokens, of one address.
@@ -67,10 +70,12 @@ class DirectorDaemon:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.settings = DirectorSettings.read(path)
+        loaded = load_configuration(path)
+        self._loaded: LoadedConfiguration | None = loaded
+        self.settings = loaded.settings.director
         self._identity = own_identity(self.settings)
         self._authority = self._open_authority()
-        self._put_key = self.settings.put_key()
+        self._put_key = put_key(self.settings)
         self._tls_context: ssl.SSLContext
         self._director: Director
         self._dialling: AgentDialling
@@ -91,7 +96,8 @@ class DirectorDaemon:
         self, stopping: asyncio.Event, reloading: asyncio.Event, ready: asyncio.Event
     ) -> None:
         """Serve until `stopping` is set; `ready` is set once it does. Raises StrongroomError."""
-        self._director = await Director.open(self._path, self._identity)
+        loaded, self._loaded = self._loaded, None
+        self._director = await Director.open(self._path, self._identity, loaded=loaded)
         revocations = self._identity.trust.revocations
         assert revocations is not None
         agents = AgentConnections(self._director.agents, revocations)
@@ -207,7 +213,7 @@ class DirectorDaemon:
         folder = self.settings.authority_folder
         if not folder:
             return None
-        return Authority(os.fsencode(folder), self.settings.authority_passphrase())
+        return Authority(os.fsencode(folder), authority_passphrase(self.settings))
 
 
 def _renew(authority: Authority, identity: Identity) -> None:

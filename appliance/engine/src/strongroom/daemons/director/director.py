@@ -34,6 +34,8 @@ from strongroom.errors import StrongroomError
 
 if TYPE_CHECKING:
     from strongroom.config.model import ComponentConfiguration
+    from strongroom.config.settings.configuration import DirectorConfiguration
+    from strongroom.daemons.director.configuration import LoadedConfiguration
     from strongroom.daemons.director.context import AgentLink, DirectorContext
     from strongroom.net.identities.identity import Identity
 
@@ -65,13 +67,18 @@ class Director:
 
     @classmethod
     async def open(
-        cls, path: str, identity: Identity | None, link: AgentLink | None = None
+        cls,
+        path: str,
+        identity: Identity | None,
+        link: AgentLink | None = None,
+        loaded: LoadedConfiguration | None = None,
     ) -> Self:
         """Read the configuration at `path` and open the catalog it names.
 
-        Raises ConfigurationError, UsageError, CatalogError.
+        loaded: that configuration, where it was read already. Raises ConfigurationError,
+        UsageError, CatalogError.
         """
-        director = cls(await asyncio.to_thread(open_context, path, identity), path)
+        director = cls(await asyncio.to_thread(open_context, path, identity, loaded), path)
         if link is not None:
             director.use_link(link)
         return director
@@ -85,9 +92,14 @@ class Director:
         self.context.identity = identity
 
     @property
-    def configuration(self) -> ComponentConfiguration:
-        """What is in force: resources of the director; a reload replaces it."""
+    def configuration(self) -> DirectorConfiguration:
+        """What is in force; a reload replaces it."""
         return self.context.configuration
+
+    @property
+    def resources(self) -> ComponentConfiguration:
+        """The same as it was parsed, to be shown."""
+        return self.context.resources
 
     async def start(self) -> None:
         """Take up what was left, and begin to follow schedules."""

@@ -10,14 +10,14 @@ from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.clients import load_clients
 from strongroom.daemons.director.catalog.runs import counts_by_state, last_ends
 from strongroom.daemons.director.catalog.snapshots import bytes_by_storage, totals_by_client
-from strongroom.daemons.director.runs.plan import kind_of, tls_mode_of
+from strongroom.daemons.director.runs.plan import tls_mode_of
 from strongroom.daemons.director.schedule.due_times import next_due_ns, time_zone
 from strongroom.daemons.exposition import Metric, MetricKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.client import ClientSettings
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.results import Run
@@ -135,7 +135,7 @@ def live_metrics(
     context: DirectorContext, active: Iterable[Run], retention_held: bool
 ) -> list[Metric]:
     """What is known without asking the catalog; for the event loop."""
-    clients = context.configuration.of_type("Client").values()
+    clients = context.configuration.clients.values()
     counts: dict[str, int] = dict.fromkeys(("queued", "waiting", "running"), 0)
     running: Samples = []
     for run in active:
@@ -193,9 +193,9 @@ def _newest(records: Iterable[RunRecord]) -> list[RunRecord]:
 def _backup_errors(context: DirectorContext) -> dict[tuple[str, str], int]:
     """Of each job and client; 0 before the first, or who watches would not see it grow."""
     found = {
-        (job.name, job.client.name): 0
-        for job in context.configuration.of_type("Job").values()
-        if kind_of(job) == "backup" and job.client is not None
+        (job.name, job.client): 0
+        for job in context.configuration.jobs.values()
+        if job.kind == "backup" and job.client
     }
     return found | context.backup_errors
 
@@ -224,7 +224,7 @@ def _add_repositories(context: DirectorContext, add: Callable[[str, str, Samples
     )
 
 
-def _settings(context: DirectorContext, client: Resource) -> dict[str, str]:
+def _settings(context: DirectorContext, client: ClientSettings) -> dict[str, str]:
     hello = context.hellos.get(client.name)
     return {
         "client": client.name,
@@ -240,12 +240,12 @@ def _intervals(context: DirectorContext) -> tuple[str, Samples]:
     samples: Samples = []
     now_ns = clock.now_ns()
     zone = time_zone("")
-    for job in context.configuration.of_type("Job").values():
-        schedule = job.schedule
-        if kind_of(job) != "backup" or schedule is None or not schedule.enabled or not job.enabled:
+    for job in context.configuration.jobs.values():
+        schedule = context.configuration.schedules.get(job.schedule)
+        if job.kind != "backup" or schedule is None or not schedule.enabled or not job.enabled:
             continue
         moments: set[int] = set()
-        for run in schedule.run:
+        for run in schedule.runs:
             due = next_due_ns(run, now_ns, zone)
             for _ in range(_INTERVAL_LOOKS):
                 if due is None:
@@ -255,6 +255,6 @@ def _intervals(context: DirectorContext) -> tuple[str, Samples]:
         ordered = sorted(moments)[:_INTERVAL_LOOKS]
         gaps = [after - before for before, after in pairwise(ordered)]
         if gaps:
-            client = job.client.name if job.client is not None else ""
-            samples.append(({"job": job.name, "client": client}, max(gaps) / SECOND_NS))
+            labels = {"job": job.name, "client": job.client}
+            samples.append((labels, max(gaps) / SECOND_NS))
     return "The longest time between two scheduled runs of a job.", samples

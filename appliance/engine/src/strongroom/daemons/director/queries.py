@@ -31,13 +31,14 @@ from strongroom.daemons.director.results import (
     SnapshotFilter,
     Status,
 )
-from strongroom.daemons.director.runs.plan import plan, resource, tls_mode_of
+from strongroom.daemons.director.runs.plan import plan, tls_mode_of
 from strongroom.daemons.director.runs.retention import snapshot_info
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.client import ClientSettings
+    from strongroom.config.settings.job import JobSettings
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
@@ -75,19 +76,17 @@ class Queries:
     async def status(self) -> Status:
         """The director at a glance: what runs and waits, what ended, what is due in a day."""
         context = self._context
-        clients = context.configuration.of_type("Client")
+        clients = context.configuration.clients
         ended = RunFilter(states=tuple(sorted(FINAL_STATES)), limit=_RECENT_RUNS)
         recent = await context.in_thread(find_runs, context.catalog, ended)
         now_ns = clock.now_ns()
         obstacle = self._scheduler.guard.obstacle
-        director = context.configuration.daemon
-        zone = director.time_zone if director is not None else ""
         return Status(
             name=context.name,
             version=_version(),
             started_ns=self._started_ns,
             now_ns=now_ns,
-            time_zone=zone or "local",
+            time_zone=context.configuration.director.time_zone or "local",
             clients=len(clients),
             clients_connected=sum(context.link.is_connected(name) for name in clients),
             active=tuple(one.info() for one in self._runs.all_active()),
@@ -102,13 +101,13 @@ class Queries:
         known = await context.in_thread(load_clients, context.catalog)
         ends = await context.in_thread(last_ends, context.catalog)
         return [
-            self._client_info(resource, known.get(name), ends)
-            for name, resource in sorted(context.configuration.of_type("Client").items())
+            self._client_info(client, known.get(name), ends)
+            for name, client in sorted(context.configuration.clients.items())
         ]
 
     async def client(self, name: str) -> Client:
         """One of them."""
-        resource(self._context.configuration, "Client", name)
+        self._context.configuration.client(name)
         return next(one for one in await self.clients() if one.name == name)
 
     async def jobs(self) -> list[Job]:
@@ -118,7 +117,7 @@ class Queries:
         due = self._scheduler.next_of_job()
         return [
             self._job_info(job, due.get(name, 0), last.get(name))
-            for name, job in sorted(context.configuration.of_type("Job").items())
+            for name, job in sorted(context.configuration.jobs.items())
         ]
 
     async def runs(self, wanted: RunFilter) -> list[Run]:
@@ -241,7 +240,7 @@ class Queries:
         return record.info() if active is None else active.info()
 
     def _client_info(
-        self, client: Resource, known: ClientRecord | None, ends: list[RunRecord]
+        self, client: ClientSettings, known: ClientRecord | None, ends: list[RunRecord]
     ) -> Client:
         name = client.name
         record = known or ClientRecord(name=name)
@@ -251,7 +250,7 @@ class Queries:
         return Client(
             name=name,
             address=record.address or client.address,
-            is_enabled=bool(client.enabled),
+            is_enabled=client.enabled,
             is_connected=self._context.link.is_connected(name),
             version=record.version,
             platform=record.platform,
@@ -261,26 +260,26 @@ class Queries:
             last_seen_ns=record.last_seen_ns,
             clock_ahead_seconds=record.clock_ahead_ns / SECOND_NS,
             tls_mode=tls_mode_of(client, record.features),
-            maximum_concurrent_runs=int(client.maximum_concurrent_jobs),
+            maximum_concurrent_runs=client.maximum_concurrent_jobs,
             workers=hello.workers if hello is not None else 0,
             running=sum(one.is_running for one in active),
             queued=sum(not one.is_running for one in active),
             last_backup_ns=max(good, default=0),
         )
 
-    def _job_info(self, job: Resource, due_ns: int, last: RunRecord | None) -> Job:
+    def _job_info(self, job: JobSettings, due_ns: int, last: RunRecord | None) -> Job:
         planned = plan(self._context.configuration, job.name)
         return Job(
             name=job.name,
-            kind=planned.kind,
+            kind=job.kind,
             level=planned.level,
             client=planned.client,
             fileset=planned.fileset,
-            schedule=job.schedule.name if job.schedule is not None else "",
+            schedule=job.schedule,
             storage=planned.storage,
             pool=planned.pool(planned.level),
             priority=planned.priority,
-            is_enabled=bool(job.enabled),
+            is_enabled=job.enabled,
             next_due_ns=due_ns,
             last_run=None if last is None else self._info(last),
         )

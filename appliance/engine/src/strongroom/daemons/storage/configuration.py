@@ -11,15 +11,14 @@ import pwd
 from typing import TYPE_CHECKING
 
 from strongroom.config.resolve import load
-from strongroom.config.values.measures import size_bytes
+from strongroom.config.settings.listening import listening_addresses
+from strongroom.config.settings.quotas import parse_quota
 from strongroom.daemons.storage.settings import Limits, StorageSettings
 from strongroom.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from strongroom.config.model import Resource
     from strongroom.net.identities.peer import Peer
-
-_EVERYWHERE = "0.0.0.0"  # noqa: S104 - what Bareos listens on where nothing is said
 
 
 class StorageConfiguration:
@@ -31,28 +30,23 @@ class StorageConfiguration:
         if configuration is None or daemon is None:
             raise ConfigurationError(f"{path} has no resource Storage; see strongroom config check")
         devices = tuple(
-            (device.name, os.fsencode(device.archive_device))
-            for device in configuration.devices.values()
+            (name, os.fsencode(device.text("archive_device")))
+            for name, device in configuration.of_type("Device").items()
         )
-        if not devices:
-            raise ConfigurationError(f"{path} has no resource Device, so there is nothing to serve")
-        for name, folder in devices:
-            if not folder.startswith(b"/"):
-                raise ConfigurationError(f"Archive Device of {name} is no absolute path")
         self.settings = StorageSettings(
             name=daemon.name,
             repositories=devices,
-            addresses=_addresses(daemon),
-            socket_path=os.fsencode(daemon.maintenance_socket),
-            maintenance_users=tuple(map(_user_id, daemon.maintenance_users)),
-            identity_folder=os.fsencode(daemon.identity_directory),
+            addresses=tuple(listening_addresses(daemon)),
+            socket_path=os.fsencode(daemon.text("maintenance_socket")),
+            maintenance_users=tuple(map(_user_id, daemon.texts("maintenance_users"))),
+            identity_folder=os.fsencode(daemon.text("identity_directory")),
             limits=_limits(daemon),
         )
-        self.cipher_suites: str = daemon.tls_cipher_suites or ""
-        self._plain_allowed = not daemon.tls_enable or not daemon.tls_require
-        self._plain_clients = frozenset(daemon.plain_clients)
-        self._directors = frozenset(configuration.directors)
-        self._ktls_required = daemon.enable_ktls == "require"
+        self.cipher_suites = daemon.text("tls_cipher_suites")
+        self._plain_allowed = not daemon.switch("tls_enable") or not daemon.switch("tls_require")
+        self._plain_clients = frozenset(daemon.texts("plain_clients"))
+        self._directors = frozenset(configuration.of_type("Director"))
+        self._ktls_required = daemon.text("enable_ktls") == "require"
 
     def differences(self, started: StorageConfiguration) -> tuple[str, ...]:
         """Directives that say other than when the daemon started, and are not followed until then.
@@ -79,13 +73,6 @@ class StorageConfiguration:
         return mode == "ktls" or not self._ktls_required
 
 
-def _addresses(daemon: Resource) -> tuple[tuple[str, int], ...]:
-    port = int(daemon.port)
-    if daemon.addresses:
-        return tuple((one.host or _EVERYWHERE, int(one.port or port)) for one in daemon.addresses)
-    return ((daemon.address or _EVERYWHERE, port),)
-
-
 def _user_id(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
@@ -96,22 +83,15 @@ def _user_id(name: str) -> int:
 
 
 def _limits(daemon: Resource) -> Limits:
-    quotas = {}
-    for text in daemon.quota_of:
-        name, _, size = text.partition(" ")
-        quota = size_bytes(size.strip())
-        if quota is None:
-            raise ConfigurationError(f'Quota Of = "{text}" has no size such as 500 GB')
-        quotas[name] = quota
     return Limits(
-        connections=daemon.maximum_connections,
-        connections_each=daemon.maximum_connections_per_client,
-        handshakes=daemon.maximum_handshakes,
-        handshakes_of_an_address=daemon.maximum_handshakes_per_address,
-        requests_per_second=float(daemon.maximum_requests_per_second),
-        idle_seconds=float(daemon.idle_timeout_seconds),
-        bytes_per_second=daemon.maximum_bandwidth_per_job_bytes_per_second or 0,
-        quota_bytes=daemon.client_quota_bytes or 0,
-        quotas=quotas,
-        minimum_retention_seconds=daemon.minimum_retention_seconds or 0,
+        connections=daemon.number("maximum_connections"),
+        connections_each=daemon.number("maximum_connections_per_client"),
+        handshakes=daemon.number("maximum_handshakes"),
+        handshakes_of_an_address=daemon.number("maximum_handshakes_per_address"),
+        requests_per_second=float(daemon.number("maximum_requests_per_second")),
+        idle_seconds=float(daemon.number("idle_timeout_seconds")),
+        bytes_per_second=daemon.number("maximum_bandwidth_per_job_bytes_per_second"),
+        quota_bytes=daemon.number("client_quota_bytes"),
+        quotas=dict(map(parse_quota, daemon.texts("quota_of"))),
+        minimum_retention_seconds=daemon.number("minimum_retention_seconds"),
     )

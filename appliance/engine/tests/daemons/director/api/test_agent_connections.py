@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import ssl
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatu
 from kit.connections import House
 from kit.director_server import PATIENCE_SECONDS
 from strongroom.config.resolve import resolve
+from strongroom.config.settings.configuration import DirectorConfiguration
 from strongroom.config.trees.loader import LoadOptions, load_text
 from strongroom.daemons.director.api import agent_connections, agent_dialling
 from strongroom.daemons.director.api.agent_connections import (
@@ -462,6 +464,7 @@ def test_a_hundred_agents_at_once_are_all_heard(house):
 
 
 PASSIVE = """
+Director { Name = boss; Password = x; Messages = none }
 Client { Name = web1; Password = x; Address = 127.0.0.1; Port = PORT
   Connection From Director To Client = yes }
 Client { Name = web2; Password = x; Address = 127.0.0.1; Port = PORT }
@@ -476,7 +479,7 @@ class Configured:
 def configured(port):
     text = PASSIVE.replace("PORT", str(port))
     loaded = load_text(text, "director", LoadOptions())
-    return Configured(resolve(loaded, whole=False).director)
+    return Configured(DirectorConfiguration.of(resolve(loaded, whole=False).director))
 
 
 @contextlib.asynccontextmanager
@@ -545,8 +548,7 @@ def test_a_client_that_is_no_longer_dialled_keeps_no_connection(house):
             assert (await at.events.next())[0] == "connected"
             dialling.follow()
             assert at.agents.is_connected("web1")
-            nobody = resolve(load_text("", "director", LoadOptions()), whole=False)
-            known.configuration = nobody.director
+            known.configuration = dataclasses.replace(known.configuration, clients={})
             dialling.follow()
             assert (await at.events.next())[0] == "disconnected"
             await dialling.stop()

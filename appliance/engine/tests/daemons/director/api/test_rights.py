@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strongroom.config.resolve import resolve
+from strongroom.config.settings.permissions import PERMISSION_KINDS, PermissionSettings
 from strongroom.config.trees.loader import LoadOptions, load_text
-from strongroom.daemons.director.api.rights import COMMANDS, KINDS, Rights, checked_target
+from strongroom.daemons.director.api.rights import COMMANDS, Rights, checked_target
 from strongroom.errors import NotPermittedError, UsageError
 
 PROFILES = """
@@ -34,7 +35,11 @@ def rights(console: str, profiles: str = PROFILES) -> Rights:
     loaded = load_text(text, "director", LoadOptions())
     assert not loaded.diagnostics.has_errors, [one.head() for one in loaded.diagnostics.sorted()]
     director = resolve(loaded, whole=False).director
-    return Rights.of(director.consoles["someone"])
+    consoles, profiles_of = (
+        {name: PermissionSettings.of(one) for name, one in director.of_type(kind).items()}
+        for kind in ("Console", "Profile")
+    )
+    return Rights.of(consoles["someone"], profiles_of)
 
 
 def quoted(entries: list[str]) -> str:
@@ -43,7 +48,7 @@ def quoted(entries: list[str]) -> str:
 
 def test_what_no_list_names_is_denied():
     nothing = rights("")
-    assert not any(nothing.permits(kind, "anything") for kind in KINDS)
+    assert not any(nothing.permits(kind, "anything") for kind in PERMISSION_KINDS)
     assert not any(map(nothing.permits_command, COMMANDS))
 
 

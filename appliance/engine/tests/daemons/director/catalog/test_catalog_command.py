@@ -160,14 +160,18 @@ def test_postgresql_is_shown_the_password(own_cluster, tmp_path, monkeypatch, wa
 
 
 @pytest.mark.parametrize(
-    ("content", "said", "words"),
-    [(None, "", "cannot read"), ("\n", "", "is empty"), ("a", "DbPassword = b", "both")],
+    ("content", "said", "words", "code"),
+    [
+        (None, "", "cannot read", 2),
+        ("\n", "", "is empty", 2),
+        ("a", "DbPassword = b", "has both a DB Password and a Password File", 40),
+    ],
 )
-def test_a_password_file_that_is_no_help_is_told(tmp_path, content, said, words):
+def test_a_password_file_that_is_no_help_is_told(tmp_path, content, said, words, code):
     secret = tmp_path / "secret"
     if content is not None:
         secret.write_text(content)
     catalog = f'DbName = a; DbUser = b; DbSocket = /nowhere; {said}; Password File = "{secret}"'
     place = tmp_path / "director.conf"
     place.write_text(CONFIGURATION.format(folder=tmp_path, work="work", catalog=catalog))
-    assert words in refusal("catalog", "export", "-", "--config", str(place), code=2)
+    assert words in refusal("catalog", "export", "-", "--config", str(place), code=code)

@@ -60,7 +60,7 @@ async def waiting_run(director: Place) -> tuple[Run, int]:
     await director.open()
     (director.folder / "passphrase").unlink()
     os.mkfifo(director.folder / "passphrase")
-    run = await director.service.commands.start_run("admin", OPERATOR)
+    run = await director.queue("admin")
     await director.until_said(run.id, "command: prune")
     for _ in range(3000):
         if found := job_processes():
@@ -74,7 +74,7 @@ async def test_totals_of_an_own_job_that_are_an_estimate_are_told_as_one(directo
     director.configure(PRUNE)
     await director.open()
     with_program(director, monkeypatch, f"read line; echo '{ESTIMATE}'; read line")
-    run = await director.service.commands.start_run("admin", OPERATOR)
+    run = await director.queue("admin")
     async for event in director.service.queries.watch(run.id):
         if event.run is not None and event.run.total_files:
             break
@@ -115,7 +115,7 @@ async def test_an_own_job_that_does_not_stop_is_killed_with_its_children(directo
     noted = director.folder / "child"
     waits = f"trap '' TERM; sleep 600 & echo $! >'{noted}'; echo '{SAID}'; wait; sleep 600"
     with_program(director, monkeypatch, waits)
-    run = await director.service.commands.start_run("admin", OPERATOR)
+    run = await director.queue("admin")
     await director.until_said(run.id, "it waits")
     child = Path("/proc") / noted.read_text().strip() / "cmdline"
     assert b"sleep" in child.read_bytes()

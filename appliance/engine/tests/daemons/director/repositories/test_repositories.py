@@ -17,6 +17,7 @@ from strongroom.daemons.director.catalog.runs import find_runs
 from strongroom.daemons.director.repositories.access import Repositories, RepositoryPlace
 from strongroom.daemons.director.results import RestoreRequest, RunFilter, SnapshotFilter
 from strongroom.errors import (
+    ConfigurationError,
     ConflictError,
     SnapshotNotFoundError,
     SourceError,
@@ -369,6 +370,24 @@ async def test_a_copy_job_brings_another_repository_what_it_lacks(director):
 
 
 @in_loop
+async def test_a_schedule_says_where_a_copy_job_copies_to(director):
+    text = """Pool { Name = Nowhere; Storage = main }
+    Schedule { Name = copying; Run = NextPool=Offsite at 1:00
+    }
+    Job { Name = offsite; Type = Copy; Storage = main; Pool = Default; NextPool = Nowhere
+      Messages = Standard; Schedule = copying }
+    """
+    director.configure(client("web1") + job("nightly") + text)
+    await director.open()
+    made = await director.back_up(await director.agent("web1"))
+    await director.go(24 * 3600)
+    (run,) = await director.runs(job="offsite")
+    assert (run.state, run.error) == ("done", "")
+    there = director.repository("offsite").snapshots()
+    assert [one.original.partition(":")[2] for one in there] == [made]
+
+
+@in_loop
 async def test_the_catalog_is_backed_up_and_read_back(director, tmp_path):
     director.configure(
         client("web1") + job("nightly") + ADMIN % 'Console = "backup catalog"', pool="KeepLast = 1"
@@ -445,8 +464,13 @@ async def test_pruning_gives_space_back(director):
 
 
 @in_loop
-async def test_a_command_that_there_is_not_fails_the_run(director):
-    director.configure(client("web1") + job("nightly") + ADMIN % 'Console = "label volume"')
+async def test_a_command_that_there_is_not_is_found_when_the_configuration_is_read(director):
+    wrong = ADMIN % 'Console = "label volume"'
+    director.configure(client("web1") + job("nightly") + wrong)
+    with pytest.raises(ConfigurationError, match=r"all.conf:\d+:53: error: there is no console"):
+        await director.open()
+    # A job that is disabled stands in nobody's way until it is started by hand.
+    director.configure(client("web1") + wrong.replace("Type = Admin", "Type = Admin; Enabled = no"))
     await director.open()
     run = await director.start("admin")
     assert (run.state, run.error_id) == ("failed", "usage")
@@ -461,7 +485,7 @@ async def test_a_task_that_is_cancelled_is_gone(director):
     # The task waits for its passphrase for ever.
     (director.folder / "passphrase").unlink()
     os.mkfifo(director.folder / "passphrase")
-    run = await director.service.commands.start_run("check", OPERATOR)
+    run = await director.queue("check")
     await director.until_said(run.id, "verifies")
     ended = await director.service.commands.cancel(run.id, OPERATOR)
     assert ended.state == "cancelled"
@@ -489,7 +513,7 @@ async def test_a_run_of_the_directors_own_does_not_outlive_it(director):
     await director.back_up(agent)
     (director.folder / "passphrase").unlink()
     os.mkfifo(director.folder / "passphrase")
-    run = await director.service.commands.start_run("check", OPERATOR)
+    run = await director.queue("check")
     await director.until_said(run.id, "verifies")
     await director.restart()
     ended = await director.run(run.id)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strongroom.config.settings.job import DuplicateRules
 from strongroom.daemons.director.catalog.runs import RunRecord
 from strongroom.daemons.director.runs.dispatch import ConcurrencyLimits, Contender, choose
-from strongroom.daemons.director.runs.duplicates import DuplicateRules, judge
+from strongroom.daemons.director.runs.duplicates import judge
 
 NAMES = ("a", "b", "c")
 

@@ -179,7 +179,7 @@ async def test_a_storage_daemon_that_hangs_does_not_stop_the_director(director, 
     looking = [asyncio.create_task(service.queries.list_files(record.id)) for record in records]
     try:
         await until(lambda: len(storage.connections) >= THREADS)
-        run = await asyncio.wait_for(service.commands.start_run("first", OPERATOR), 10)
+        run = await asyncio.wait_for(director.queue("first"), 10)
         await until(lambda: agent.given)
         assert agent.given == [run.id]
     finally:

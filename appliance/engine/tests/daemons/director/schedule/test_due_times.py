@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strongroom.config.model import ComponentConfiguration
+from strongroom.config.settings.schedule import ScheduleSettings
 from strongroom.config.trees.loader import LoadOptions, load_text
 from strongroom.daemons.director.schedule.due_times import (
     due_times_ns,
@@ -36,7 +37,8 @@ SECOND_NS = 1_000_000_000
 def run_of(text: str) -> ScheduleRun:
     loaded = load_text(f'Schedule {{ Name = "s"\n Run = {text}\n }}', "director", LoadOptions())
     assert not loaded.diagnostics.has_errors, text
-    return ComponentConfiguration(loaded.trees["director"]).schedules["s"].run[0]
+    schedule = ComponentConfiguration(loaded.trees["director"]).of_type("Schedule")["s"]
+    return ScheduleSettings.of(schedule).runs[0]
 
 
 def moment_ns(text: str, zone: str = "UTC") -> int:

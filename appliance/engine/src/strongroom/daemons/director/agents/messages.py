@@ -86,7 +86,7 @@ class Agents:
 
     def refusal(self, name: str) -> str:
         """Why an agent of this name is not welcome, "" if it is."""
-        client = self._context.configuration.find("Client", name)
+        client = self._context.configuration.clients.get(name)
         if client is None:
             return f"the director's configuration has no Client {name!r}"
         return "" if client.enabled else f"client {name} is disabled"
@@ -110,12 +110,12 @@ class Agents:
         if abs(ahead_ns) > _CLOCK_TOLERANCE_NS:
             text = "the clock of agent %s is %+.0f s off"
             self._lines.log(client, logging.WARNING, text, client, ahead_ns / SECOND_NS)
-        resource = context.configuration.find("Client", client)
+        settings = context.configuration.clients.get(client)
         welcome = Welcome(
             director=context.name,
             protocol=PROTOCOL_VERSION,
             server_time_ns=now_ns,
-            maximum_concurrent_runs=int(resource.maximum_concurrent_jobs) if resource else 0,
+            maximum_concurrent_runs=settings.maximum_concurrent_jobs if settings else 0,
         )
         await context.link.send(client, welcome)
         for run_id in dict.fromkeys(hello.runs):

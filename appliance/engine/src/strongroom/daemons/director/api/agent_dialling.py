@@ -21,7 +21,7 @@ from strongroom.errors import PeerRefusedError
 from strongroom.net.channels.tls_contexts import client_context
 
 if TYPE_CHECKING:
-    from strongroom.config.model import ComponentConfiguration, Resource
+    from strongroom.config.settings.configuration import DirectorConfiguration
     from strongroom.daemons.director.api.agent_connections import AgentConnections
     from strongroom.daemons.director.api.agent_sockets import AgentSocket
     from strongroom.daemons.director.api.connection_limits import CertifiedPeer
@@ -39,8 +39,8 @@ class Configured(Protocol):
     """Who knows the configuration in force."""
 
     @property
-    def configuration(self) -> ComponentConfiguration:
-        """Resources of the director."""
+    def configuration(self) -> DirectorConfiguration:
+        """What the director is told."""
 
 
 class AgentDialling:
@@ -60,7 +60,7 @@ class AgentDialling:
         Connections of clients that stay as they were are not disturbed.
         """
         clients = self._configured.configuration.clients.values()
-        wanted = {(one.name, one.address, int(one.port)) for one in clients if is_dialled(one)}
+        wanted = {(one.name, one.address, one.port) for one in clients if one.is_dialled}
         for place in self._dialling.keys() - wanted:
             self._dialling.pop(place).cancel()
         for place in wanted - self._dialling.keys():
@@ -147,17 +147,3 @@ async def _connected(address: str, port: int) -> socket.socket:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
     raise failure
-
-
-def is_dialled(client: Resource) -> bool:
-    """Whether the director dials this client.
-
-    Bareos allows that for every client unless told otherwise; agents of ours dial themselves, so
-    it takes a Connection From Director To Client that was written down.
-    """
-    return bool(
-        client.enabled
-        and client.is_set("connection_from_director_to_client")
-        and client.connection_from_director_to_client
-        and not client.connection_from_client_to_director
-    )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from strongroom.config.model import ComponentConfiguration
+    from strongroom.config.settings.configuration import DirectorConfiguration
     from strongroom.daemons.director.api.connection_limits import CertifiedPeer
     from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.director import Director
@@ -96,9 +96,9 @@ class Callers:
             raise NotAuthenticatedError("this token is not known, has expired or was withdrawn")
         configuration = self._director.configuration
         rights = console_rights(configuration, token.name)
-        profile = configuration.find("Profile", token.profile) if token.profile else None
+        profile = configuration.profiles.get(token.profile)
         if profile is not None:
-            limit = Rights.of(profile)
+            limit = Rights.of(profile, configuration.profiles)
             rights = limit if rights is None else rights.limited_to(limit)
         elif token.profile or rights is None:
             raise NotPermittedError(
@@ -134,7 +134,7 @@ class Callers:
             raise NotAuthenticatedError(f"the certificate of {certified.peer} was revoked")
 
 
-def console_rights(configuration: ComponentConfiguration, name: str) -> Rights | None:
+def console_rights(configuration: DirectorConfiguration, name: str) -> Rights | None:
     """What the Console or User of this name may do; None when there is none."""
-    resource = configuration.find("Console", name) or configuration.find("User", name)
-    return None if resource is None else Rights.of(resource)
+    found = configuration.consoles.get(name) or configuration.users.get(name)
+    return None if found is None else Rights.of(found, configuration.profiles)

@@ -8,10 +8,11 @@ from strongroom.config.reports.effective import effective_values
 
 if TYPE_CHECKING:
     from strongroom.config.model import ComponentConfiguration, Resource
-    from strongroom.daemons.director.api.rights import Kind, Rights
+    from strongroom.config.settings.permissions import PermissionKind
+    from strongroom.daemons.director.api.rights import Rights
 
 # Types of resources that permissions name.
-_JUDGED: dict[str, Kind] = {
+_JUDGED: dict[str, PermissionKind] = {
     "Job": "job",
     "Client": "client",
     "Storage": "storage",

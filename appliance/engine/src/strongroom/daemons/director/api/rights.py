@@ -13,27 +13,17 @@ unless no Where ACL is set at all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from strongroom.config.settings.permissions import PERMISSION_KINDS
 from strongroom.errors import NotPermittedError, UsageError
 from strongroom.jobs.restore.where_rules import ALL, compiled_entry, denied_below, where_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.permissions import PermissionKind, PermissionSettings
 
-Kind = Literal["job", "client", "storage", "schedule", "pool", "command", "fileset", "where"]
-KINDS: tuple[Kind, ...] = (
-    "job",
-    "client",
-    "storage",
-    "schedule",
-    "pool",
-    "command",
-    "fileset",
-    "where",
-)
 _IN_PLACE = "/"
 
 # What the API does -> the commands that allow it, ours first, then those of Bareos's console.
@@ -62,35 +52,22 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Permissions:
-    """The lists of one resource; a kind without entries says nothing."""
-
-    name: str
-    entries: dict[Kind, tuple[str, ...]]
-
-    @classmethod
-    def of(cls, resource: Resource) -> Permissions:
-        """Those of a Console, User or Profile."""
-        return cls(
-            resource.name, {kind: tuple(getattr(resource, _attribute(kind))) for kind in KINDS}
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Rights:
     """All that holds for one caller.
 
     `layers`: each the lists of a resource and its Profiles, nearest first; every layer must allow.
     """
 
-    layers: tuple[tuple[Permissions, ...], ...] = ()
+    layers: tuple[tuple[PermissionSettings, ...], ...] = ()
     everything: bool = False
 
     @classmethod
-    def of(cls, resource: Resource) -> Rights:
+    def of(
+        cls, permissions: PermissionSettings, profiles: Mapping[str, PermissionSettings]
+    ) -> Rights:
         """Those of a Profile, or of a Console or User with its Profiles."""
-        profiles = () if resource.type == "Profile" else resource.profile
-        return cls(((Permissions.of(resource), *map(Permissions.of, profiles)),))
+        named = [profiles[name] for name in permissions.profiles if name in profiles]
+        return cls(((permissions, *named),))
 
     def limited_to(self, other: Rights) -> Rights:
         """What both allow."""
@@ -104,11 +81,13 @@ class Rights:
         return self.everything or (
             bool(self.layers)
             and all(
-                _first_entry(layer, kind).lower() == ALL for layer in self.layers for kind in KINDS
+                _first_entry(layer, kind).lower() == ALL
+                for layer in self.layers
+                for kind in PERMISSION_KINDS
             )
         )
 
-    def verdict(self, kind: Kind, name: str) -> bool | None:
+    def verdict(self, kind: PermissionKind, name: str) -> bool | None:
         """Whether `name` is allowed or denied; None where a layer does not mention it."""
         if self.everything:
             return True
@@ -117,7 +96,7 @@ class Rights:
             return False
         return None if None in verdicts else True
 
-    def permits(self, kind: Kind, name: str) -> bool:
+    def permits(self, kind: PermissionKind, name: str) -> bool:
         """Whether a resource of this name may be seen and used; no name, no objection."""
         return not name or bool(self.verdict(kind, name))
 
@@ -165,7 +144,7 @@ class Rights:
                 "the Command ACL of your Console or its Profile would have to name it"
             )
 
-    def require(self, kind: Kind, *names: str) -> None:
+    def require(self, kind: PermissionKind, *names: str) -> None:
         """Raise NotPermittedError unless every one of `names` is allowed."""
         for name in names:
             if not self.permits(kind, name):
@@ -207,7 +186,7 @@ def checked_target(target: str) -> str:
     return "/" + "/".join(part for part in parts if part not in ("", "."))
 
 
-def _verdict(layer: Iterable[Permissions], kind: Kind, name: str) -> bool | None:
+def _verdict(layer: Iterable[PermissionSettings], kind: PermissionKind, name: str) -> bool | None:
     entries = _entries(layer, kind)
     if kind == "where":
         return where_verdict(entries, name)
@@ -218,11 +197,11 @@ def _verdict(layer: Iterable[Permissions], kind: Kind, name: str) -> bool | None
     return None
 
 
-def _entries(layer: Iterable[Permissions], kind: Kind) -> tuple[str, ...]:
-    return tuple(entry for one in layer for entry in one.entries.get(kind, ()))
+def _entries(layer: Iterable[PermissionSettings], kind: PermissionKind) -> tuple[str, ...]:
+    return tuple(entry for one in layer for entry in one.entries(kind))
 
 
-def _first_entry(layer: Iterable[Permissions], kind: Kind) -> str:
+def _first_entry(layer: Iterable[PermissionSettings], kind: PermissionKind) -> str:
     return next(iter(_entries(layer, kind)), "")
 
 
@@ -233,9 +212,5 @@ def _fits(pattern: str, name: str) -> bool:
     return compiled is not None and compiled.fullmatch(name) is not None
 
 
-def _attribute(kind: Kind) -> str:
-    return f"{kind}_acl"
-
-
-def _title(kind: Kind) -> str:
+def _title(kind: PermissionKind) -> str:
     return "FileSet" if kind == "fileset" else kind.capitalize()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection, Engine
 
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.catalog import CatalogSettings
 
 BUSY_SECONDS = 60
 _POOL_SIZE = 8
@@ -107,39 +107,37 @@ def open_catalog(url: str | URL) -> Catalog:
     return catalog
 
 
-def catalog_url(resource: Resource | None, working_directory: str) -> URL:
+def catalog_url(settings: CatalogSettings | None, working_folder: str) -> URL:
     """The database of a Catalog resource.
 
     With a DbAddress or a DbSocket it is PostgreSQL, otherwise a file of the name DbName in the
     working directory, `catalog.sqlite` without a resource. Raises UsageError when the PasswordFile
     cannot be read; without a password PostgreSQL's own ways hold (peer, ~/.pgpass, certificates).
     """
-    if resource is not None and (resource.db_address or resource.db_socket):
+    if settings is not None and (settings.db_address or settings.db_socket):
         return URL.create(
             "postgresql+psycopg",
-            username=resource.db_user,
-            password=_password(resource),
-            host=resource.db_address or None,
-            port=resource.db_port,
-            database=resource.db_name,
-            query={"host": resource.db_socket} if resource.db_socket else {},
+            username=settings.db_user,
+            password=_password(settings),
+            host=settings.db_address or None,
+            port=settings.db_port,
+            database=settings.db_name,
+            query={"host": settings.db_socket} if settings.db_socket else {},
         )
-    name = "catalog" if resource is None else str(resource.db_name).replace("/", "_")
-    return URL.create("sqlite", database=os.path.join(working_directory, f"{name}.sqlite"))
+    name = "catalog" if settings is None else settings.db_name.replace("/", "_")
+    return URL.create("sqlite", database=os.path.join(working_folder, f"{name}.sqlite"))
 
 
-def _password(resource: Resource) -> str | None:
-    if not resource.password_file:
-        return (resource.db_password and resource.db_password.clear) or None
-    if resource.db_password and resource.db_password.clear:
-        raise UsageError(f"Catalog {resource.name} has both a DB Password and a Password File")
+def _password(settings: CatalogSettings) -> str | None:
+    if not settings.password_file:
+        return settings.db_password or None
     try:
-        with open(os.fsencode(resource.password_file), "rb") as file:
+        with open(os.fsencode(settings.password_file), "rb") as file:
             line = file.read(_LONGEST_PASSWORD_BYTES).split(b"\n", 1)[0].rstrip(b"\r")
     except OSError as error:
-        raise UsageError(f"cannot read {resource.password_file}: {error.strerror}") from error
+        raise UsageError(f"cannot read {settings.password_file}: {error.strerror}") from error
     if not line:
-        raise UsageError(f"the first line of {resource.password_file} is empty")
+        raise UsageError(f"the first line of {settings.password_file} is empty")
     return line.decode("utf-8", "surrogateescape")
 
 

@@ -9,7 +9,6 @@ import msgspec
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.snapshots import add_snapshots, present_snapshots
-from strongroom.daemons.director.runs.plan import resource
 from strongroom.errors import UsageError
 from strongroom.repo.snapshots import read_snapshot
 
@@ -25,7 +24,7 @@ def selected_snapshots(
     context: DirectorContext, record: RunRecord, target: str
 ) -> list[SnapshotRecord]:
     """What the job selects and the target Storage has no copy of. Raises UsageError."""
-    job = resource(context.configuration, "Job", record.job)
+    job = context.configuration.job(record.job)
     kind = job.selection_type or "PoolUncopiedJobs"
     present = present_snapshots(context.catalog, storage=record.storage)
     copied = {one.original for one in present_snapshots(context.catalog, storage=target)}

@@ -3,16 +3,8 @@
 Verify jobs read a snapshot wholly (level VolumeToCatalog) or restore a sample of it (level Data).
 Copy jobs copy what their selection names to the Storage of their Next Pool: `PoolUncopiedJobs` all
 of their pool, `Job` and `Client` those whose job or client fits the Selection Pattern. Admin jobs
-give the Console commands of their scripts, in order:
-
-    vouch [STORAGE]             look at what agents stored, so that others may share it
-    prune [STORAGE]             vouch, give back the space that no snapshot needs, and look which
-                                snapshots are there
-    backup catalog [STORAGE]    the catalog and the configuration become a snapshot
-    rebuild catalog [STORAGE]   enter all snapshots of a repository, mark those that are gone
-    expire runs DAYS            remove runs from the catalog that are older and have no snapshot
-
-Without STORAGE each takes the job's own. Everything heavy runs in a process of its own (`job`).
+give the Console commands of their scripts in order; `config.settings.admin_commands` lists them.
+Everything heavy runs in a process of its own (`job`).
 """
 
 from __future__ import annotations
@@ -23,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.config.settings.admin_commands import parse_admin_command
+from strongroom.config.settings.levels import VERIFY_SAMPLE
 from strongroom.daemons.director.catalog.retry import outlast
 from strongroom.daemons.director.catalog.runs import remove_old_runs
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
@@ -44,13 +38,13 @@ from strongroom.daemons.director.own_jobs.descriptions import (
     Vouch,
 )
 from strongroom.daemons.director.own_jobs.processes import run_own_job
-from strongroom.daemons.director.runs.plan import VERIFY_SAMPLE, resource
 from strongroom.daemons.director.runs.protocols import Outcome
 from strongroom.daemons.director.runs.start_messages import POOL_TAG, RUN_TAG, verified_snapshot
 from strongroom.daemons.director.snapshots.reconciliation import Reconciled, reconcile
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
+    from strongroom.config.settings.admin_commands import AdminCommand
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
     from strongroom.daemons.director.runs.protocols import RunControl
@@ -86,15 +80,15 @@ class OwnJobs:
         place = self._place(snapshot.storage)
         description: OwnJobDescription
         if record.level == VERIFY_SAMPLE:
-            job = resource(context.configuration, "Job", record.job)
+            job = context.configuration.job(record.job)
             description = RestoreSample(
                 place=place,
                 host=context.name,
                 cache_folder=self._cache_folder,
                 snapshot=snapshot.id,
                 scratch=os.path.join(context.working_directory, "restore-tests", record.id),
-                most_files=int(job.restore_test_files),
-                most_bytes=int(job.restore_test_bytes),
+                most_files=job.restore_test_files,
+                most_bytes=job.restore_test_bytes,
             )
         else:
             description = ReadSnapshot(
@@ -110,14 +104,14 @@ class OwnJobs:
 
     async def _copy(self, active: ActiveRun, runs: RunControl) -> Outcome:
         context, record = self._context, active.record
-        job = resource(context.configuration, "Job", record.job)
-        target_pool = job.next_pool or (job.pool.next_pool if job.pool is not None else None)
-        storages = target_pool.storage if target_pool is not None else ()
-        if target_pool is None or not storages:
+        job = context.configuration.job(record.job)
+        said = str(record.request.get("overrides", {}).get("next_pool", ""))
+        target_pool = context.configuration.next_pool_of(job, record.pool, said)
+        if target_pool is None or not target_pool.storages:
             raise UsageError(
                 f"copy job {record.job} needs a Next Pool (its own or its Pool's) with a Storage"
             )
-        target = storages[0].name
+        target = target_pool.storages[0]
         chosen = await outlast(context.in_thread, selected_snapshots, context, record, target)
         if not chosen:
             return Outcome("done", {}, (("info", "there is nothing to copy"),))
@@ -140,48 +134,42 @@ class OwnJobs:
     # Admin.
 
     async def _administer(self, active: ActiveRun, runs: RunControl) -> Outcome:
-        job = resource(self._context.configuration, "Job", active.record.job)
+        job = self._context.configuration.job(active.record.job)
         commands = [command for script in job.run_scripts for command in script.console_commands]
         outcome = Outcome("done")
         for command in commands:
             await runs.say(active, "info", f"command: {command}")
-            one = await self._give(command.split(), active, runs)
+            one = await self._give(parse_admin_command(command), active, runs)
             state = one.state if one.state != "done" else outcome.state
             outcome = Outcome(state, {**outcome.changes, **one.changes}, outcome.lines + one.lines)
             if one.state not in ("done", "incomplete"):
                 break
         return outcome
 
-    async def _give(self, words: list[str], active: ActiveRun, runs: RunControl) -> Outcome:
-        context, record = self._context, active.record
-        verb = " ".join(words[:2]) if words[0] in ("backup", "rebuild", "expire") else words[0]
-        rest = words[len(verb.split()) :]
-        storage = rest[0] if rest else record.storage
-        if verb == "expire runs":
-            if not rest or not rest[0].isascii() or not rest[0].isdecimal():
-                raise UsageError("write `expire runs DAYS`")
-            before_ns = clock.now_ns() - int(rest[0]) * _DAY_NS
+    async def _give(self, command: AdminCommand, active: ActiveRun, runs: RunControl) -> Outcome:
+        context = self._context
+        if command.verb == "expire runs":
+            before_ns = clock.now_ns() - command.days * _DAY_NS
             catalog = context.catalog
             count = await outlast(context.in_thread, remove_old_runs, catalog, before_ns)
             return Outcome("done", {}, (("info", f"{count} old runs were removed"),))
-        if verb not in ("prune", "vouch", "backup catalog", "rebuild catalog"):
-            raise UsageError(f"there is no console command {' '.join(words)!r} for admin jobs")
+        storage = command.storage or active.record.storage
         if not storage:
-            raise UsageError(f"say a storage: `{verb} STORAGE`, or give the job one")
-        if verb in ("prune", "vouch"):
-            description = (Prune if verb == "prune" else Vouch)(
-                place=self._place(storage), host=context.name, cache_folder=self._cache_folder
-            )
-            outcome = _outcome(await run_own_job(description, active, runs), {})
-            if verb == "vouch" or outcome.state not in ("done", "incomplete"):
-                return outcome
-            found = await outlast(context.with_repository, reconcile, context, storage)
-            return Outcome(outcome.state, outcome.changes, (*outcome.lines, *found.lines()))
-        if verb == "rebuild catalog":
+            raise UsageError(f"say a storage: `{command.verb} STORAGE`, or give the job one")
+        if command.verb == "backup catalog":
+            return await self._back_up_catalog(storage, active, runs)
+        if command.verb == "rebuild catalog":
             found = await outlast(context.with_repository, self._rebuild, storage)
             text = f"{len(found.entered)} snapshots were entered"
             return Outcome("done", {}, (("info", text), *found.lines()))
-        return await self._back_up_catalog(storage, active, runs)
+        description = (Prune if command.verb == "prune" else Vouch)(
+            place=self._place(storage), host=context.name, cache_folder=self._cache_folder
+        )
+        outcome = _outcome(await run_own_job(description, active, runs), {})
+        if command.verb == "vouch" or outcome.state not in ("done", "incomplete"):
+            return outcome
+        found = await outlast(context.with_repository, reconcile, context, storage)
+        return Outcome(outcome.state, outcome.changes, (*outcome.lines, *found.lines()))
 
     async def _back_up_catalog(self, storage: str, active: ActiveRun, runs: RunControl) -> Outcome:
         context, record = self._context, active.record

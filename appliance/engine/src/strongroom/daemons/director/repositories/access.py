@@ -23,7 +23,7 @@ from strongroom.repo.repository import Repository
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.storage import StorageSettings
     from strongroom.repo.keys import Key
     from strongroom.stores.store import Store
 
@@ -40,11 +40,11 @@ class RepositoryPlace:
     passphrase_file: str = ""
 
     @classmethod
-    def of(cls, storage: Resource) -> RepositoryPlace | None:
+    def of(cls, storage: StorageSettings) -> RepositoryPlace | None:
         """That of a Storage; None if it does not say."""
         if not storage.repository:
             return None
-        return cls(storage.repository, storage.passphrase_file or "")
+        return cls(storage.repository, storage.passphrase_file)
 
 
 class Repositories:

@@ -17,7 +17,7 @@ from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.runs.dispatch import Contender
 
 if TYPE_CHECKING:
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.job import JobSettings
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.results import Run
     from strongroom.daemons.director.runs.tickets import StoredTicket
@@ -72,7 +72,7 @@ class ActiveRun:
         """Whether it has begun."""
         return self.record.state == "running"
 
-    def contender(self, job: Resource | None) -> Contender:
+    def contender(self, job: JobSettings | None) -> Contender:
         """What limits see of it."""
         record = self.record
         return Contender(
@@ -82,7 +82,7 @@ class ActiveRun:
             storage=record.storage,
             priority=record.priority,
             reads=record.kind in ("restore", "verify"),
-            allows_mixed=job is not None and bool(job.allow_mixed_priority),
+            allows_mixed=job is not None and job.allow_mixed_priority,
         )
 
     def info(self) -> Run:

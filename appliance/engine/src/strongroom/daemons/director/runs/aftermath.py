@@ -33,7 +33,7 @@ from strongroom.errors import ScriptError, StrongroomError, UnknownNameError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strongroom.config.model import RunScript
+    from strongroom.config.settings.run_scripts import RunScript
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
@@ -122,12 +122,12 @@ class DirectorAftermath:
             await self._note(record, AFTERMATH[1])
 
     async def _try_again(self, record: RunRecord, runs: RunControl) -> None:
-        job = self._context.configuration.find("Job", record.job)
+        job = self._context.configuration.jobs.get(record.job)
         if not record.started_ns or record.state != "failed":
             return
         if job is None or not job.reschedule_on_error:
             return
-        most = int(job.reschedule_times or 0)
+        most = job.reschedule_times
         if most and record.attempt > most:
             await self._say(record, runs, "info", f"not tried again: {most} times is all")
             return
@@ -145,7 +145,7 @@ class DirectorAftermath:
             priority=record.priority,
             scheduled_ns=now_ns,
             queued_ns=now_ns,
-            not_before_ns=now_ns + int(job.reschedule_interval_seconds or 0) * SECOND_NS,
+            not_before_ns=now_ns + job.reschedule_interval_seconds * SECOND_NS,
             deadline_ns=record.deadline_ns,
             requested_by=record.requested_by,
             attempt=record.attempt + 1,
@@ -173,14 +173,9 @@ class DirectorAftermath:
             for level, text in lines:
                 await self._say(record, runs, level, text)
 
-    def _scripts(self, record: RunRecord, moments: tuple[str, ...]) -> list[RunScript]:
-        job = self._context.configuration.find("Job", record.job)
-        scripts = job.run_scripts if job is not None else ()
-        return [
-            script
-            for script in scripts
-            if not script.on_client and script.when in moments and script.commands
-        ]
+    def _scripts(self, record: RunRecord, moments: tuple[str, ...]) -> tuple[RunScript, ...]:
+        job = self._context.configuration.jobs.get(record.job)
+        return () if job is None else job.scripts(moments, on_client=False)
 
     async def _is_known(self, run_id: str) -> bool:
         try:

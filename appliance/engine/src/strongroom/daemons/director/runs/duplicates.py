@@ -13,30 +13,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.job import DuplicateRules
     from strongroom.daemons.director.catalog.runs import RunRecord
 
 _RANK: Final = {"incremental": 1, "differential": 2, "full": 3}
-
-
-@dataclass(frozen=True, slots=True)
-class DuplicateRules:
-    """The directives of the job."""
-
-    allow: bool = True
-    cancel_lower_level: bool = False
-    cancel_queued: bool = False
-    cancel_running: bool = False
-
-    @classmethod
-    def of(cls, job: Resource) -> DuplicateRules:
-        """Those of a Job."""
-        return cls(
-            bool(job.allow_duplicate_jobs),
-            bool(job.cancel_lower_level_duplicates),
-            bool(job.cancel_queued_duplicates),
-            bool(job.cancel_running_duplicates),
-        )
 
 
 @dataclass(frozen=True, slots=True)

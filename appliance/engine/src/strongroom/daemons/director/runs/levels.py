@@ -22,7 +22,7 @@ from strongroom.daemons.director.catalog.runs import last_failed_level
 from strongroom.daemons.director.catalog.snapshots import newest_snapshot, oldest_snapshot
 
 if TYPE_CHECKING:
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.job import JobSettings
     from strongroom.daemons.director.catalog.database import Catalog
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.filesets.spec import FileSetSpec
@@ -58,14 +58,14 @@ def fileset_digest(spec: FileSetSpec) -> str:
 
 
 def decide_level(
-    catalog: Catalog, job: Resource, client: str, storage: str, level: str, digest: str
+    catalog: Catalog, job: JobSettings, client: str, storage: str, level: str, digest: str
 ) -> LevelDecision:
-    """Decide about a backup that was asked for as `level`; `digest` is of its FileSet now."""
+    """Decide about a backup that was asked for as `level`.
+
+    digest: of its FileSet now, "" where a change of it does not matter.
+    """
     if level == "full":
         return LevelDecision("full", "", "")
-    fileset = job.fileset
-    if fileset is not None and fileset.ignore_fileset_changes:
-        digest = ""
     known = _Known(catalog, job.name, client, storage, digest)
     newest = known.newest()
     if newest is None:
@@ -152,5 +152,5 @@ class _Known(NamedTuple):
         return "no snapshot of this job is left" if was_one else _NONE_YET
 
 
-def _is_older(time_ns: int, interval_seconds: int | None, now_ns: int) -> bool:
-    return bool(interval_seconds) and now_ns - time_ns > int(interval_seconds or 0) * SECOND_NS
+def _is_older(time_ns: int, interval_seconds: int, now_ns: int) -> bool:
+    return bool(interval_seconds) and now_ns - time_ns > interval_seconds * SECOND_NS

@@ -35,8 +35,8 @@ from strongroom.daemons.director.catalog.runs import (
 )
 from strongroom.daemons.director.runs.active_run import ActiveRun, Ending, activate
 from strongroom.daemons.director.runs.dispatch import choose
-from strongroom.daemons.director.runs.duplicates import DuplicateRules, judge
-from strongroom.daemons.director.runs.plan import is_enabled, limits_of
+from strongroom.daemons.director.runs.duplicates import judge
+from strongroom.daemons.director.runs.plan import limits_of
 from strongroom.daemons.director.runs.start_messages import LIMIT_SET, limit_set, make_start, told
 from strongroom.daemons.director.runs.tickets import remove_ticket
 from strongroom.daemons.director.runs.time_limits import limit, next_moment, overdue
@@ -47,7 +47,7 @@ from strongroom.net.control.messages import Cancel
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.job import JobSettings
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.protocols import Aftermath, OwnJobRunner
@@ -127,7 +127,7 @@ class Runs:
             verdict = None
             if job is not None and judged:
                 others = [one.record for one in self._active.values()]
-                verdict = judge(record, others, DuplicateRules.of(job))
+                verdict = judge(record, others, job.duplicates)
             if verdict is not None and verdict.refusal:
                 record = msgspec.structs.replace(
                     record,
@@ -186,7 +186,8 @@ class Runs:
             return "waits to be tried again" if record.attempt > 1 else "its time has not come"
         if not active.is_remote:
             return ""
-        if not is_enabled(self._context.configuration.find("Client", record.client)):
+        client = self._context.configuration.clients.get(record.client)
+        if client is not None and not client.enabled:
             return f"client {record.client} is disabled"
         if not self._context.link.is_connected(record.client):
             return f"agent {record.client} is not connected"
@@ -208,7 +209,8 @@ class Runs:
         self.set_going(active)
 
     def _limit(self, active: ActiveRun) -> None:
-        limit(active, self._job(active.record), self._context.configuration.daemon)
+        director = self._context.configuration.director
+        limit(active, self._job(active.record), director.absolute_job_timeout_seconds)
         self._expect(active)
 
     def _expect(self, active: ActiveRun) -> None:
@@ -400,5 +402,5 @@ class Runs:
         """Stop what the director does itself; agents go on."""
         await self._background.shut_down()
 
-    def _job(self, record: RunRecord) -> Resource | None:
-        return self._context.configuration.find("Job", record.job)
+    def _job(self, record: RunRecord) -> JobSettings | None:
+        return self._context.configuration.jobs.get(record.job)

@@ -79,8 +79,8 @@ def connection_text(security: dict[str, Any]) -> str:
 
 def send_reports(context: DirectorContext, record: RunRecord) -> None:
     """Send the report of a run. Blocks. Raises ScriptError or OSError for the first that fails."""
-    job = context.configuration.find("Job", record.job)
-    messages = job.messages if job is not None else None
+    job = context.configuration.jobs.get(record.job)
+    messages = context.configuration.messages.get(job.messages) if job is not None else None
     if messages is None:
         return
     text = ""

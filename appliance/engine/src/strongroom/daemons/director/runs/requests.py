@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,21 +10,26 @@ from blake3 import blake3
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.config.settings.companions import parse_companion
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
-from strongroom.daemons.director.runs.plan import Overrides, kind_of, plan, resource
+from strongroom.daemons.director.runs.plan import Overrides, plan
 from strongroom.errors import ConflictError, UsageError
 from strongroom.jobs.restore.options import Overwrite
 
 if TYPE_CHECKING:
-    from strongroom.config.model import ComponentConfiguration, Resource
+    from strongroom.config.settings.configuration import DirectorConfiguration
+    from strongroom.config.settings.job import JobSettings
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.results import RestoreRequest
+    from strongroom.daemons.director.runs.plan import JobPlan
 
 # So many steps from a job to one that it starts; two jobs may name each other.
 MOST_COMPANIONS: Final = 3
-_COMPANION_KEYS: Final = ("level", "client", "fileset", "storage", "pool", "priority")
 # A restore without a Restore job in the configuration.
 RESTORE_JOB: Final = "Restore"
+_USUAL_PRIORITY: Final = 10
+# Of a run's request: the pool that a backup has by the level that it gets in the end.
+POOLS: Final = "pools"
 _REPLACE: Final = {
     "always": Overwrite.ALWAYS,
     "ifnewer": Overwrite.IF_NEWER,
@@ -33,49 +37,40 @@ _REPLACE: Final = {
 }
 
 
-def new_run(
-    configuration: ComponentConfiguration,
-    job_name: str,
-    overrides: Overrides | None = None,
-    *,
-    scheduled_ns: int = 0,
-    requested_by: str = "",
-) -> RunRecord:
-    """A run of a job, to be submitted. scheduled_ns: when it was due, 0 for now.
+def require_complete(planned: JobPlan) -> None:
+    """Raise UsageError for a restore job, and when something that a backup needs is not said."""
+    job = planned.job
+    if job.kind == "restore":
+        raise UsageError(f"{job.name} is a restore job; a restore is started with its snapshot")
+    if job.kind != "backup":
+        return
+    needed = {"Client": planned.client, "FileSet": planned.fileset, "Storage": planned.storage}
+    if lacking := [name for name, value in needed.items() if not value]:
+        raise UsageError(f"job {job.name} has no {' and no '.join(lacking)}")
 
-    Raises UnknownNameError, UsageError when something it needs is not said.
+
+def new_run(planned: JobPlan, *, scheduled_ns: int = 0, requested_by: str = "") -> RunRecord:
+    """A run as planned, to be submitted. scheduled_ns: when it was due, 0 for now.
+
+    Raises UsageError for a plan that is not complete.
     """
-    said = overrides or Overrides()
-    planned = plan(configuration, job_name, said)
-    kind, job = planned.kind, planned.job
-    if kind == "restore":
-        raise UsageError(f"{job_name} is a restore job; a restore is started with its snapshot")
-    if kind == "backup":
-        lacking = [
-            name
-            for name, value in (
-                ("Client", planned.client),
-                ("FileSet", planned.fileset),
-                ("Storage", planned.storage),
-            )
-            if not value
-        ]
-        if lacking:
-            raise UsageError(f"job {job_name} has no {' and no '.join(lacking)}")
+    require_complete(planned)
+    job, said = planned.job, planned.overrides
     now_ns = clock.now_ns()
     due_ns = scheduled_ns or now_ns
     changed = {name: value for name, value in asdict(said).items() if value}
     request: dict[str, Any] = {"level": planned.level, "overrides": changed}
-    sched_time = said.max_run_sched_time_seconds
-    if sched_time is None:
-        sched_time = job.max_run_sched_time_seconds
-    start_delay = job.max_start_delay_seconds
+    if job.kind == "backup":
+        request[POOLS] = planned.pools()
+    sched_time_seconds = said.max_run_sched_time_seconds
+    if sched_time_seconds is None:
+        sched_time_seconds = job.max_run_sched_time_seconds
     deadline_ns = 0
-    if sched_time:
-        deadline_ns = due_ns + int(sched_time) * SECOND_NS
+    if sched_time_seconds:
+        deadline_ns = due_ns + sched_time_seconds * SECOND_NS
         request["deadline_bounds_end"] = True
-    elif start_delay:
-        deadline_ns = due_ns + int(start_delay) * SECOND_NS
+    elif job.max_start_delay_seconds:
+        deadline_ns = due_ns + job.max_start_delay_seconds * SECOND_NS
     return RunRecord(
         id=new_run_id(),
         job=job.name,
@@ -84,7 +79,7 @@ def new_run(
         storage=planned.storage,
         pool=planned.pool(planned.level),
         level=planned.level,
-        kind=kind,
+        kind=job.kind,
         priority=planned.priority,
         scheduled_ns=due_ns,
         queued_ns=now_ns,
@@ -94,32 +89,35 @@ def new_run(
     )
 
 
-def companions(configuration: ComponentConfiguration, record: RunRecord) -> list[RunRecord]:
+def companions(configuration: DirectorConfiguration, record: RunRecord) -> list[RunRecord]:
     """The runs that a job's `Run` directives start along with a run of it.
 
-    Each says a job and what it overrides: `Run = "other level=%l storage=main"`; `%l` stands for
-    the level of the run. Runs that were started so start no others after MOST_COMPANIONS steps.
-    Their ids follow from the run's, so that they are known when they are asked for again.
+    Runs that were started so start no others after MOST_COMPANIONS steps. Their ids follow from the
+    run's, so that they are known when they are asked for again.
+
     Raises UnknownNameError, UsageError.
     """
-    job = configuration.find("Job", record.job)
+    job = configuration.jobs.get(record.job)
     depth = int(record.request.get("companion_depth", 0))
     if job is None or depth >= MOST_COMPANIONS:
         return []
     found = []
-    for number, text in enumerate(job.run):
-        name, *words = shlex.split(text.replace("%l", record.level)) or ("",)
-        said: dict[str, Any] = {}
-        for word in words:
-            key, equals, value = word.partition("=")
-            if not equals or key not in _COMPANION_KEYS:
-                known = ", ".join(_COMPANION_KEYS)
-                raise UsageError(f"Run of job {job.name}: {word!r} is none of {known} with a value")
-            said[key] = int(value) if key == "priority" and value.isdecimal() else value
-        if not isinstance(said.get("priority", 0), int):
-            raise UsageError(f"Run of job {job.name}: a priority is a number")
+    for number, text in enumerate(job.companions):
+        try:
+            said = parse_companion(text).at_level(record.level)
+        except UsageError as error:
+            raise UsageError(f"Run of job {job.name}: {error}") from error
+        overrides = Overrides(
+            level=said.level,
+            client=said.client,
+            fileset=said.fileset,
+            storage=said.storage,
+            pool=said.pool,
+            priority=said.priority,
+        )
         made = new_run(
-            configuration, name, Overrides(**said), requested_by=f"run {record.id} of {job.name}"
+            plan(configuration, said.job, overrides),
+            requested_by=f"run {record.id} of {job.name}",
         )
         request = {**made.request, "companion_depth": depth + 1}
         run_id = blake3(f"{record.id} {number}".encode()).hexdigest(16)
@@ -128,7 +126,7 @@ def companions(configuration: ComponentConfiguration, record: RunRecord) -> list
 
 
 def new_restore(
-    configuration: ComponentConfiguration,
+    configuration: DirectorConfiguration,
     wanted: RestoreRequest,
     snapshot: SnapshotRecord,
     requested_by: str,
@@ -140,7 +138,7 @@ def new_restore(
     if snapshot.removed_ns:
         raise ConflictError(f"snapshot {snapshot.id[:8]} was removed")
     job = _restore_job(configuration, wanted.job)
-    client = resource(configuration, "Client", wanted.client or snapshot.client)
+    client = configuration.client(wanted.client or snapshot.client)
     if not client.enabled:
         raise ConflictError(f"client {client.name} is disabled")
     target = wanted.target
@@ -173,7 +171,7 @@ def new_restore(
         storage=snapshot.storage,
         pool=snapshot.pool,
         kind="restore",
-        priority=wanted.priority or (int(job.priority) if job is not None else 10),
+        priority=wanted.priority or (job.priority if job is not None else _USUAL_PRIORITY),
         scheduled_ns=now_ns,
         queued_ns=now_ns,
         snapshot=snapshot.id,
@@ -193,23 +191,23 @@ def new_restore(
     )
 
 
-def restore_jobs(configuration: ComponentConfiguration) -> list[str]:
+def restore_jobs(configuration: DirectorConfiguration) -> list[str]:
     """The names of all Restore jobs that are enabled; the first is taken unless one is named."""
-    jobs = configuration.of_type("Job").values()
-    return [job.name for job in jobs if kind_of(job) == "restore" and job.enabled]
+    jobs = configuration.jobs.values()
+    return [job.name for job in jobs if job.kind == "restore" and job.enabled]
 
 
-def _restore_job(configuration: ComponentConfiguration, name: str) -> Resource | None:
+def _restore_job(configuration: DirectorConfiguration, name: str) -> JobSettings | None:
     if name:
-        job = resource(configuration, "Job", name)
-        if kind_of(job) != "restore":
-            raise UsageError(f"job {name} restores nothing; its Type is {job.job_type}")
+        job = configuration.job(name)
+        if job.kind != "restore":
+            raise UsageError(f"job {name} restores nothing; its Type is {job.type}")
         return job
     names = restore_jobs(configuration)
-    return resource(configuration, "Job", names[0]) if names else None
+    return configuration.job(names[0]) if names else None
 
 
-def _replace_of(job: Resource | None) -> Overwrite:
+def _replace_of(job: JobSettings | None) -> Overwrite:
     # If Older has no counterpart; If Newer is what people mean by either.
-    word = str(job.replace or "").lower() if job is not None else ""
+    word = job.replace.lower() if job is not None else ""
     return _REPLACE.get(word, Overwrite.IF_NEWER if word == "ifolder" else Overwrite.IF_CHANGED)

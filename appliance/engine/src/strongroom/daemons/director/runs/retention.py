@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
@@ -33,38 +33,39 @@ from strongroom.repo.snapshots import read_snapshot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strongroom.config.model import ComponentConfiguration, Resource
+    from strongroom.config.settings.configuration import DirectorConfiguration
+    from strongroom.config.settings.job import JobSettings
+    from strongroom.config.settings.keep_rules import KeepRules
+    from strongroom.config.settings.pool import PoolSettings
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
 
-_COUNTS: Final = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
 _log = logging.getLogger(__name__)
 
 
-def rules_of(job: Resource | None, pool: Resource) -> RetentionRules:
+def rules_of(job: JobSettings | None, pool: PoolSettings) -> RetentionRules:
     """The rules for snapshots of a job in a pool."""
-    own = _keeps(job) if job is not None else None
-    if own is not None:
-        return own
-    retention = int(pool.volume_retention_seconds or 0)
-    shared = _keeps(pool)
-    if shared is None:
-        return RetentionRules(last=1, within=Duration(0, retention))
-    if shared.within is None and pool.is_set("volume_retention_seconds"):
-        return replace(shared, within=Duration(0, retention))
+    if job is not None and job.keep is not None:
+        return _rules(job.keep)
+    retention = Duration(0, pool.volume_retention_seconds)
+    if pool.keep is None:
+        return RetentionRules(last=1, within=retention)
+    shared = _rules(pool.keep)
+    if shared.within is None and pool.is_retention_set:
+        return replace(shared, within=retention)
     return shared
 
 
-def kept_until_ns(record: SnapshotRecord, pool: Resource | None) -> int:
+def kept_until_ns(record: SnapshotRecord, pool: PoolSettings | None) -> int:
     """Nobody can remove it earlier; 0: there is no such time."""
-    minimum = int(pool.minimum_retention_seconds or 0) if pool is not None else 0
+    minimum = pool.minimum_retention_seconds if pool is not None else 0
     return record.server_ns + minimum * SECOND_NS if minimum else 0
 
 
-def snapshot_info(configuration: ComponentConfiguration, record: SnapshotRecord) -> Snapshot:
+def snapshot_info(configuration: DirectorConfiguration, record: SnapshotRecord) -> Snapshot:
     """What is told of a snapshot."""
-    pool = configuration.find("Pool", record.pool)
+    pool = configuration.pools.get(record.pool)
     return Snapshot(
         id=record.id,
         client=record.client,
@@ -94,13 +95,13 @@ def apply_retention(
 
     Raises UnknownNameError where the director cannot reach the repository, and what that raises.
     """
-    pool = context.configuration.find("Pool", pool_name)
+    pool = context.configuration.pools.get(pool_name)
     if pool is None or not pool.auto_prune:
         return []
     records = present_snapshots(
         context.catalog, pool=pool_name, job=job_name, client=client, storage=storage
     )
-    rules = rules_of(context.configuration.find("Job", job_name), pool)
+    rules = rules_of(context.configuration.jobs.get(job_name), pool)
     candidates = [
         Candidate(record.id, record.begun_ns, frozenset(record.tags)) for record in records
     ]
@@ -133,14 +134,14 @@ def groups_of(context: DirectorContext, record: RunRecord) -> list[tuple[str, st
 def remove_snapshots(
     context: DirectorContext,
     records: Sequence[SnapshotRecord],
-    pool: Resource | None,
+    pool: PoolSettings | None,
     reason: str,
 ) -> tuple[list[str], list[str]]:
     """Remove snapshots of one storage unless they are kept; ids removed, ids kept. Blocks.
 
     One that is not of the client that the catalog says is kept.
     """
-    minimum = int(pool.minimum_retention_seconds or 0) if pool is not None else 0
+    minimum = pool.minimum_retention_seconds if pool is not None else 0
     now_ns = clock.now_ns()
     due = [record for record in records if kept_until_ns(record, pool) <= now_ns]
     if not due:
@@ -173,17 +174,15 @@ def remove_snapshots(
     return gone, [record.id for record in records if record.id not in gone]
 
 
-def _keeps(resource: Resource) -> RetentionRules | None:
-    """The Keep directives of a Job or Pool; None: it has none."""
-    fields: dict[str, Any] = {
-        name: int(value)
-        for name in _COUNTS
-        if (value := getattr(resource, f"keep_{name}")) is not None
-    }
-    if resource.keep_within_seconds is not None:
-        fields["within"] = Duration(0, int(resource.keep_within_seconds))
-    if resource.keep_tag:
-        fields["tags"] = tuple(frozenset((tag,)) for tag in resource.keep_tag)
-    if not fields:
-        return None
-    return RetentionRules(**{**fields, "last": max(1, int(fields.get("last", 0)))})
+def _rules(keep: KeepRules) -> RetentionRules:
+    within = None if keep.within_seconds is None else Duration(0, keep.within_seconds)
+    return RetentionRules(
+        last=max(1, keep.last or 0),
+        hourly=keep.hourly or 0,
+        daily=keep.daily or 0,
+        weekly=keep.weekly or 0,
+        monthly=keep.monthly or 0,
+        yearly=keep.yearly or 0,
+        within=within,
+        tags=tuple(frozenset((tag,)) for tag in keep.tags),
+    )

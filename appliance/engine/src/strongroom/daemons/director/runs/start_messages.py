@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom.config.client_knobs import client_knobs
 from strongroom.daemons.director.catalog.runs import NewLine, find_runs
 from strongroom.daemons.director.catalog.snapshots import (
     load_snapshot,
@@ -19,14 +18,8 @@ from strongroom.daemons.director.catalog.snapshots import (
 from strongroom.daemons.director.repositories.ownership import own_snapshot
 from strongroom.daemons.director.results import RunFilter
 from strongroom.daemons.director.runs.levels import decide_level, fileset_digest
-from strongroom.daemons.director.runs.plan import (
-    Overrides,
-    bandwidth,
-    longest_run_seconds,
-    plan,
-    resource,
-    tls_mode_of,
-)
+from strongroom.daemons.director.runs.plan import bandwidth, tls_mode_of
+from strongroom.daemons.director.runs.requests import POOLS
 from strongroom.daemons.director.runs.tickets import StoredTicket
 from strongroom.errors import (
     ConflictError,
@@ -48,7 +41,8 @@ from strongroom.net.control.messages import (
 )
 
 if TYPE_CHECKING:
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.client import ClientSettings
+    from strongroom.config.settings.job import JobSettings
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
@@ -101,10 +95,10 @@ def fileset_of(context: DirectorContext, name: str) -> FileSetSpec:
     """A FileSet as an agent is told it."""
     from strongroom.config.filesets import fileset_spec
 
-    return fileset_spec(resource(context.configuration, "FileSet", name))
+    return fileset_spec(context.configuration.fileset(name))
 
 
-def scripts_of(job: Resource | None) -> tuple[Script, ...]:
+def scripts_of(job: JobSettings | None) -> tuple[Script, ...]:
     """The scripts of a job that run on the client."""
     found = []
     for script in job.run_scripts if job is not None else ():
@@ -134,11 +128,12 @@ def verified_snapshot(context: DirectorContext, record: RunRecord) -> SnapshotRe
     """
     if named := record.request.get("snapshot"):
         return load_snapshot(context.catalog, str(named))
-    job = context.configuration.find("Job", record.job)
-    verified = job.job_to_verify if job is not None else None
+    configuration = context.configuration
+    job = configuration.jobs.get(record.job)
+    verified = configuration.jobs.get(job.job_to_verify) if job is not None else None
     if verified is None:
         raise UsageError(f"verify job {record.job} needs the directive Job To Verify")
-    client = record.client or (verified.client.name if verified.client is not None else "")
+    client = record.client or verified.client
     found = newest_snapshot(context.catalog, job=verified.name, client=client)
     if found is None:
         raise SnapshotNotFoundError(f"job {verified.name} has no snapshot of {client} to verify")
@@ -146,16 +141,16 @@ def verified_snapshot(context: DirectorContext, record: RunRecord) -> SnapshotRe
 
 
 def _backup(context: DirectorContext, record: RunRecord) -> StartMessage:
-    overrides = Overrides(**record.request.get("overrides", {}))
-    planned = plan(context.configuration, record.job, overrides)
-    client = resource(context.configuration, "Client", record.client)
+    job = context.configuration.job(record.job)
+    client = context.configuration.client(record.client)
     _hold_to_quota(context, client)
     spec = fileset_of(context, record.fileset)
     digest = fileset_digest(spec)
+    compared = "" if context.configuration.fileset(record.fileset).ignores_changes else digest
     decided = decide_level(
-        context.catalog, planned.job, record.client, record.storage, record.level, digest
+        context.catalog, job, record.client, record.storage, record.level, compared
     )
-    pool = planned.pool(decided.level)
+    pool = record.request.get(POOLS, {}).get(decided.level, record.pool)
     lines: list[tuple[str, str]] = []
     if decided.level != record.level:
         lines.append(("info", f"{record.level} becomes {decided.level}: {decided.reason}"))
@@ -166,12 +161,12 @@ def _backup(context: DirectorContext, record: RunRecord) -> StartMessage:
         level=decided.level,  # type: ignore[arg-type]
         fileset=spec,
         storage=_target(context, record, record.storage),
-        tuning=client_knobs(client),
+        tuning=client.knobs,
         tags=(RUN_TAG + record.id, POOL_TAG + pool),
         parent=decided.parent,
-        scripts=scripts_of(planned.job),
-        maximum_bytes_per_second=_bandwidth(context, record, planned.job),
-        maximum_run_seconds=longest_run_seconds(planned.job, decided.level),
+        scripts=scripts_of(job),
+        maximum_bytes_per_second=_bandwidth(context, record, job),
+        maximum_run_seconds=job.longest_run_seconds(decided.level),
         expected_files=expected_files,
         expected_bytes=expected_bytes if decided.level == "full" else 0,
     )
@@ -206,8 +201,8 @@ def _count(record: RunRecord, name: str) -> int:
     return value if isinstance(value, int) and 0 <= value < _MOST_COUNTED else 0
 
 
-def _hold_to_quota(context: DirectorContext, client: Resource) -> None:
-    quota = int(client.hard_quota_bytes or 0)
+def _hold_to_quota(context: DirectorContext, client: ClientSettings) -> None:
+    quota = client.hard_quota_bytes
     if not quota:
         return
     _, stored = totals_by_client(context.catalog).get(client.name, (0, 0))
@@ -233,7 +228,7 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
         from strongroom.jobs.verify.sample import literal_pattern
 
         options["includes"] = [encode_name(literal_pattern(path)) for path in paths]
-    job = context.configuration.find("Job", record.job)
+    job = context.configuration.jobs.get(record.job)
     message = StartRestore(
         run_id=record.id,
         job=record.job,
@@ -309,16 +304,15 @@ def _opened(
 
 
 def _target(context: DirectorContext, record: RunRecord, storage_name: str) -> StorageTarget:
-    storage = resource(context.configuration, "Storage", storage_name)
-    client = resource(context.configuration, "Client", record.client)
-    devices = storage.device or ()
+    storage = context.configuration.storage(storage_name)
+    client = context.configuration.client(record.client)
     return StorageTarget(
         address=storage.address,
-        port=int(storage.port),
+        port=storage.port,
         server_name=storage.name,
         tls_mode=tls_mode_of(client, context.features(record.client)),
-        cipher_suites=client.tls_cipher_suites or storage.tls_cipher_suites or "",
-        repository_id=str(devices[0]) if devices else "",
+        cipher_suites=client.cipher_suites or storage.cipher_suites,
+        repository_id=storage.devices[0] if storage.devices else "",
     )
 
 
@@ -330,15 +324,15 @@ def limit_set(record: RunRecord) -> SetBandwidth | None:
     return SetBandwidth(run_id=record.id, maximum_bytes_per_second=int(limit))
 
 
-def _bandwidth(context: DirectorContext, record: RunRecord, job: Resource | None) -> int:
+def _bandwidth(context: DirectorContext, record: RunRecord, job: JobSettings | None) -> int:
     if (told := limit_set(record)) is not None:
         return told.maximum_bytes_per_second
     if asked := int(record.request.get("maximum_bytes_per_second", 0)):
         return asked
     return bandwidth(
         job,
-        context.configuration.find("Client", record.client),
-        context.configuration.find("Storage", record.storage),
+        context.configuration.clients.get(record.client),
+        context.configuration.storages.get(record.storage),
     )
 
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.daemons.director.runs.active_run import Ending
-from strongroom.daemons.director.runs.plan import longest_run_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.job import JobSettings
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.runs.active_run import ActiveRun
 
@@ -20,17 +19,20 @@ LOST_SECONDS: Final = 6 * 3600
 LOST_ID: Final = "agent-lost"
 
 
-def limit(active: ActiveRun, job: Resource | None, director: Resource | None) -> None:
-    """Set when a run is ended at the latest; its level may have become another one."""
+def limit(active: ActiveRun, job: JobSettings | None, longest_seconds: int) -> None:
+    """Set when a run is ended at the latest; its level may have become another one.
+
+    longest_seconds: of any run, 0 for no limit.
+    """
     limits = [
-        longest_run_seconds(job, active.record.level) if job is not None else 0,
-        int(director.absolute_job_timeout or 0) if director is not None else 0,
+        job.longest_run_seconds(active.record.level) if job is not None else 0,
+        longest_seconds,
     ]
     shortest = min((one for one in limits if one), default=0)
     active.ends_at = active.begun_at + shortest if shortest else None
 
 
-def overdue(active: ActiveRun, job: Resource | None, now: float) -> Ending | None:
+def overdue(active: ActiveRun, job: JobSettings | None, now: float) -> Ending | None:
     """How it is to end because of its time; None as long as it may go on."""
     if not active.is_running:
         if active.deadline is not None and now >= active.deadline:
@@ -41,7 +43,7 @@ def overdue(active: ActiveRun, job: Resource | None, now: float) -> Ending | Non
     if active.ends_at is not None and now >= active.ends_at:
         return Ending("failed", "it ran longer than it may", "time-limit")
     if active.lost_at is not None:
-        patience = int(job.max_wait_time_seconds or 0) if job is not None else 0
+        patience = job.max_wait_time_seconds if job is not None else 0
         if now - active.lost_at >= (patience or LOST_SECONDS):
             reason = f"agent {active.record.client} has not been back for too long"
             return Ending("failed", reason, LOST_ID)

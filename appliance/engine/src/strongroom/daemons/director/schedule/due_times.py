@@ -1,8 +1,7 @@
 """When the Run entries of a Schedule are due, in the time of a place with its summer and winter.
 
-An entry is due in a local minute that all its sets hold for. Weeks of the year are those of ISO
-8601 (Monday to Sunday, the first has the year's first Thursday; there is no week 0), the n-th week
-of a month are its days 7n-6 to 7n, and `last` its last seven days.
+An entry is due in a local minute that all its sets hold for; `config.values.run_days` says on which
+days they do.
 
 Where clocks change: a due time that is skipped is due at the end of the gap, once, however many
 times of the entry fall into it; one that comes twice is due the first time only. An entry
@@ -14,7 +13,6 @@ Everything here is arithmetic: no clock, no state.
 
 from __future__ import annotations
 
-import calendar
 import struct
 from dataclasses import fields
 from datetime import UTC, date, datetime, timedelta
@@ -26,6 +24,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from blake3 import blake3
 
 from strongroom.clock import SECOND_NS
+from strongroom.config.values.run_days import MOST_DAYS_AHEAD, holds_on
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from strongroom.config.values.run_schedule import ScheduleRun
 
 _HOURS_OF_A_DAY: Final = 24
-# What never comes within a generation (30 February) is never due.
-_MOST_DAYS_AHEAD: Final = 366 * 41
 _LOCAL_ZONE_FILE: Final = "/etc/localtime"
 # A file of a zone (RFC 8536, version 1): no transitions, one local time, four characters of names.
 _UTC_ZONE: Final = (
@@ -68,10 +65,7 @@ def _local_zone() -> ZoneInfo:
 
 def entry_digest(entry: ScheduleRun) -> str:
     """32 digits that stand for when an entry is due and what it overrides."""
-    parts = []
-    for field in fields(entry):
-        value = getattr(entry, field.name)
-        parts.append(f"{field.name}={getattr(value, 'name', value)}")
+    parts = [f"{field.name}={getattr(entry, field.name)}" for field in fields(entry)]
     return blake3("\n".join(parts).encode()).hexdigest(16)
 
 
@@ -80,8 +74,8 @@ def next_due_ns(entry: ScheduleRun, after_ns: int, zone: ZoneInfo) -> int | None
     after = datetime.fromtimestamp(after_ns // SECOND_NS, UTC)
     # A gap of a whole day, as islands had that moved across the date line, ends two days later.
     day = after.astimezone(zone).date() - timedelta(days=2)
-    for _ in range(_MOST_DAYS_AHEAD):
-        if _holds_on(entry, day):
+    for _ in range(MOST_DAYS_AHEAD):
+        if holds_on(entry, day):
             for moment in _due_on(entry, day, zone):
                 if moment * SECOND_NS > after_ns:
                     return moment * SECOND_NS
@@ -105,26 +99,13 @@ def last_due_ns(entry: ScheduleRun, after_ns: int, until_ns: int, zone: ZoneInfo
     until = datetime.fromtimestamp(until_ns // SECOND_NS, UTC).astimezone(zone).date()
     for days in range(-1, 368):
         day = until - timedelta(days=days)
-        if not _holds_on(entry, day):
+        if not holds_on(entry, day):
             continue
         moments = [moment * SECOND_NS for moment in _due_on(entry, day, zone)]
         within = [moment for moment in moments if after_ns < moment <= until_ns]
         if within:
             return within[-1]
     return None
-
-
-def _holds_on(entry: ScheduleRun, day: date) -> bool:
-    if day.month not in entry.months or day.day not in entry.days:
-        return False
-    if day.isoweekday() % 7 not in entry.weekdays:
-        return False
-    week_of_month = (day.day + 6) // 7
-    if week_of_month not in entry.weeks_of_month and not (
-        entry.last_week and day.day > calendar.monthrange(day.year, day.month)[1] - 7
-    ):
-        return False
-    return day.isocalendar().week in entry.weeks_of_year
 
 
 def _due_on(entry: ScheduleRun, day: date, zone: ZoneInfo) -> list[int]:

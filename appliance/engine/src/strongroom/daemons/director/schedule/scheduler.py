@@ -23,8 +23,8 @@ from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.runs import find_runs
 from strongroom.daemons.director.catalog.state import last_due, note_due, read_state, write_state
 from strongroom.daemons.director.results import DueRun, RunFilter
-from strongroom.daemons.director.runs.plan import Overrides, is_enabled
-from strongroom.daemons.director.runs.requests import new_run
+from strongroom.daemons.director.runs.plan import Overrides, plan
+from strongroom.daemons.director.runs.requests import new_run, require_complete
 from strongroom.daemons.director.schedule.clock_guard import ClockGuard
 from strongroom.daemons.director.schedule.due_times import (
     entry_digest,
@@ -37,10 +37,13 @@ from strongroom.errors import StrongroomError, UsageError
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from strongroom.config.model import Resource
+    from strongroom.config.settings.configuration import DirectorConfiguration
+    from strongroom.config.settings.job import JobSettings
+    from strongroom.config.settings.schedule import ScheduleSettings
     from strongroom.config.values.run_schedule import ScheduleRun
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.lifecycle import Runs
+    from strongroom.daemons.director.runs.plan import JobPlan
 
 LONGEST_SLEEP_SECONDS: Final = 30.0
 # What could not be done is still due, and is not tried again without a pause.
@@ -57,7 +60,7 @@ _log = logging.getLogger(__name__)
 class _Entry:
     """A Run of a job's schedule: up to when it was looked at, and when it is due next."""
 
-    job: Resource
+    job: JobSettings
     run: ScheduleRun
     zone: ZoneInfo
     key: tuple[str, str]
@@ -91,14 +94,16 @@ class Scheduler:
         now_ns = clock.now_ns()
         entries = []
         fresh: dict[tuple[str, str], int] = {}
-        for job in self._context.configuration.of_type("Job").values():
-            if not _takes_part(job):
+        configuration = self._context.configuration
+        for job in configuration.jobs.values():
+            schedule = _schedule_of(configuration, job)
+            if schedule is None:
                 continue
-            for run in dict.fromkeys(job.schedule.run):
+            for run in schedule.runs:
                 key = (job.name, entry_digest(run))
                 if key not in seen:
                     fresh[key] = now_ns
-                zone = self._zone(job.schedule)
+                zone = self._zone(schedule)
                 entry = _Entry(job, run, zone, key, seen.get(key, now_ns), None)
                 entry.next_ns = next_due_ns(run, entry.seen_ns, zone)
                 entries.append(entry)
@@ -153,18 +158,19 @@ class Scheduler:
             if entry.next_ns is None or entry.next_ns > until_ns:
                 continue
             try:
-                record = new_run(self._context.configuration, entry.job.name, _said(entry.run))
+                planned = self._plan(entry)
+                require_complete(planned)
             except StrongroomError:
                 # It will say why when it is due.
                 continue
             found.append(
                 DueRun(
-                    job=record.job,
-                    client=record.client,
-                    level=record.level,
-                    pool=record.pool,
-                    storage=record.storage,
-                    priority=record.priority,
+                    job=planned.job.name,
+                    client=planned.client,
+                    level=planned.level,
+                    pool=planned.pool(planned.level),
+                    storage=planned.storage,
+                    priority=planned.priority,
                     due_ns=entry.next_ns,
                 )
             )
@@ -215,11 +221,7 @@ class Scheduler:
             lines.append(f"{len(due)} entries of its schedule were due; the highest level counts")
         try:
             record = new_run(
-                self._context.configuration,
-                job.name,
-                _said(entry.run),
-                scheduled_ns=due_ns,
-                requested_by=f"schedule {job.schedule.name}",
+                self._plan(entry), scheduled_ns=due_ns, requested_by=f"schedule {job.schedule}"
             )
         except StrongroomError as error:
             self._warn(f"job {job.name} was due but cannot be started: {error}")
@@ -227,9 +229,12 @@ class Scheduler:
         # Many may be due at once; `tick` looks for all of them together what may start.
         await self._runs.submit(record, lines, dispatched=False)
 
-    def _zone(self, schedule: Resource) -> ZoneInfo:
-        director = self._context.configuration.daemon
-        name = schedule.time_zone or (director.time_zone if director is not None else "") or ""
+    def _plan(self, entry: _Entry) -> JobPlan:
+        overrides = Overrides.of_schedule(entry.run)
+        return plan(self._context.configuration, entry.job.name, overrides)
+
+    def _zone(self, schedule: ScheduleSettings) -> ZoneInfo:
+        name = schedule.time_zone or self._context.configuration.director.time_zone
         try:
             return time_zone(name)
         except UsageError as error:
@@ -249,18 +254,17 @@ class Scheduler:
             self.warnings = [*self.warnings[-19:], text]
 
 
-def _takes_part(job: Resource) -> bool:
-    return (
-        job.schedule is not None
-        and bool(job.enabled)
-        and bool(job.schedule.enabled)
-        and is_enabled(job.client)
-    )
+def _schedule_of(configuration: DirectorConfiguration, job: JobSettings) -> ScheduleSettings | None:
+    """The schedule that starts a job; None where it or its client or schedule is disabled.
+
+    A restore is never started by one: it needs a snapshot.
+    """
+    schedule = configuration.schedules.get(job.schedule)
+    client = configuration.clients.get(job.client)
+    if job.kind == "restore" or not job.enabled or schedule is None or not schedule.enabled:
+        return None
+    return schedule if client is None or client.enabled else None
 
 
 def _rank(entry: _Entry) -> int:
-    return _RANK.get(entry.run.level or entry.job.level or "", 0)
-
-
-def _said(run: ScheduleRun) -> Overrides:
-    return Overrides.of_schedule(run)
+    return _RANK.get(entry.run.level or entry.job.level, 0)

@@ -248,9 +248,9 @@ def _record(
     totals = snapshot.totals
     run_id = _tagged(snapshot, RUN_TAG)
     pool = _tagged(snapshot, POOL_TAG)
-    job = context.configuration.find("Job", snapshot.job)
-    if not pool and job is not None and job.pool is not None:
-        pool = job.pool.name
+    job = context.configuration.jobs.get(snapshot.job)
+    if not pool and job is not None:
+        pool = job.pool
     return SnapshotRecord(
         id=snapshot.id,
         client=snapshot.host,

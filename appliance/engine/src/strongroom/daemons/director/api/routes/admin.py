@@ -48,7 +48,7 @@ async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
     _require_own(asked, wanted.name)
     _require_no_more(asked, wanted)
     configuration = asked.director.configuration
-    profile = configuration.find("Profile", wanted.profile) if wanted.profile else None
+    profile = configuration.profiles.get(wanted.profile)
     if wanted.profile and profile is None:
         raise UnknownNameError(f"there is no Profile {wanted.profile!r}")
     if console_rights(configuration, wanted.name) is None and (

@@ -52,10 +52,9 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
     serial = _serial(certificate)
     await context.director.commands.note_certificate(wanted.name, serial)
     await context.director.commands.audit(actor, "enrol", f"{wanted.name} certificate {serial}")
-    daemon = context.director.configuration.daemon
     return Enrolled(
         name=wanted.name,
-        director="" if daemon is None else daemon.name,
+        director=context.director.configuration.director.name,
         certificate=certificate.decode("ascii"),
         authority=enrolling.authority.certificate_pem.decode("ascii"),
         revoked=await _revoked(enrolling),

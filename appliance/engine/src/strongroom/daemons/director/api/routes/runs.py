@@ -13,7 +13,7 @@ from strongroom.daemons.director.api.models.responses import Page
 from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_page
 from strongroom.daemons.director.api.request_context import ApiRequest, Asked
 from strongroom.daemons.director.results import LogLine, Run, RunFilter, RunKind, RunState
-from strongroom.daemons.director.runs.plan import Overrides, plan
+from strongroom.daemons.director.runs.plan import JobPlan, Overrides, plan
 from strongroom.errors import NotPermittedError
 
 router = APIRouter(tags=["runs"])
@@ -62,20 +62,7 @@ async def runs(
 async def start_run(wanted: NewRun, asked: Asked) -> Run:
     """Queue a run of a job; the caller must be allowed everything that it uses."""
     asked.rights.require_command("run")
-    await _require_parts(
-        asked,
-        wanted.job,
-        Overrides(
-            level=wanted.level,
-            client=wanted.client,
-            fileset=wanted.fileset,
-            storage=wanted.storage,
-            pool=wanted.pool,
-        ),
-    )
-    return await asked.director.commands.start_run(
-        wanted.job,
-        asked.actor,
+    overrides = Overrides(
         level=wanted.level,
         client=wanted.client,
         fileset=wanted.fileset,
@@ -83,13 +70,15 @@ async def start_run(wanted: NewRun, asked: Asked) -> Run:
         pool=wanted.pool,
         priority=wanted.priority,
     )
+    planned = _permitted_plan(asked, wanted.job, overrides)
+    return await asked.director.commands.start_run(planned, asked.actor)
 
 
 @router.post("/estimates", status_code=202)
 async def start_estimate(wanted: NewEstimate, asked: Asked) -> Run:
     """Let the agent count what a job would back up; the result is the run's summary."""
     asked.rights.require_command("estimate")
-    await _require_parts(asked, wanted.job)
+    _permitted_plan(asked, wanted.job)
     return await asked.director.commands.start_estimate(
         wanted.job, asked.actor, listing=wanted.listing
     )
@@ -156,8 +145,8 @@ async def bandwidth(run_id: str, wanted: Bandwidth, asked: Asked) -> Run:
     return await asked.director.commands.set_bandwidth(found.id, limit, asked.actor)
 
 
-async def _require_parts(asked: ApiRequest, name: str, said: Overrides | None = None) -> None:
-    """Raise NotPermittedError unless the job and all that it would use are allowed."""
+def _permitted_plan(asked: ApiRequest, name: str, said: Overrides | None = None) -> JobPlan:
+    """What a run is to be; NotPermittedError unless the job and all that it uses are allowed."""
     asked.rights.require("job", name)
     overrides = said or Overrides()
     # Before anything is looked up: names are not told to whom they are not allowed.
@@ -168,3 +157,4 @@ async def _require_parts(asked: ApiRequest, name: str, said: Overrides | None = 
     asked.rights.require("fileset", planned.fileset)
     asked.rights.require("storage", planned.storage)
     asked.rights.require("pool", planned.pool(planned.level))
+    return planned

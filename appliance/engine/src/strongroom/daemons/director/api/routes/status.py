@@ -73,7 +73,7 @@ async def configuration(asked: Asked) -> Page[dict[str, Any]]:
     only whom nothing is denied.
     """
     asked.rights.require_command("config")
-    resources = visible_resources(asked.director.configuration, asked.rights)
+    resources = visible_resources(asked.director.resources, asked.rights)
     return Page(items=[resource_object(one) for one in resources])
 
 
@@ -81,7 +81,7 @@ async def configuration(asked: Asked) -> Page[dict[str, Any]]:
 async def configured(kind: str, name: str, asked: Asked) -> dict[str, Any]:
     """One resource, `kind` in any case: `job`, `FileSet`."""
     asked.rights.require_command("config")
-    for resource in visible_resources(asked.director.configuration, asked.rights):
+    for resource in visible_resources(asked.director.resources, asked.rights):
         if resource.type.lower() == kind.lower() and resource.name == name:
             return resource_object(resource)
     raise UnknownNameError(f"there is no {kind} {name!r} here that you may see")

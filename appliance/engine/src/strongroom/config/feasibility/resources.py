@@ -1,0 +1,106 @@
+"""What a director is told besides jobs and schedules: catalog, FileSets, storages, messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.config.feasibility.run_scripts import word_fault
+from strongroom.config.language.diagnostics import ERROR, WARNING
+from strongroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from strongroom.config.feasibility.findings import Findings
+    from strongroom.config.model import ComponentConfiguration, Resource
+
+
+def judge_resources(findings: Findings) -> None:
+    """Judge them; what no job uses is passed over where only jobs would notice."""
+    _catalog(findings)
+    _filesets(findings)
+    _messages(findings)
+    for name, storage in findings.configuration.storages.items():
+        _repository(findings, findings.resource("Storage", name), storage.repository)
+    for kind in ("Director", "Client", "Storage"):
+        for resource in findings.component.of_type(kind).values():
+            if resource.optional_number("maximum_concurrent_jobs") == 0:
+                title = f"{kind} {resource.name}"
+                message = f"no job of {title} ever starts: Maximum Concurrent Jobs is 0"
+                findings.at(WARNING, "limit", message, resource, "maximum_concurrent_jobs")
+
+
+def judge_devices(findings: Findings, storage: ComponentConfiguration) -> None:
+    """Warn of Devices that the storage daemon of the same tree does not serve.
+
+    Where a Storage has the name of that daemon, others at another address are other daemons.
+    """
+    daemon = storage.daemon
+    if daemon is None:
+        return
+    served = {*storage.of_type("Device"), *storage.of_type("Autochanger")}
+    storages = findings.configuration.storages
+    namesake = storages.get(daemon.name)
+    for name, one in storages.items():
+        if namesake is not None and (one.address, one.port) != (namesake.address, namesake.port):
+            continue
+        if missing := next((device for device in one.devices if device not in served), ""):
+            known = ", ".join(sorted(served)) or "none"
+            message = f"the storage daemon {daemon.name} serves no Device {missing}; it has {known}"
+            resource = findings.resource("Storage", name)
+            findings.at(WARNING, "device", message, resource, "device")
+
+
+def _catalog(findings: Findings) -> None:
+    catalog = findings.configuration.catalog
+    if catalog is not None and catalog.db_password and catalog.password_file:
+        message = f"Catalog {catalog.name} has both a DB Password and a Password File"
+        resource = findings.resource("Catalog", catalog.name)
+        findings.at(ERROR, "password", message, resource, "password_file")
+
+
+def _repository(findings: Findings, storage: Resource, place: str) -> None:
+    if not place or place.startswith("/"):
+        return
+    from strongroom.net.storage.place import parse_place
+
+    fault = f"{place}: a Repository is an absolute path, or unix:PATH of a daemon's socket"
+    if place.startswith("unix:"):
+        try:
+            parse_place(place)
+        except UsageError as error:
+            fault = str(error)
+        else:
+            return
+    findings.at(ERROR, "repository", fault, storage, "repository")
+
+
+def _filesets(findings: Findings) -> None:
+    """FileSets of backup jobs that run commands of the director, or choose nothing."""
+    configuration = findings.configuration
+    used: dict[str, bool] = {}
+    for job in configuration.jobs.values():
+        if job.kind == "backup" and job.fileset:
+            used[job.fileset] = used.get(job.fileset, False) or job.enabled
+    for name, is_enabled in used.items():
+        severity = ERROR if is_enabled else WARNING
+        resource = findings.resource("FileSet", name)
+        blocks = (*resource.blocks("include"), *resource.blocks("exclude"))
+        for directive in (one for block in blocks for one in block.directives("file")):
+            if str(directive.value).startswith("|"):
+                message = (
+                    f"FileSet {name} runs a command on the director for a list of files, which is "
+                    r"not allowed; on the agent it would be \|"
+                )
+                findings.at_directive(severity, "fileset", message, directive)
+        includes = configuration.fileset(name).includes
+        if not any(include.files or include.plugins for include in includes):
+            message = f"FileSet {name} has no File and no Plugin, so nothing is backed up"
+            findings.at(WARNING, "fileset", message, resource, "include")
+
+
+def _messages(findings: Findings) -> None:
+    for messages in findings.component.of_type("Messages").values():
+        for attribute in ("mail_command", "operator_command"):
+            for directive in messages.directives(attribute):
+                if fault := word_fault(str(directive.value)):
+                    message = f"reports of Messages {messages.name} are not sent: {fault}"
+                    findings.at_directive(WARNING, "messages", message, directive)

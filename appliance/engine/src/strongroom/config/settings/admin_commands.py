@@ -1,0 +1,60 @@
+"""Console commands of jobs of the Type Admin.
+
+    vouch [STORAGE]             verify what agents stored before others may share it
+    prune [STORAGE]             vouch, give back the space that no snapshot needs, and see which
+                                snapshots are there
+    backup catalog [STORAGE]    the catalog and the configuration become a snapshot
+    rebuild catalog [STORAGE]   enter all snapshots of a repository, mark those that are gone
+    expire runs DAYS            remove runs from the catalog that are older and have no snapshot
+
+Without STORAGE a command takes the job's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from strongroom.errors import UsageError
+
+AdminVerb = Literal["vouch", "prune", "backup catalog", "rebuild catalog", "expire runs"]
+_VERBS: Final[tuple[AdminVerb, ...]] = (
+    "vouch",
+    "prune",
+    "backup catalog",
+    "rebuild catalog",
+    "expire runs",
+)
+_MOST_DAYS: Final = 36_500
+
+
+@dataclass(frozen=True, slots=True)
+class AdminCommand:
+    """One command. storage: "" for the job's own. days: of `expire runs`, 0 of the others."""
+
+    verb: AdminVerb
+    storage: str = ""
+    days: int = 0
+
+    @property
+    def needs_storage(self) -> bool:
+        """Whether it works on a repository."""
+        return self.verb != "expire runs"
+
+
+def parse_admin_command(text: str) -> AdminCommand:
+    """What a command says. Raises UsageError for one that there is not."""
+    words = text.split()
+    for verb in _VERBS:
+        length = len(verb.split())
+        if " ".join(words[:length]) != verb:
+            continue
+        rest = words[length:]
+        if verb != "expire runs":
+            return AdminCommand(verb, storage=rest[0] if rest else "")
+        if not rest or not (rest[0].isascii() and rest[0].isdecimal()):
+            raise UsageError("write `expire runs DAYS`")
+        return AdminCommand(verb, days=min(int(rest[0][:9]), _MOST_DAYS))
+    raise UsageError(
+        f"there is no console command {text!r} for admin jobs; there are {', '.join(_VERBS)}"
+    )

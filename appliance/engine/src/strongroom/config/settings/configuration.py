@@ -1,0 +1,122 @@
+"""All that a director is told, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
+
+from strongroom.config.settings.catalog import CatalogSettings
+from strongroom.config.settings.client import ClientSettings
+from strongroom.config.settings.director import DirectorSettings
+from strongroom.config.settings.fileset import FileSetSettings
+from strongroom.config.settings.job import JobSettings
+from strongroom.config.settings.messages import MessagesSettings
+from strongroom.config.settings.permissions import PermissionSettings
+from strongroom.config.settings.pool import PoolSettings
+from strongroom.config.settings.schedule import ScheduleSettings
+from strongroom.config.settings.storage import StorageSettings
+from strongroom.errors import ConfigurationError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from strongroom.config.model import ComponentConfiguration, Resource
+
+_Settings = TypeVar("_Settings")
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorConfiguration:
+    """The director and all resources it knows, by name in reading order.
+
+    catalog: the first one, None where there is none. The lookups (`job`, `client` and so on) raise
+    UnknownNameError for a name that there is not.
+    """
+
+    director: DirectorSettings
+    catalog: CatalogSettings | None
+    jobs: Mapping[str, JobSettings]
+    clients: Mapping[str, ClientSettings]
+    filesets: Mapping[str, FileSetSettings]
+    pools: Mapping[str, PoolSettings]
+    schedules: Mapping[str, ScheduleSettings]
+    storages: Mapping[str, StorageSettings]
+    messages: Mapping[str, MessagesSettings]
+    consoles: Mapping[str, PermissionSettings]
+    users: Mapping[str, PermissionSettings]
+    profiles: Mapping[str, PermissionSettings]
+
+    @classmethod
+    def of(cls, component: ComponentConfiguration) -> DirectorConfiguration:
+        """That of the director's component, which was found to be without errors.
+
+        Raises ConfigurationError where there is no Director resource.
+        """
+        daemon = component.daemon
+        if daemon is None:
+            raise ConfigurationError("there is no Director resource; see strongroom config check")
+        catalog = component.first("Catalog")
+
+        def by_name(
+            kind: str, settings: Callable[[Resource], _Settings]
+        ) -> Mapping[str, _Settings]:
+            found = component.of_type(kind).items()
+            return MappingProxyType({name: settings(one) for name, one in found})
+
+        return cls(
+            director=DirectorSettings.of(daemon),
+            catalog=None if catalog is None else CatalogSettings.of(catalog),
+            jobs=by_name("Job", JobSettings.of),
+            clients=by_name("Client", ClientSettings.of),
+            filesets=by_name("FileSet", FileSetSettings.of),
+            pools=by_name("Pool", PoolSettings.of),
+            schedules=by_name("Schedule", ScheduleSettings.of),
+            storages=by_name("Storage", StorageSettings.of),
+            messages=by_name("Messages", MessagesSettings.of),
+            consoles=by_name("Console", PermissionSettings.of),
+            users=by_name("User", PermissionSettings.of),
+            profiles=by_name("Profile", PermissionSettings.of),
+        )
+
+    def job(self, name: str) -> JobSettings:
+        """The Job of this name."""
+        return _found(self.jobs, "Job", name)
+
+    def client(self, name: str) -> ClientSettings:
+        """The Client of this name."""
+        return _found(self.clients, "Client", name)
+
+    def fileset(self, name: str) -> FileSetSettings:
+        """The FileSet of this name."""
+        return _found(self.filesets, "FileSet", name)
+
+    def pool(self, name: str) -> PoolSettings:
+        """The Pool of this name."""
+        return _found(self.pools, "Pool", name)
+
+    def storage(self, name: str) -> StorageSettings:
+        """The Storage of this name."""
+        return _found(self.storages, "Storage", name)
+
+    def storage_of(self, job: JobSettings) -> str:
+        """The first enabled Storage of a job or else of its Pool; "" where all are disabled."""
+        pool = self.pools.get(job.pool)
+        names = job.storages or (pool.storages if pool is not None else ())
+        return next((name for name in names if self.storage(name).enabled), "")
+
+    def next_pool_of(self, job: JobSettings, pool: str, said: str = "") -> PoolSettings | None:
+        """Where a run of a copy job in `pool` copies to; None where nothing says it.
+
+        said: the Next Pool of the Run that starts it, which comes before that of the job.
+        """
+        from_pool = self.pools.get(pool)
+        name = said or job.next_pool or (from_pool.next_pool if from_pool is not None else "")
+        return self.pools.get(name)
+
+
+def _found(resources: Mapping[str, _Settings], kind: str, name: str) -> _Settings:
+    found = resources.get(name)
+    if found is None:
+        raise UnknownNameError(f"the director's configuration has no {kind} {name!r}")
+    return found

@@ -1,0 +1,268 @@
+"""What a daemon could not carry out is found when its configuration is read, at its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from strongroom.config.resolve import resolve
+from strongroom.config.trees.loader import LoadOptions, load_text, load_trees
+
+BASE = """
+Director { Name = dir; Password = "p"; Messages = m }
+Catalog { Name = cat; DB Name = a; DB User = b }
+Messages { Name = m; Console = all }
+Client { Name = c; Address = host; Password = "p" }
+Storage { Name = s; Address = host; Password = "p"; Device = d; Media Type = File
+  Repository = /srv/s }
+Storage { Name = other; Address = host; Password = "p"; Device = d; Media Type = File
+  Repository = "unix:/run/other.sock" }
+Storage { Name = bare; Address = host; Password = "p"; Device = d; Media Type = File }
+Storage { Name = shut; Address = host; Password = "p"; Device = d; Media Type = File; Enabled = no }
+Pool { Name = p; Next Pool = offsite }
+Pool { Name = offsite; Storage = other }
+Pool { Name = lonely }
+Schedule { Name = weekly; Run = Full sat at 21:00; }
+Schedule { Name = checking; Run = VolumeToCatalog sun at 9:00; }
+FileSet { Name = f; Include { File = /home } }
+JobDefs { Name = usual; Type = Backup; Client = c; FileSet = f; Storage = s; Pool = p; Messages = m
+}
+Job { Name = nightly; JobDefs = usual; Schedule = weekly }
+"""
+FIRST_LINE = BASE.count("\n") + 1
+
+
+def findings(text: str, component: str = "director", **options) -> list[str]:
+    """Each as `line:column: severity: message`."""
+    loaded = load_text(text, component, LoadOptions(**options), "t.conf")
+    resolve(loaded)
+    return [one.head().removeprefix("t.conf:") for one in loaded.diagnostics.sorted()]
+
+
+def test_nothing_is_wrong_with_the_base():
+    assert findings(BASE) == []
+
+
+# What is added to the base, and what is found: the column, whether it is an error, the message.
+@pytest.mark.parametrize(
+    ("text", "column", "severity", "message"),
+    [
+        ("Job { Name = v; JobDefs = usual; Type = Verify }", 1, "error",
+         "Verify job v needs Job To Verify, the backup whose snapshots it verifies"),
+        ("Job { Name = v; JobDefs = usual; Type = Verify; Enabled = no }", 1, "warning",
+         "Verify job v needs Job To Verify, the backup whose snapshots it verifies"),
+        ("Job { Name = v; JobDefs = usual; Type = Verify; Job To Verify = v }", 49, "error",
+         "Verify job v verifies v, a job of Type Verify, which has no snapshots"),
+        (("Job { Name = v; JobDefs = usual; Type = Verify; Job To Verify = n2 }\n"
+         "Job { Name = n2; JobDefs = usual; Storage = bare }"), 1, "warning",
+         "Verify job v cannot run: Storage bare needs Repository, the director's way to it"),
+        ("Job { Name = v; JobDefs = usual; Type = Verify; Job To Verify = nightly; Level = Full }",
+         74, "error", "Verify job v cannot have its level: a verify has no level 'Full'"),
+        ("Job { Name = b; JobDefs = usual; Level = Data }", 34, "error",
+         "Backup job b cannot have its level: a backup has no level 'Data'"),
+        ("Job { Name = b; JobDefs = usual; Storage = shut }", 34, "warning",
+         "Backup job b cannot run: every Storage of it (or of its Pool) is disabled"),
+        ("Job { Name = b; JobDefs = usual; Maximum Concurrent Jobs = 0 }", 34, "warning",
+         "Backup job b never starts: its Maximum Concurrent Jobs is 0"),
+        ("Job { Name = r; JobDefs = usual; Type = Restore; Schedule = weekly }", 50, "warning",
+         "Restore job r is not started by its Schedule weekly: a restore needs a snapshot"),
+        ("Job { Name = r; JobDefs = usual; Type = Restore; Where = tmp }", 50, "warning",
+         "Restore job r cannot restore to tmp: Where is an absolute path without `..`"),
+        ("Job { Name = k; JobDefs = usual; Type = Copy; Pool = lonely }", 47, "error",
+         "Copy job k needs a Next Pool (its own or its Pool's) to copy to"),
+        ("Job { Name = k; JobDefs = usual; Type = Copy; Next Pool = lonely }", 47, "error",
+         "Copy job k cannot copy to its Next Pool lonely, which has no Storage"),
+        ("Job { Name = k; JobDefs = usual; Type = Copy; Storage = other }", None, "error",
+         "Copy job k would copy Storage other to itself: its Next Pool needs another Storage"),
+        ("Job { Name = k; Type = Copy; Messages = m; Pool = p }", 44, "error",
+         "Copy job k needs a Storage (its own or its Pool's) to copy from"),
+        ("Job { Name = k; JobDefs = usual; Type = Copy; Storage = bare }", 1, "warning",
+         "Copy job k cannot run: Storage bare needs Repository, the director's way to it"),
+        ("Job { Name = k; JobDefs = usual; Type = Migrate; Selection Type = SqlQuery }", 50,
+         "error", "Migrate job k cannot select by SqlQuery: there are PoolUncopiedJobs, Job"),
+        ('Job { Name = k; JobDefs = usual; Type = Copy; Selection Pattern = "(" }', 47, "error",
+         "Copy job k has a Selection Pattern that is no regular expression"),
+        (("Job { Name = a; JobDefs = usual; Type = Admin\n"
+         '  RunScript { Runs On Client = no; Console = "label volume" } }'), 36, "error",
+         "there is no console command 'label volume' for admin jobs; there are vouch, prune"),
+        (("Job { Name = a; JobDefs = usual; Type = Admin\n"
+         '  RunScript { Runs On Client = no; Console = "expire runs" } }'), 36, "error",
+         "write `expire runs DAYS`"),
+        (("Job { Name = a; JobDefs = usual; Type = Admin\n"
+         '  RunScript { Runs On Client = no; Console = "prune vault" } }'), 36, "error",
+         "`prune vault` names the Storage vault, which is not defined"),
+        (("Job { Name = a; JobDefs = usual; Type = Admin\n"
+         '  RunScript { Runs On Client = no; Console = "vouch bare" } }'), 1, "warning",
+         "Admin job a cannot run: Storage bare needs Repository, the director's way to it"),
+        ("Job { Name = a; JobDefs = usual; Type = Admin; Client Run Before Job = sync }", 48,
+         "warning", "a Admin job runs no scripts on a client; say Runs On Client = no"),
+        ("Job { Name = b; JobDefs = usual; RunScript { Console = prune } }", 46, "warning",
+         "Console commands are given by jobs of Type Admin only"),
+        ("Job { Name = b; JobDefs = usual; RunScript { Command = sync } }", 34, "warning",
+         "a RunScript without Runs When is never run"),
+        ("Job { Name = b; JobDefs = usual; Run Before Job = \"echo 'no\" }", 34, "error",
+         "the command \"echo 'no\" cannot be split into words: No closing quotation"),
+        ("Job { Name = b; JobDefs = usual; Run After Job = \"echo 'no\" }", 34, "warning",
+         "the command \"echo 'no\" cannot be split into words: No closing quotation"),
+        ('Job { Name = b; JobDefs = usual; Run = "nightly since=1" }', 34, "error",
+         "Run of job b: 'since=1' is none of level, client, fileset, storage, pool, priority"),
+        ('Job { Name = b; JobDefs = usual; Run = "nightli level=%l" }', 34, "error",
+         "Run of job b: the director's configuration has no Job 'nightli'"),
+        ('Job { Name = b; JobDefs = usual; Run = "nightly pool=q" }', 34, "error",
+         "Run of job b: the director's configuration has no Pool 'q'"),
+        ('Job { Name = b; JobDefs = usual; Run = "nightly level=Data" }', 34, "error",
+         "Run of job b: a backup has no level 'Data'"),
+        ("Job { Name = b; JobDefs = usual; Schedule = checking }", None, "error",
+         "Run starts Backup job b with a level it cannot have: a backup has no level"),
+        (("Job { Name = v; JobDefs = usual; Type = Verify; Job To Verify = nightly\n"
+         "  Schedule = weekly }"), None, "error",
+         "Run starts Verify job v with a level it cannot have: a verify has no level 'Full'"),
+        ("Schedule { Name = n; Run = Full feb on 30 at 1:00; }", 22, "warning",
+         "this Run of Schedule n is never due: no day fits all it says"),
+        ("Schedule { Name = n; Run = Full at 1:00; Time Zone = Europe/Wien }", 42, "warning",
+         "there is no time zone 'Europe/Wien', so the system's own is used"),
+        (('Storage { Name = t; Address = h; Password = "p"; Device = d; Media Type = File\n'
+         "  Repository = vault }"), 3, "error",
+         "vault: a Repository is an absolute path, or unix:PATH of a daemon's socket"),
+        (('Storage { Name = t; Address = h; Password = "p"; Device = d; Media Type = File\n'
+         '  Repository = "unix:vault" }'), 3, "error", "unix:vault: the socket's path is absolute"),
+        ('Client { Name = t; Address = h; Password = "p"; Maximum Concurrent Jobs = 0 }', 49,
+         "warning", "no job of Client t ever starts: Maximum Concurrent Jobs is 0"),
+        (("Job { Name = b; JobDefs = usual; FileSet = t }\n"
+         'FileSet { Name = t; Include { File = "|list" } }'), 31, "error",
+         "FileSet t runs a command on the director for a list of files, which is not allowed"),
+        (("Job { Name = b; JobDefs = usual; FileSet = t }\n"
+         "FileSet { Name = t; Include { Exclude Dir Containing = .no } }"), 21, "warning",
+         "FileSet t has no File and no Plugin, so nothing is backed up"),
+        ("Messages { Name = t; Mail Command = \"mail 'to\"; Mail = a = all }", 22, "warning",
+         "reports of Messages t are not sent: the command \"mail 'to\" cannot be split"),
+    ],
+)  # fmt: skip
+def test_a_director_says_what_it_could_not_do(text, column, severity, message):
+    found = findings(BASE + text)
+    fitting = [one for one in found if one.split(" ", 1)[1].startswith(f"{severity}: {message}")]
+    assert len(fitting) == 1, found
+    if column is not None:
+        line, found_column = fitting[0].split(":")[:2]
+        assert (int(line) >= FIRST_LINE, int(found_column)) == (True, column)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Where all that starts a job says what the job itself does not.
+        (
+            "Job { Name = k; JobDefs = usual; Type = Copy; Pool = lonely; Schedule = copying }\n"
+            "Schedule { Name = copying; Run = NextPool=offsite daily at 3:00; }"
+        ),
+        (
+            "Job { Name = b; JobDefs = usual; Storage = shut; Schedule = elsewhere }\n"
+            "Schedule { Name = elsewhere; Run = Storage=other daily at 3:00; }"
+        ),
+        # Jobs without levels take what their JobDefs and schedules say for others.
+        "Job { Name = a; JobDefs = usual; Type = Admin; Level = Full; Schedule = weekly }",
+        "Job { Name = k; JobDefs = usual; Type = Copy; Level = Full; Schedule = weekly }",
+        # A Schedule that is for starting by hand.
+        "Schedule { Name = by-hand }",
+        'Job { Name = b; JobDefs = usual; Run = "nightly level=%l priority=5" }',
+        'Job { Name = b; JobDefs = usual; Client Run Before Job = "sh -c \\"ls | wc\\"" }',
+        "Job { Name = r; JobDefs = usual; Type = Restore; Where = /tmp/r; Storage = bare }",
+        "Schedule { Name = leap; Run = feb on 29 at 1:00; }",
+        'FileSet { Name = unused; Include { File = "|list" } }',
+    ],
+)
+def test_what_can_be_done_is_not_told(text):
+    assert findings(BASE + text) == []
+
+
+def test_a_next_pool_that_only_some_runs_have_is_a_warning():
+    text = (
+        "Job { Name = k; JobDefs = usual; Type = Copy; Pool = lonely; Schedule = copying }\n"
+        "Schedule { Name = copying; Run = NextPool=offsite sat at 3:00\n  Run = sun at 3:00; }"
+    )
+    (found,) = findings(BASE + text)
+    assert "warning: Copy job k as its Schedule has it needs a Next Pool" in found
+
+
+def test_who_asks_what_the_original_takes_is_not_told_what_we_could_not_do():
+    text = BASE.replace("Repository = /srv/s", "").replace(
+        'Repository = "unix:/run/other.sock"', ""
+    )
+    text += "Job { Name = v; JobDefs = usual; Type = Verify }"
+    assert findings(text, strict=True) == []
+    assert len(findings(text)) == 1
+
+
+def test_what_follows_from_an_error_is_not_told():
+    text = BASE + "Job { Name = v; JobDefs = usual; Type = Verify; Job To Verify = nightli }"
+    (found,) = findings(text)
+    assert "did you mean nightly?" in found
+
+
+def test_ports_may_be_services():
+    known = BASE.replace("Messages = m }", "Messages = m; Port = https }")
+    assert findings(known) == []
+    unknown = BASE.replace("Messages = m }", "Messages = m; Port = no-such-service }")
+    (found,) = findings(unknown)
+    assert "there is no TCP service 'no-such-service'; write its port" in found
+
+
+def test_a_catalog_has_one_password():
+    text = BASE.replace("DB User = b", 'DB User = b; DB Password = "x"; Password File = /etc/x')
+    (found,) = findings(text)
+    assert "error: Catalog cat has both a DB Password and a Password File" in found
+
+
+STORAGE = """
+Storage { Name = %s; Maintenance Socket = /run/x.sock }
+Director { Name = dir; Password = "p" }
+Device { Name = d; Media Type = File; Archive Device = %s }
+"""
+
+
+@pytest.fixture
+def tree(tmp_path):
+    def write(director: str, storage: str) -> list[str]:
+        (tmp_path / "director.conf").write_text(director)
+        (tmp_path / "storage.conf").write_text(storage)
+        loaded = load_trees(str(tmp_path), LoadOptions())
+        resolve(loaded)
+        return [one.head().rpartition("/")[2] for one in loaded.diagnostics.sorted()]
+
+    return write
+
+
+def test_a_device_that_the_storage_daemon_does_not_serve_is_told(tree):
+    daemon = STORAGE % ("sd", "/srv/d")
+    assert tree(BASE, daemon) == []
+    (found,) = tree(BASE.replace("Device = d", "Device = e", 1), daemon)
+    assert found == (
+        "director.conf:6:53: warning: the storage daemon sd serves no Device e; it has d"
+    )
+
+
+def test_storages_elsewhere_are_not_compared_with_the_daemon_here(tree):
+    director = BASE.replace("Device = d", "Device = e")
+    director += (
+        'Storage { Name = sd; Address = here; Password = "p"; Device = d; Media Type = File }\n'
+    )
+    assert tree(director, STORAGE % ("sd", "/srv/d")) == []
+
+
+def test_a_storage_daemon_says_what_it_could_not_serve():
+    (found,) = findings(STORAGE % ("sd", "srv"), "storage")
+    assert found == "4:39: error: Archive Device of d is no absolute path of a folder"
+    text = (STORAGE % ("sd", "/srv")).replace("/run/x.sock", '/run/x.sock; Quota Of = "web1 many"')
+    (found,) = findings(text, "storage")
+    assert found == '2:56: error: Quota Of = "web1 many" has no size such as 500 GB'
+
+
+def test_an_agent_says_what_it_could_not_do():
+    text = "Client { Name = c; Metrics File = x.prom }\nDirector { Name = d; Password = p }\n"
+    (found,) = findings(text, "agent")
+    assert found.startswith("1:20: error: Metrics File is an absolute path that ends with .prom")
+    text = (
+        "Client { Name = c }\nDirector { Name = d; Password = p\n"
+        " Connection From Client To Director = yes }\n"
+    )
+    (found,) = findings(text, "agent")
+    assert found.startswith("3:2: error: Director d: say its Address, or Connection From Director")
