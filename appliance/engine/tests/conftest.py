@@ -12,11 +12,12 @@ from hypothesis import settings
 
 from kit.command import Command
 from kit.memory_folder import memory_folder
-from kit.postgresql_cluster import Cluster, new_cluster
 from kit.tree_removal import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kit.postgresql_cluster import Cluster
 
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
@@ -64,5 +65,8 @@ def command(tmp_path: Path) -> Command:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A PostgreSQL for all tests that need one; a test that stops it starts it again."""
+    # Only here: most sessions of a developer need no database, and its libraries load slowly.
+    from kit.postgresql_cluster import new_cluster
+
     with new_cluster() as server:
         yield server

@@ -157,6 +157,8 @@ def test_patterns_match_as_the_c_library_does(
 ) -> None:
     # What POSIX leaves open: a backslash at the end, and what stands in sets that are odd.
     assume(not re.search(r"\\$|\[[^\]]*[\\/\[-]|\[[!^]?\]", pattern) and "//" not in "/" + text)
+    # glibc does not see an escaped slash behind a star, where it looks for one.
+    assume(crosses or not re.search(r"\*[^/]*\\/", pattern))
     library = ctypes.CDLL(None)
     flags = (0 if crosses else 1) | (16 if folds else 0)
     path = b"/" + text.encode()
