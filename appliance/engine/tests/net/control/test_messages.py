@@ -5,6 +5,7 @@ import pytest
 from strongroom.errors import QuotaError
 from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
+    RestoreChoices,
     StartRestore,
     StorageTarget,
     decode_for_agent,
@@ -34,7 +35,7 @@ def test_an_order_is_small_however_large_its_ticket_is():
 def test_an_order_that_no_agent_would_take_is_not_sent():
     paths = ["x" * 1000] * (LARGEST_MESSAGE_BYTES // 1000)
     with pytest.raises(QuotaError, match="fewer paths"):
-        encode_for_agent(restore(options={"includes": paths}))
+        encode_for_agent(restore(options=RestoreChoices(includes=tuple(paths))))
 
 
 def test_the_key_of_a_ticket_is_not_shown():

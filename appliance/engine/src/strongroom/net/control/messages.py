@@ -15,7 +15,7 @@ Both sides ignore message fields they do not know; an unknown message type ends 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -94,19 +94,50 @@ class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
     expected_bytes: int = 0
 
 
+# A path or a pattern: a text, or {"base64": TEXT} where its bytes are not UTF-8.
+Name: TypeAlias = str | dict[str, str]
+
+
+class RestoreChoices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is restored and how: fields of RestoreOptions; 0 workers is the agent's choice."""
+
+    subpath: Name = ""
+    includes: tuple[Name, ...] = ()
+    excludes: tuple[Name, ...] = ()
+    overwrite: Literal["always", "if-changed", "if-newer", "never"] = "if-changed"
+    in_place: bool = False
+    delete: bool = False
+    dry_run: bool = False
+    tells_steps: bool = False
+    workers: int = 0
+
+
+class VerifyChoices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is compared and how: fields of VerifyOptions; 0 workers is the agent's choice."""
+
+    root: Name = "/"
+    base: Name = ""
+    subpath: Name = ""
+    includes: tuple[Name, ...] = ()
+    excludes: tuple[Name, ...] = ()
+    reads_content: bool = False
+    reads_signatures: bool = False
+    from_disk: bool = False
+    finds_extra: bool = False
+    workers: int = 0
+
+
 class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     """Write files of a snapshot.
 
     `ticket`: the object that the agent fetches over the data connection and opens; what it may
     read is what the ticket has keys for. `grant`: statement signed by the director that the storage
     daemon wants to see (net.statements; purpose "restore", payload agent, owner, snapshot, ticket:
-    its name).
-    `options`: fields of RestoreOptions by name; `target` is a Name as well. includes and excludes
-    are lists of patterns, as --include takes them. A Name or a pattern is a text, or where its
-    bytes are not UTF-8, {"base64": TEXT}, as in all JSON output. A run that restores below a target
-    keeps whole paths there (target/etc/passwd): `subpath` is not sent. `where`: the Where ACLs of
-    whoever asked (layers of net.where_rules.WhereRules); the agent refuses a target that really is
-    where they deny it. Empty for in place, and where nothing is denied.
+    its name). includes and excludes in `options` are patterns, as --include takes them. A run that
+    restores below a target keeps whole paths there (target/etc/passwd): `subpath` is not sent.
+    `where`: the Where ACLs of whoever asked (layers of jobs.restore.where_rules.WhereRules); the
+    agent refuses a target that really is where they deny it. Empty for in place, and where nothing
+    is denied.
     """
 
     run_id: str
@@ -114,8 +145,8 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     storage: StorageTarget
     ticket: TicketObject
     grant: str
-    target: str | dict[str, str]
-    options: dict[str, Any] = {}
+    target: Name
+    options: RestoreChoices = RestoreChoices()
     where: tuple[tuple[str, ...], ...] = ()
     scripts: tuple[Script, ...] = ()
     maximum_bytes_per_second: int = 0
@@ -129,7 +160,7 @@ class StartVerify(Message, frozen=True, kw_only=True, tag="start-verify"):
     storage: StorageTarget
     ticket: TicketObject
     grant: str
-    options: dict[str, Any] = {}
+    options: VerifyChoices = VerifyChoices()
 
 
 class StartEstimate(Message, frozen=True, kw_only=True, tag="start-estimate"):
@@ -290,7 +321,7 @@ def decoded(decoder: msgspec.json.Decoder[_Decoded], data: bytes | str) -> _Deco
         raise msgspec.DecodeError(f"this is no JSON of ours: {error}") from error
 
 
-def encode_name(name: bytes) -> str | dict[str, str]:
+def encode_name(name: bytes) -> Name:
     """A name or a pattern as JSON says it: a text, or its base64 where it is not UTF-8."""
     try:
         return name.decode("utf-8")

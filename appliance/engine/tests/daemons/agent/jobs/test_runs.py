@@ -19,9 +19,11 @@ from strongroom.knobs.settings import KnobSettings
 from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
     Cancel,
+    RestoreChoices,
     StartEstimate,
     StartRestore,
     StartVerify,
+    VerifyChoices,
 )
 from strongroom.repo.restore_ticket import make_ticket
 from strongroom.repo.ticket_objects import store_ticket
@@ -55,7 +57,7 @@ def restore_of(agent: AgentSite, snapshot: str, target: Any, **options: Any) -> 
         ticket=ticket_of(agent, snapshot),
         grant="",
         target=target,
-        options=options,
+        options=RestoreChoices(**options),
     )
 
 
@@ -66,7 +68,7 @@ def verify_of(agent: AgentSite, snapshot: str, **options: Any) -> StartVerify:
         storage=agent.target(),
         ticket=ticket_of(agent, snapshot),
         grant="",
-        options={"root": "/", "reads_content": True, **options},
+        options=VerifyChoices(**{"reads_content": True, **options}),
     )
 
 

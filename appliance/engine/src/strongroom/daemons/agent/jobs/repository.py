@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from strongroom.daemons.agent.put_keys import read_put_keys
-from strongroom.errors import UsageError, WrongKeyError
+from strongroom.errors import WrongKeyError
 from strongroom.repo.repository import Repository
 from strongroom.repo.ticket_objects import fetch_ticket
 from strongroom.stores.limited import LimitedStore
@@ -104,19 +102,3 @@ def open_ticket(store: JobStore, identity_folder: str, ticket: TicketObject) -> 
     put_keys = read_put_keys(identity_folder)
     repository = store.open(put_keys)
     return open_with_ticket(store.store, repository.key.put_key, fetch_ticket(store.store, ticket))
-
-
-def options_of(kind: type[Any], given: dict[str, Any], known: dict[str, type]) -> dict[str, Any]:
-    """Options by name as `known` types them; the rest is left out, a newer director may send it.
-
-    Raises UsageError for a value of another type. `kind` is only named in the message.
-    """
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in known:
-            continue
-        try:
-            found[name] = msgspec.convert(value, known[name], strict=False)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"{kind.__name__}.{name} cannot be {value!r}: {error}") from error
-    return found

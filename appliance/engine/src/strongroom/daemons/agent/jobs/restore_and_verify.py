@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom.daemons.agent.jobs.repository import open_store, open_ticket, options_of
+from strongroom.daemons.agent.jobs.repository import open_store, open_ticket
 from strongroom.daemons.agent.jobs.retry import persist
 from strongroom.daemons.job_process.messages import JobEnded
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, CheckFailedError, UsageError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.job_process.output import JobOutput
     from strongroom.jobs.restore.options import RestoreProblem, Step
     from strongroom.jobs.verify.options import LiveDifference, VerifyOptions
-    from strongroom.net.control.messages import LogLevel, StartRestore, StartVerify
+    from strongroom.net.control.messages import LogLevel, Name, StartRestore, StartVerify
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
     from strongroom.scan.patterns import Patterns
@@ -30,20 +30,6 @@ if TYPE_CHECKING:
 
 MOST_TOLD: Final = 2000
 _MOST_WORKERS: Final = 256
-_RESTORE_SWITCHES: Final[dict[str, type]] = {
-    "in_place": bool,
-    "delete": bool,
-    "dry_run": bool,
-    "workers": int,
-    "tells_steps": bool,
-}
-_VERIFY_SWITCHES: Final[dict[str, type]] = {
-    "reads_content": bool,
-    "reads_signatures": bool,
-    "from_disk": bool,
-    "finds_extra": bool,
-    "workers": int,
-}
 
 
 @contextmanager
@@ -131,8 +117,7 @@ def _verify(
 def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
     """What a request asks for. Raises UsageError."""
     given = request.options
-    found = options_of(RestoreOptions, given, _RESTORE_SWITCHES)
-    if found.get("in_place"):
+    if given.in_place:
         target = b"/"
     else:
         target = _name(request.target, "target")
@@ -141,19 +126,18 @@ def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
                 f"the target {printable(target)} is no absolute path of a folder below /; to "
                 "restore into / ask for in_place"
             )
-    try:
-        overwrite = Overwrite(given.get("overwrite", Overwrite.IF_CHANGED))
-    except ValueError as error:
-        raise UsageError(f"RestoreOptions.overwrite: {error}") from error
-    found["workers"] = _workers(found, processes)
     return RestoreOptions(
         target=os.path.normpath(target),
-        subpath=_name(given.get("subpath", ""), "subpath").strip(b"/"),
-        includes=_patterns(given.get("includes"), "includes"),
-        excludes=_patterns(given.get("excludes"), "excludes"),
-        overwrite=overwrite,
+        subpath=_name(given.subpath, "subpath").strip(b"/"),
+        includes=_patterns(given.includes, "includes"),
+        excludes=_patterns(given.excludes, "excludes"),
+        overwrite=Overwrite(given.overwrite),
         where=WhereRules(request.where) if request.where else None,
-        **found,
+        in_place=given.in_place,
+        delete=given.delete,
+        dry_run=given.dry_run,
+        workers=_workers(given.workers, processes),
+        tells_steps=given.tells_steps,
     )
 
 
@@ -162,18 +146,20 @@ def verify_options(request: StartVerify, processes: int) -> VerifyOptions:
     from strongroom.jobs.verify.options import VerifyOptions
 
     given = request.options
-    found = options_of(VerifyOptions, given, _VERIFY_SWITCHES)
-    root = _name(given.get("root", "/"), "root")
+    root = _name(given.root, "root")
     if not root.startswith(b"/"):
         raise UsageError(f"the root {printable(root)} is no absolute path")
-    found["workers"] = _workers(found, processes)
     return VerifyOptions(
         root=os.path.normpath(root),
-        base=_name(given.get("base", ""), "base").strip(b"/"),
-        subpath=_name(given.get("subpath", ""), "subpath").strip(b"/"),
-        includes=_patterns(given.get("includes"), "includes"),
-        excludes=_patterns(given.get("excludes"), "excludes"),
-        **found,
+        base=_name(given.base, "base").strip(b"/"),
+        subpath=_name(given.subpath, "subpath").strip(b"/"),
+        includes=_patterns(given.includes, "includes"),
+        excludes=_patterns(given.excludes, "excludes"),
+        reads_content=given.reads_content,
+        reads_signatures=given.reads_signatures,
+        from_disk=given.from_disk,
+        finds_extra=given.finds_extra,
+        workers=_workers(given.workers, processes),
     )
 
 
@@ -205,27 +191,24 @@ class _EntryLog:
             self._output.log(level, text)
 
 
-def _workers(found: dict[str, Any], processes: int) -> int:
-    workers: int = found.get("workers", 0)
+def _workers(workers: int, processes: int) -> int:
     if not 0 <= workers <= _MOST_WORKERS:
         raise UsageError(f"workers cannot be {workers}")
     return min(workers or processes, processes)
 
 
-def _name(value: object, what: str) -> bytes:
+def _name(value: Name, what: str) -> bytes:
     try:
         return decode_name(value)
     except ValueError as error:
         raise UsageError(f"{what}: {error}") from error
 
 
-def _patterns(values: object, what: str) -> Patterns | None:
+def _patterns(values: tuple[Name, ...], what: str) -> Patterns | None:
     from strongroom.scan.patterns import Patterns
 
     if not values:
         return None
-    if not isinstance(values, list | tuple):
-        raise UsageError(f"{what} is no list of patterns")
     return Patterns([(_name(value, what), False) for value in values])
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from strongroom.daemons.director.catalog.runs import NewLine, find_runs
 from strongroom.daemons.director.catalog.snapshots import (
     load_snapshot,
@@ -29,6 +31,7 @@ from strongroom.errors import (
     UsageError,
 )
 from strongroom.net.control.messages import (
+    RestoreChoices,
     Script,
     SetBandwidth,
     StartBackup,
@@ -37,6 +40,7 @@ from strongroom.net.control.messages import (
     StartVerify,
     StorageTarget,
     ToAgent,
+    VerifyChoices,
     encode_name,
 )
 
@@ -219,15 +223,17 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
     paths = [bytes.fromhex(path) for path in request.get("paths", ())]
     ticket, grant = _opened(context, snapshot, record.client, paths)
     target = bytes.fromhex(request.get("target", ""))
-    options: dict[str, Any] = {
+    given = {
         name: request[name]
         for name in ("in_place", "overwrite", "delete", "dry_run", "workers")
         if name in request
     }
+    options = msgspec.convert(given, RestoreChoices)
     if paths:
         from strongroom.jobs.verify.sample import literal_pattern
 
-        options["includes"] = [encode_name(literal_pattern(path)) for path in paths]
+        includes = tuple(encode_name(literal_pattern(path)) for path in paths)
+        options = msgspec.structs.replace(options, includes=includes)
     job = context.configuration.jobs.get(record.job)
     message = StartRestore(
         run_id=record.id,
@@ -257,7 +263,7 @@ def _verify(context: DirectorContext, record: RunRecord) -> StartMessage:
         storage=_target(context, record, snapshot.storage),
         ticket=ticket,
         grant=grant,
-        options={"root": "/", "reads_content": True},
+        options=VerifyChoices(reads_content=True),
     )
     return StartMessage(
         message,
