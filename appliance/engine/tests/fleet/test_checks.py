@@ -132,7 +132,7 @@ def test_what_a_director_could_not_do_is_told_with_its_place(site):
     elsewhere = text.replace("Device = disk", "Device = tape", 1)
     site.write("tree/director.conf", elsewhere + verify.format(more="; Enabled = no"))
     device, unverified = check_director(str(site.folder / "tree"))[1].warnings[::-1]
-    assert "director.conf:7:" in device
+    assert "director.conf:8:60: " in device
     assert "warning: the storage daemon vault serves no Device tape; it has disk" in device
     assert "warning: Verify job v needs Job To Verify" in unverified
     site.write("tree/director.conf", text + verify.format(more=""))
