@@ -62,7 +62,7 @@ SCANS_A_THREAD: Final = 2
 READ_WEIGHT: Final = 4
 _FORMAT: Final = 0o170000
 _REGULAR: Final = 0o100000
-# Interval between progress updates while shards read and send no messages.
+# Longest interval between progress updates while shards read and send no messages.
 _TELL_SECONDS: Final = 0.25
 
 

@@ -80,8 +80,7 @@ class ShardGroup:
     def __enter__(self) -> Self:
         ends = []
         for number in range(self._options.tuning.shard_count()):
-            # Close one end after the other: a descriptor inherited by a later shard would hide the
-            # death of this one.
+            # Created one by one: a shard's end inherited by a later shard would hide its death.
             ours, theirs = channel_pair()
             ends.append(ours)
             self.channels.append(CoordinatorChannel(ours, decode_from_shard))
@@ -135,7 +134,7 @@ class ShardGroup:
         except BaseException:
             lane.abort()
             raise
-        # A storage daemon sees an orderly close instead of a broken connection.
+        # An orderly close, so that a storage daemon does not see a broken connection.
         repository.close()
 
 

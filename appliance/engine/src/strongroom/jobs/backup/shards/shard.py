@@ -100,7 +100,7 @@ class Shard:
                 self._receive()
 
     def _may_begin(self, task: ShardTask) -> bool:
-        """Run a task other than a scan after all earlier tasks are done."""
+        """Whether to start a task now; all but scans and reads wait for earlier tasks."""
         if not isinstance(task, ScanDirectory | ReadContent):
             return not self._pool.running
         return not lies_below(task.path, self._far) or self._pool.has_room
