@@ -6,7 +6,7 @@ Why this is safe beside writers and other prunes:
   after the marking and does not refer to the packs; writers that began before have committed or
   failed.
 - After that, and not before, snapshots are listed, then tombstones, index and packs read. A marked
-    pack is removed only if each of its chunks that a snapshot uses is also in a present pack that
+  pack is removed only if each of its chunks that a snapshot uses is also in a present pack that
   no prune has marked. Two prunes that mark each other's copy see both marks and keep both.
 - A pack that is needed after all loses its mark and stays.
 - The index drops the packs before they are deleted, the tombstone is deleted last: after a crash
