@@ -84,12 +84,12 @@ BACKUP_KNOBS: Final = (
         default=0,
         unit="threads in each shard",
         zero=f"{FAR_SCAN_THREADS} on file systems reached over a network, else 1",
-        summary="How many files and directories are looked at at once in each shard. More than one "
+        summary="How many files and directories are examined at once in each shard. More than one "
         "hides the latency of NFS and other network file systems within one job. 0 asks the file "
         f"system: {FAR_SCAN_THREADS} on one that is reached over a network, else 1.",
         seen_in="Bacula",
         option=Option(
-            "--scan-threads", "files and directories looked at at once in each shard", "N"
+            "--scan-threads", "files and directories examined at once in each shard", "N"
         ),
         directive="Scan Threads",
         places=_CLIENTS,

@@ -163,8 +163,8 @@ class Coordinator:
                 except ChannelClosedError as error:
                     raise errors.StrongroomError(
                         "a shard process of the backup died (killed by the system, perhaps for "
-                        "want of memory); nothing was committed: run the same command again, it "
-                        "goes on from what is stored"
+                        "lack of memory); nothing was committed: run the same command again, it "
+                        "reuses what is stored"
                     ) from error
                 for message in messages:
                     self._take(shard, message)

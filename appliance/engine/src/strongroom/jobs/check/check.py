@@ -211,7 +211,7 @@ def _check_packs(run: _Check, known: SoundIndex, snapshots: list[Snapshot]) -> s
         if is_object_name(info.name):
             present.add(bytes.fromhex(info.name))
         else:
-            run.notes.append(f"packs/{info.name} is none of ours")
+            run.notes.append(f"packs/{info.name} is not a pack")
     packs = {pack.pack_id: pack for pack in index.packs()}
     looked_at = set(packs) | present
     if run.options.snapshot_ids:

@@ -90,8 +90,8 @@ def required_judge(store: Store) -> KeepsJudgements:
     judge = store.capability(KeepsJudgements)
     if judge is None:
         raise UsageError(
-            "there is nobody to vouch to: this repository is not behind a storage daemon; name "
-            "it as unix:SOCKET"
+            "this repository is not behind a storage daemon, so there is nothing to vouch for; "
+            "name it as unix:SOCKET"
         )
     return judge
 

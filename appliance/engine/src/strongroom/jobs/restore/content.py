@@ -196,7 +196,7 @@ def refuse_dead_target(error: OSError) -> None:
         reason = error.strerror or "it cannot be written"
         raise OperatingSystemError(
             f"the target of the restore: {reason}; {advice}, then run the same command again, "
-            "it goes on where it ended"
+            "it continues where it stopped"
         ) from error
 
 

@@ -246,5 +246,5 @@ def _open_as(name: bytes, status: os.stat_result, access: int) -> int | None:
     present = os.fstat(fd)
     if (present.st_dev, present.st_ino) != (status.st_dev, status.st_ino):
         os.close(fd)
-        raise OSError(errno.ESTALE, "it was exchanged while it was restored", name)
+        raise OSError(errno.ESTALE, "it was replaced while it was restored", name)
     return fd

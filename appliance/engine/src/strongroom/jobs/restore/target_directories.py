@@ -129,7 +129,7 @@ def pinned(name: bytes, file_type: int) -> Iterator[tuple[bytes, os.stat_result]
         if stat.S_IFMT(status.st_mode) != file_type or (
             status.st_nlink > 1 and file_type != stat.S_IFDIR
         ):
-            raise OSError(errno.ESTALE, "it was exchanged while it was restored", name)
+            raise OSError(errno.ESTALE, "it was replaced while it was restored", name)
         yield b"/proc/self/fd/%d" % fd, status
     finally:
         os.close(fd)

@@ -125,7 +125,7 @@ class RowRestorer:
             try:
                 status = os.fstat(fd)
                 if (status.st_dev, status.st_ino) != task.inode or status.st_nlink != 1:
-                    return "it was exchanged while it was restored"
+                    return "it was replaced while it was restored"
                 self.tally.written_bytes += write(
                     fd, task.parts, task.offset, layout, self.maker.source
                 )

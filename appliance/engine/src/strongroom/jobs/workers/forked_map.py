@@ -71,7 +71,7 @@ class ForkedMap(Generic[_Item, _Result]):
                     yield pending.pop(future), future.result()
         except BrokenProcessPool as error:
             raise StrongroomError(
-                "a process died (killed by the system, perhaps for want of memory); run the same "
+                "a process died (killed by the system, perhaps for lack of memory); run the same "
                 "command again, with fewer --processes"
             ) from error
 

@@ -134,6 +134,6 @@ def _load(worker: _Worker[_Reply]) -> int:
 
 def _died() -> errors.StrongroomError:
     return errors.StrongroomError(
-        "a worker process died (killed by the system, perhaps for want of memory); run the same "
-        "command again, it goes on where it ended"
+        "a worker process died (killed by the system, perhaps for lack of memory); run the same "
+        "command again, it continues where it stopped"
     )
