@@ -1,9 +1,9 @@
-"""Choosing how to compress a block from how the block before it did.
+"""Chooses the compression of a block by how well the block before it compressed.
 
-Blocks come in the order of paths, and neighbours are alike. Text shrinks so well that the fastest
-setting will do; for everything else a larger table pays (on /usr one percent of the size for two
-of the time). After a block that hardly shrank only a sample of the next is tried, which takes a
-tenth of the time of finding out in full; media cost next to nothing so.
+Blocks come in the order of paths, and neighbours are similar. Text compresses so well that the
+fastest setting is enough; for everything else a larger table pays (on /usr one percent of the size
+for two of the time). After a block that hardly compressed only a sample of the next is tried,
+which takes a tenth of the time of compressing all of it; so media files cost next to nothing.
 
 Measured with zstd 1.5.7, on blocks as a backup makes them, after deduplication (one core):
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Stored as it is unless compression saves at least this share of a block.
 LEAST_SAVING = 0.03
 
-# Of the block before: below, it was text; above, it hardly shrank.
+# Ratios of the block before: below the first it was text, above the second it hardly shrank.
 _TEXT_RATIO = 0.3
 _STUBBORN_RATIO = 0.97
 # A sample that shrinks to less than this is worth compressing the block for.
@@ -39,7 +39,7 @@ _LEAST_SAMPLED_BYTES = 64 << 10
 
 
 class AutoCompressor:
-    """zstd at what speed fits; for one thread."""
+    """zstd with an adaptive speed; for one thread."""
 
     def __init__(self) -> None:
         import zstandard

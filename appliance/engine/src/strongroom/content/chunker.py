@@ -1,7 +1,7 @@
-"""Cutting large files into chunks where their content says so (FastCDC 2020, keyed).
+"""Content-defined chunking of large files (FastCDC 2020, keyed).
 
 The cut points are part of the repository format: another library, or another version of this one,
-must cut at the same places, or nothing deduplicates any more. Golden cut points are in the tests.
+must cut at the same places, or deduplication fails. Golden cut points are in the tests.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Chunker:
     def cut(self, buffer: memoryview, final: bool) -> list[int]:
         """Lengths of the chunks from the start of `buffer` on.
 
-        When not `final`, what may still grow at the end is left out: the caller gives it again
-        with more behind it. A buffer of GREATEST_SIZE always yields at least one chunk.
+        Unless `final`, a last chunk that may still grow is left out: the caller passes it again
+        with more data. A buffer of GREATEST_SIZE always yields at least one chunk.
         """
         lengths = [chunk.length for chunk in self._cutter.cut_buf(buffer)]
         if not final and lengths and lengths[-1] < GREATEST_SIZE:

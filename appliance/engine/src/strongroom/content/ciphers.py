@@ -53,7 +53,7 @@ class BlockCipher:
         self._aead.encrypt_into(number.to_bytes(12, "little"), plaintext, aad, sealed)
 
     def open(self, number: int, sealed: Buffer, aad: bytes) -> bytes:
-        """The plaintext; DamageError when key, number, associated data or a bit is another."""
+        """The plaintext; DamageError when key, number, associated data or any bit differs."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -74,7 +74,7 @@ def seal_object(key: bytes, label: bytes, data: Buffer, cipher: int) -> bytes:
 
 
 def open_object(key: bytes, label: bytes, sealed: Buffer) -> bytes:
-    """What was sealed; DamageError when key or label or any byte is another."""
+    """The plaintext; DamageError when key, label or any byte differs."""
     from cryptography.exceptions import InvalidTag
 
     view = memoryview(sealed).cast("B")

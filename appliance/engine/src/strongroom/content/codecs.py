@@ -1,8 +1,7 @@
 """Compression: a codec and level by name, compressing and decompressing a block.
 
-What does not shrink is stored as it is, whatever was asked for. Decompressing never allocates more
-than the raw length that the caller (from authenticated data) expects, and never returns another
-length.
+Incompressible data is stored uncompressed with any codec. Decompressing never allocates more than
+the raw length that the caller (from authenticated data) expects, and never returns another length.
 """
 
 from __future__ import annotations
@@ -144,7 +143,7 @@ def _decompress_zstd(data: Buffer, raw_length: int) -> bytes:
     if decompressor is None:
         decompressor = _of_thread.zstd = zstandard.ZstdDecompressor()
     try:
-        # The library allocates what the frame claims: look before.
+        # The library allocates what the frame claims, so check that first.
         claimed = zstandard.get_frame_parameters(memoryview(data)).content_size
         if claimed != raw_length:
             raise DamageError(
@@ -168,7 +167,7 @@ def _decompress_lz4(data: Buffer, raw_length: int) -> bytes:
 def _decompress_gzip(data: Buffer, raw_length: int) -> bytes:
     decompressor = zlib.decompressobj(wbits=-15)
     try:
-        # One byte more than expected shows a stream that goes on.
+        # One byte more than expected shows a stream that is too long.
         raw = decompressor.decompress(data, raw_length + 1)
     except zlib.error as error:
         raise DamageError(f"a block does not decompress ({error}); run check") from error

@@ -26,7 +26,7 @@ OBJECT_NAME_SIZE = 32
 
 
 class Signature(Protocol):
-    """A digest under way, as in hashlib."""
+    """A digest in progress, as in hashlib."""
 
     def update(self, data: Buffer, /) -> object:
         """Append `data`."""
@@ -46,7 +46,7 @@ def block_id(key: bytes, ids_and_lengths: Buffer) -> bytes:
 
 
 def ids_and_lengths(chunk_ids: Buffer, chunk_lengths: Buffer) -> bytes:
-    """The text `block_id` digests, from n * 24 bytes of ids and n * 4 bytes of lengths (u32 LE)."""
+    """The input of `block_id`, from n * 24 bytes of ids and n * 4 bytes of lengths (u32 LE)."""
     ids = memoryview(chunk_ids).cast("B")
     lengths = memoryview(chunk_lengths).cast("B")
     count = len(lengths) // 4

@@ -1,8 +1,8 @@
-"""Which Options block of an Include decides about an entry, compiled to be asked by directories.
+"""Which Options block of an Include decides about an entry, compiled per directory.
 
-Patterns are taken apart once: literal paths are found by one look into a dictionary, `*.suffix`
-by one comparison of endings; what is left is one regular expression for all patterns whose
-beginning fits the directory. Where nothing can fit, a directory costs one look.
+Patterns are analysed once: literal paths are found by one dictionary lookup, `*.suffix` by one
+comparison of endings; the rest is one regular expression of all patterns whose beginning matches
+the directory. If nothing can match, a directory costs one lookup.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from strongroom.filesets.spec import FileSetInclude, FileSetSpec
 
 MOST_TREATMENTS: Final = 256
-# Of an Include without an Options block.
+# For an Include without an Options block.
 USUAL_OPTIONS: Final = FileSetOptions()
 EXCLUDED: Final = -1
 _UNDECIDED: Final = -2
@@ -32,7 +32,7 @@ _KEPT_COMBINATIONS: Final = 256
 
 
 class StatedTreatment(NamedTuple):
-    """How an entry is kept; None: as the job says."""
+    """How an entry is stored; None: by the job's settings."""
 
     compression: str | None = None
     signature: str | None = None
@@ -41,12 +41,12 @@ class StatedTreatment(NamedTuple):
 
 
 def treatment_of(options: FileSetOptions) -> StatedTreatment:
-    """What an Options block says about how."""
+    """The storage settings of an Options block."""
     return StatedTreatment(options.compression, options.signature, options.acls, options.xattrs)
 
 
 class PathGlobs:
-    """Which paths fit any of some patterns. `prefix` is the directory's path and a slash."""
+    """Which paths match any of some patterns. `prefix` is the directory's path and a slash."""
 
     def __init__(self, globs: Iterable[str], *, ignores_case: bool, crosses_slashes: bool) -> None:
         self._folds = ignores_case
@@ -59,7 +59,7 @@ class PathGlobs:
         for text in globs:
             glob = fold_case(os.fsencode(text)) if ignores_case else os.fsencode(text)
             if glob[:1] not in (b"/", b"*", b"?", b"[", b"\\"):
-                continue  # it fits no absolute path
+                continue  # it matches no absolute path
             if is_literal(glob):
                 _add_path(self._literals, glob)
             elif crosses_slashes and glob[:1] == b"*" and is_literal(glob[1:]):
@@ -80,13 +80,13 @@ class PathGlobs:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing can fit."""
+        """Whether nothing can match."""
         return not (
             self._literals or self._tails or self._endings or self._beginnings or self._others
         )
 
     def fits(self, prefix: bytes, names: Sequence[bytes]) -> list[bool] | None:
-        """For each name whether it fits; None when none can."""
+        """For each name whether it matches; None when none can."""
         if self._folds:
             prefix = fold_case(prefix)
         if self._beginnings and prefix.startswith(self._beginnings):
@@ -130,7 +130,7 @@ class PathGlobs:
 
 
 class _EntryTest:
-    """Which entries of one kind (directories, or all others) fit a block's patterns."""
+    """Which entries of one kind (directories, or all others) match a block's patterns."""
 
     def __init__(
         self, wild: Sequence[str], wild_base: Sequence[str], regex: Sequence[str],
@@ -177,7 +177,7 @@ class Block:
     def fits(
         self, prefix: bytes, names: Sequence[bytes], directories: Sequence[bool]
     ) -> list[bool] | None:
-        """For each entry whether a pattern fits; None when none does."""
+        """For each entry whether a pattern matches; None when none does."""
         of_directories = self._directories.fits(prefix, names) if any(directories) else None
         of_others = self._others.fits(prefix, names) if not all(directories) else None
         if of_directories is None and of_others is None:
@@ -234,7 +234,7 @@ class IncludeBlocks:
 
 
 def deciding_treatments(spec: FileSetSpec) -> tuple[StatedTreatment, ...]:
-    """The ways in which Options blocks say that entries are kept, each once."""
+    """The distinct storage settings of the Options blocks."""
     found: dict[StatedTreatment, None] = {}
     for include in spec.includes:
         usual = usual_block(include)
@@ -245,9 +245,9 @@ def deciding_treatments(spec: FileSetSpec) -> tuple[StatedTreatment, ...]:
 
 
 def treatments(spec: FileSetSpec) -> tuple[StatedTreatment, ...]:
-    """All ways in which entries of a FileSet are kept; the first is the job's own.
+    """All storage settings for entries of a FileSet; the first is the job's own.
 
-    A judgement's treatments are places in it. Raises UsageError when there are too many.
+    A judgement's treatments are positions in it. Raises UsageError when there are too many.
     """
     found = dict.fromkeys([StatedTreatment(), *deciding_treatments(spec)])
     if len(found) > MOST_TREATMENTS:
@@ -259,7 +259,7 @@ def treatments(spec: FileSetSpec) -> tuple[StatedTreatment, ...]:
 
 
 def usual_block(include: FileSetInclude) -> int:
-    """The number of the Options block that holds for what no block takes; 0 without any."""
+    """The number of the Options block for entries that no block matches; 0 without any."""
     plain = [number for number, one in enumerate(include.options) if not one.has_patterns]
     return plain[-1] if plain else max(0, len(include.options) - 1)
 

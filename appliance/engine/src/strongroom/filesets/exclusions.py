@@ -1,8 +1,8 @@
 """Which rows of a directory a backup keeps: patterns, markers, cache directories, sizes.
 
-`compile_selection` gives None when everything is kept, so that a backup without exclusions pays
-nothing. A directory that is excluded by a pattern has no row and is not entered. One that
-carries a marker file or a cache tag keeps its own row and the marker's, nothing else in it.
+`compile_selection` gives None when everything is kept, so that a backup without exclusions has no
+overhead. A directory that is excluded by a pattern has no row and is not entered. One with a
+marker file or a cache tag keeps its own row and the marker's, nothing else in it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _OPEN_MARKER: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY 
 
 
 class Judgement(NamedTuple):
-    """What becomes of the entries of a directory.
+    """What to do with the entries of a directory.
 
     kept: for each whether it has a row; None: all have. left: directories that have a row but are
-    not entered. treatments: one byte an entry, a place in the table of treatments; None: all are
-    treated as the job says.
+    not entered. treatments: one byte an entry, a position in the table of treatments; None: all
+    have the job's settings.
     """
 
     kept: list[bool] | None
@@ -43,10 +43,10 @@ class SelectionOptions:
     """What to leave out.
 
     exclude, exclude_files: patterns (see `patterns`) and files of them; the files' patterns come
-    after those given one by one. `..._ignoring_case`: the same without regard to case.
+    after the others. `..._ignoring_case`: the same, case-insensitive.
     exclude_caches: directories with a CACHEDIR.TAG of the right signature.
     exclude_if_present: markers, each NAME or NAME:HEADER, a file that begins with HEADER.
-    one_file_system: stay on the file systems of the paths given (the walker sees to it).
+    one_file_system: stay on the file systems of the paths given (enforced by the walker).
     exclude_larger_than_bytes, exclude_smaller_than_bytes: regular files only.
     """
 
@@ -77,7 +77,7 @@ class Selection:
         self._largest_bytes = largest_bytes
 
     def judge(self, path: bytes, names: list[bytes], stats: array[int]) -> Judgement:
-        """What becomes of `names`; arguments as of `filter`."""
+        """What to do with `names`; arguments as of `filter`."""
         return Judgement(self.filter(path, names, stats))
 
     def filter(self, path: bytes, names: list[bytes], stats: array[int]) -> list[bool] | None:
@@ -152,7 +152,7 @@ def _parse_marker(text: bytes) -> tuple[bytes, bytes]:
 
 
 def _has_marker(name: bytes, header: bytes) -> bool:
-    """Whether the working directory holds the marker; one that cannot be read marks nothing."""
+    """Whether the working directory holds the marker; one that cannot be read does not count."""
     try:
         if not header:
             os.lstat(name)

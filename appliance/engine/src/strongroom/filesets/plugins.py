@@ -1,7 +1,7 @@
-"""The Plugin directives of a FileSet: which source each stands for.
+"""The Plugin directives of a FileSet: the source of each.
 
 `bpipe` is the source `command` with the reader's command; any other name is that of a plugin in
-the group `strongroom.sources`, which gets what follows as options.
+the group `strongroom.sources`, which gets the rest as options.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _NOT_PLUGINS: Final = ("files", "stdin")
 
 
 def plugin_source(text: str, *, allow_commands: bool) -> Source:
-    r"""The source that `NAME:key=value:...` means; `\:` stands for a colon.
+    r"""The source for `NAME:key=value:...`; `\:` stands for a colon.
 
-    Raises RefusedError when it runs a command and that is not allowed, UsageError when it is not
-    well formed or there is no such source, SourceError.
+    Raises RefusedError when it runs a command and that is not allowed, UsageError when it is
+    malformed or there is no such source, SourceError.
     """
     name, *parts = [part.replace("\\:", ":") for part in _COLON.split(text)]
     if name in ("bpipe", "command"):

@@ -1,7 +1,7 @@
-"""POSIX extended regular expressions, by the C library: what a FileSet's Regex directives mean.
+"""POSIX extended regular expressions, by the C library, for a FileSet's Regex directives.
 
-Python's own are another language (alternation takes the first fit, classes and braces differ), and
-may take for ever where the C library's do not.
+Python's syntax and semantics differ (alternation takes the first match, classes and braces differ),
+and its matching may take exponential time where the C library's does not.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ _ON_AGENT: Final = ("\\<", "\\|")
 class ResolvedFileSet:
     """A FileSet on this machine, ready to be backed up.
 
-    problems: paths that are named but not there; they make the backup incomplete. notes: what
-    the FileSet itself leaves out, and what else the user should know.
+    problems: named paths that do not exist; they make the backup incomplete. notes: what the
+    FileSet itself leaves out, and other notes for the user.
     """
 
     rules: FileSetRules

@@ -1,8 +1,8 @@
-"""What a FileSet keeps, compiled for the walker: which entries, which are entered, and how.
+"""What a FileSet keeps, compiled for the walker: entries to keep, to enter, and how to store.
 
-Every Include is asked about what is below its own paths, and an entry is kept when one of them
-keeps it. Where paths of several lie in each other the innermost says how it is kept. A path of an
-Include is kept and entered whatever the patterns say, as are the directories that lead to it.
+Every Include judges what is below its own paths, and an entry is kept when one of them keeps it.
+If paths of several Includes are nested, the innermost decides how it is stored. A path of an
+Include is kept and entered whatever the patterns, as are the directories that lead to it.
 
 A directory that is left out has no row and is not entered. One that is not entered (another file
 system, no recursion) keeps its own row. Directories that hold a marker are left out altogether.
@@ -46,8 +46,8 @@ _REACHED_LIMIT: Final = 1 << 16
 class FileSetRoot(msgspec.Struct, frozen=True):
     """A path of an Include.
 
-    path: relative to "/", links on the way resolved; b"" for "/". given: as the FileSet has it,
-    which is what patterns are compared with. include: number of its Include.
+    path: relative to "/", links on the way resolved; b"" for "/". given: in the FileSet's notation,
+    which patterns are compared with. include: number of its Include.
     """
 
     path: bytes
@@ -55,7 +55,7 @@ class FileSetRoot(msgspec.Struct, frozen=True):
     include: int
 
     def prefix_of(self, directory: bytes) -> bytes:
-        """The path of a directory below it as patterns see it, and a slash."""
+        """The path of a directory below it as compared with patterns, and a slash."""
         rest = directory[len(self.path) :].strip(b"/")
         return self.given.rstrip(b"/") + b"/" + (rest + b"/" if rest else b"")
 
@@ -68,7 +68,7 @@ class FileSetRules(msgspec.Struct, frozen=True):
 
 
 class _Verdict(NamedTuple):
-    """What one Include says about the entries of a directory, for each of them."""
+    """The judgement of one Include for each entry of a directory."""
 
     kept: list[bool] | None
     blocks: list[int] | None
@@ -104,7 +104,7 @@ class FileSetSelection:
             self._force(root)
 
     def judge(self, path: bytes, names: list[bytes], stats: array[int]) -> Judgement:
-        """What becomes of `names` in the directory `path`, which must be the working directory.
+        """What to do with `names` in the directory `path`, which must be the working directory.
 
         `stats` as `stat_rows` returns it; `names` may be a slice of the directory, and begin with
         "." in the root, which is kept.
@@ -141,7 +141,7 @@ class FileSetSelection:
         verdicts: Sequence[_Verdict],
         forced: dict[bytes, int],
     ) -> Judgement:
-        """What several Includes (or none) say together."""
+        """Combine the judgements of several Includes (or none)."""
         kept = []
         left = set()
         told = bytearray()
@@ -221,7 +221,7 @@ class FileSetSelection:
         return _Verdict(kept, decided, left)
 
     def _reaching(self, path: bytes) -> tuple[FileSetRoot, ...]:
-        """The roots whose Includes come to this directory, the innermost first."""
+        """The roots whose Includes reach this directory, the innermost first."""
         if not self._is_nested:
             return next(((root,) for root in self._roots if lies_below(path, (root.path,))), ())
         at = b""
@@ -247,13 +247,13 @@ class FileSetSelection:
         return found
 
     def _enters(self, root: FileSetRoot, at: bytes, name: bytes) -> bool:
-        """Whether an Include keeps and enters a directory, asked from anywhere."""
+        """Whether an Include keeps and enters a directory; independent of the working directory."""
         place = b"/" + join_path(at, b"")
         try:
             stats = array("q", fitting_columns(os.lstat(place + name)))
             verdict = self._verdict(root, at, [name], stats, [stats[MODE]], place)
         except OSError:
-            # It cannot be looked at by this path, as one that is too long; rather too much.
+            # It cannot be examined by this path, for example one that is too long: keep it.
             return True
         return (verdict.kept is None or verdict.kept[0]) and name not in verdict.left
 
@@ -271,7 +271,7 @@ class FileSetSelection:
 
 
 def refusal(root: FileSetRoot, include: FileSetInclude) -> str:
-    """Why a path that is there is left out by its own Include, or "". Raises OSError."""
+    """Why an existing path is left out by its own Include, or "". Raises OSError."""
     options = include.options[usual_block(include)] if include.options else USUAL_OPTIONS
     place = b"/" + root.path
     status = os.lstat(place)
@@ -294,7 +294,7 @@ def refusal(root: FileSetRoot, include: FileSetInclude) -> str:
 
 
 def has_marker(directory: bytes, markers: Sequence[bytes]) -> bool:
-    """Whether a directory holds one of the files; one that cannot be looked at does not."""
+    """Whether a directory holds one of the files; one that cannot be examined does not."""
     for marker in markers:
         try:
             os.stat(directory + b"/" + marker)

@@ -1,10 +1,10 @@
 """A FileSet as the director sends it to an agent: what to back up, in the Bareos sense.
 
-Include blocks add up. Within one, an entry is judged by the Options blocks in their order: the
-first one that has patterns and of which one fits decides whether the entry is left out and how it
-is treated; the last Options block without patterns gives what holds for all others, or where
-there is none the last block (but for its Exclude). A block without patterns that excludes takes
-all that no block before it took. What no block took is looked for in the Exclude blocks.
+Include blocks add up. Within one, the Options blocks are tried in order: the first one with a
+matching pattern decides whether an entry is left out and how it is stored; the last Options block
+without patterns holds for all others, or if there is none the last block (but for its Exclude). A
+block without patterns that excludes matches all that no block before it matched. For entries that
+no block matched, the Exclude blocks decide.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ class FileSetOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """One Options block. None: the job's own setting holds.
 
     compression: a codec as `parse_compression` takes it. signature: as `signature_size` does.
-    Patterns are texts as the configuration has them: regexes are POSIX extended ones, found
-    anywhere in the path; wild ones fit whole paths, and `*` fits slashes too unless
-    `enhanced_wild`, with which a wild_file without a slash speaks about the name alone.
+    Patterns are in the notation of the configuration: regexes are POSIX extended ones, found
+    anywhere in the path; wild ones match whole paths, and `*` matches slashes too unless
+    `enhanced_wild`, with which a wild_file without a slash matches the name alone.
     Sizes bound regular files, both limits included.
     """
 
@@ -44,7 +44,7 @@ class FileSetOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def has_patterns(self) -> bool:
-        """Whether it judges only what fits."""
+        """Whether it applies only to matching entries."""
         return bool(
             self.wild
             or self.wild_dir
@@ -58,8 +58,8 @@ class FileSetOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class FileSetInclude(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     r"""One Include block; `files` are absolute paths.
 
-    What begins with `\<` is a file on the agent with a path a line, what begins with `\|` a
-    command that prints them there; those of the director are resolved before it is sent.
+    A name that begins with `\<` is a file on the agent with a path a line, with `\|` a command
+    that prints them there; those of the director are resolved before it is sent.
     plugins: `SOURCE:key=value:...` for the sources of `strongroom.sources`, as Bareos has them.
     exclude_dir_containing: names of marker files.
     """

@@ -1,5 +1,5 @@
-"""The one table of knobs: what users may turn, under which names, and within which bounds.
+"""The one table of knobs: settings of users, their names and bounds.
 
-`knob` says what a knob is, `table` lists them, `settings` carries values of them between processes
-and checks them, `document` renders them for people and for Ansible roles.
+`knob` defines a knob, `table` lists them, `settings` carries values of them between processes and
+checks them, `document` renders them for people and for Ansible roles.
 """

@@ -1,9 +1,9 @@
-"""What a knob is: one setting with one meaning, whatever it is spelled as.
+"""A knob: one setting with one meaning, however it is spelled.
 
 A knob has a name (a field of `Tuning` where it tunes one backup), and up to three spellings: a
 directive of the configuration, an option of the command line, a variable of the inventory. A
-NamedTuple and not a dataclass: every command imports this, and dataclasses take longer to import
-than all of it.
+NamedTuple and not a dataclass: every command imports this, and importing dataclasses takes longer
+than importing this.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MOST_OF_DIRECTIVE = (1 << 32) - 1
 class Option(NamedTuple):
     """An option of the command line.
 
-    flag: with its dashes. help: its line in `--help`. metavar: what stands for its value, "" for an
-    option that takes none. command: whose it is, "" for all that take `--repo`.
+    flag: with its dashes. help: its line in `--help`. metavar: the placeholder of its value, "" for
+    an option that takes none. command: the one that has it, "" for all that take `--repo`.
     """
 
     flag: str
@@ -36,7 +36,7 @@ class Knob(NamedTuple):
     """One knob.
 
     kind: a number (whole, least to most), a switch, a word out of `words`, free text, or a rate in
-    bytes per second. default: what holds where nobody says anything. unit: what a number counts.
+    bytes per second. default: its value where nobody sets it. unit: what a number counts.
     summary: what it does, in full sentences; documentation of the directive as well. seen_in: the
     program, or the text on speed, that it is taken from.
 

@@ -1,7 +1,7 @@
-"""Values of knobs on their way: from a configuration or a command line to the backup.
+"""Values of knobs from a configuration or a command line to the backup.
 
-Any field may be unset, and then holds what the layer below says. `merged` is the one order of
-precedence, `check` the one validation.
+Any field may be unset; then the layer below decides. `merged` is the only place that defines the
+order of precedence, `check` the only validation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class KnobSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one layer says about the knobs of a backup; None: nothing.
+    """The knobs of a backup that one layer sets; None: not set.
 
     Units are those of the options: `lru_size` counts pages.
     """
@@ -44,12 +44,12 @@ class KnobSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def merged(*layers: KnobSettings, spelling: Spelling) -> dict[str, Value]:
-    """A valid value for every knob of a backup: the default unless a layer says something.
+    """A valid value for every knob of a backup: the default unless a layer sets it.
 
-    A later layer goes before an earlier one. The order everywhere: the agent's own Client
-    resource, then the director's Client or the command line. (What the Options blocks of a FileSet
-    say goes before all of that, entry by entry: see `with_fileset`.) Raises UsageError that spells
-    the knob as the user did.
+    A later layer takes precedence. The order everywhere: the agent's own Client resource, then the
+    director's Client or the command line. (Options blocks of a FileSet take precedence over all of
+    them, entry by entry: see `with_fileset`.) Raises UsageError that spells the knob as the user
+    did.
     """
     said: dict[str, Value] = {}
     for layer in layers:

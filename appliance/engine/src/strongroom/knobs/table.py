@@ -1,6 +1,6 @@
-"""Every knob, once. What is said of a knob anywhere else comes from here or is checked against it.
+"""Every knob, once. Other places take their texts from here or are checked against it.
 
-Bounds are those of sense and of memory, not of what pays: that is for measurements to say.
+Bounds exclude nonsense and excessive memory, not slow values: measure those.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Final
 
 from strongroom.knobs.knob import Knob, Option, Value
 
-# Shards of a job for which nobody says how many, where there are as many cores.
+# Default number of shards of a job, if there are as many cores.
 LARGEST_DEFAULT_SHARDS: Final = 8
-# Scan threads in each shard on network file systems, for a job for which nobody says how many.
+# Default number of scan threads in each shard on network file systems.
 FAR_SCAN_THREADS: Final = 32
 # A page of a listing holds about so many entries, which is what the directive Lru Size counts.
 ENTRIES_A_PAGE: Final = 8192
@@ -84,12 +84,12 @@ BACKUP_KNOBS: Final = (
         default=0,
         unit="threads in each shard",
         zero=f"{FAR_SCAN_THREADS} on file systems reached over a network, else 1",
-        summary="How many files and directories are looked at at once in each shard. More than one "
+        summary="How many files and directories are examined at once in each shard. More than one "
         "hides the latency of NFS and other network file systems within one job. 0 asks the file "
         f"system: {FAR_SCAN_THREADS} on one that is reached over a network, else 1.",
         seen_in="Bacula",
         option=Option(
-            "--scan-threads", "files and directories looked at at once in each shard", "N"
+            "--scan-threads", "files and directories examined at once in each shard", "N"
         ),
         directive="Scan Threads",
         places=_CLIENTS,
@@ -179,7 +179,7 @@ BACKUP_KNOBS: Final = (
     ),
 )
 
-# What an agent has for all its jobs.
+# Knobs of an agent, for all its jobs.
 AGENT_KNOBS: Final = (
     Knob(
         name="maximum_workers",

@@ -4,8 +4,8 @@
           | zstd of: codecs u8, stored lengths u32, raw lengths u32, chunk counts u16, thinned u8
     tail: zstd size u32 | chunk ids (24 each) | zstd of: chunk lengths u32, dead bitmaps
 
-Each column is whole before the next begins; integers are little endian. Blocks follow one another
-in a pack without a gap, so offsets are sums of stored lengths. A *thinned* block has lost chunks
+Each column is complete before the next begins; integers are little endian. Blocks are contiguous
+in a pack, so offsets are sums of stored lengths. A *thinned* block has lost chunks
 that no snapshot wanted: its bitmap (one bit a chunk, the first in the lowest bit, padded to bytes)
 says which; they keep their slot, id and length, and the raw length counts only the others.
 """
@@ -25,7 +25,7 @@ from strongroom.errors import DamageError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# A block of more raw bytes is never written, and never allocated when something claims it.
+# A block of more raw bytes is never written, nor allocated when stored data claims one.
 RAW_LENGTH_LIMIT = 256 << 20
 CHUNKS_LIMIT = 0xFFFF
 
@@ -61,7 +61,7 @@ class BlockColumns(msgspec.Struct, frozen=True):
 
 
 def encode_head(columns: BlockColumns) -> bytes:
-    """The part that says where blocks are."""
+    """The part with the locations of blocks."""
     packed = zstandard.compress(
         b"".join(
             (
@@ -79,7 +79,7 @@ def encode_head(columns: BlockColumns) -> bytes:
 
 
 def encode_tail(columns: BlockColumns) -> bytes:
-    """The part that says which chunks blocks hold."""
+    """The part with the chunks of blocks."""
     packed = zstandard.compress(columns.chunk_lengths + columns.dead, 1)
     return b"".join((_TAIL.pack(len(packed)), columns.chunk_ids, packed))
 
@@ -152,7 +152,7 @@ def decode_tail(head: Head, encoded: memoryview) -> BlockColumns:
 
 
 def without_chunks(head: Head) -> BlockColumns:
-    """Columns that know where blocks are, but not their chunks."""
+    """Columns with the locations of blocks, but without their chunks."""
     return BlockColumns(
         block_ids=head.block_ids,
         codecs=head.codecs,

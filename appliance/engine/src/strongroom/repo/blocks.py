@@ -1,11 +1,11 @@
-"""Reading blocks and chunks back: decrypted, decompressed, and verified from end to end.
+"""Reads blocks and chunks: decrypted, decompressed, and verified end to end.
 
-The seal of a block proves that somebody with the public key wrote it, not that it is what its id
-says. So the list of chunks is verified against the block id, and each chunk that is handed out
-against its chunk id: a pack that claims a block id of another's content is found out. A block may
-be stored several times; where a copy is missing or damaged, the others are tried.
+The seal of a block proves that a holder of the public key wrote it, not that its content matches
+its id. So the list of chunks is verified against the block id, and each chunk that is returned
+against its chunk id: a pack with other content under a block id is detected. A block may be
+stored several times; if a copy is missing or damaged, the others are tried.
 
-Caches: raw blocks up to a limit in bytes, and what is known of packs (cipher, footers) and of
+Caches: raw blocks up to a limit in bytes, metadata of packs (cipher, footers) and of
 blocks (chunk lists). Safe from any thread: one lock guards the caches and is not held while reading
 or decoding, so two threads may decode the same block at the same time.
 """
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from strongroom.repo.keys import ReadingKey
     from strongroom.stores.store import Store
 
-# Why one copy of a block may not be readable where another is: a ticket has keys of some packs.
+# One copy of a block may be unreadable where another is not: a ticket has keys of some packs.
 _NOT_THIS_COPY = (DamageError, KeyRightError)
 _PACKS_CACHED = 64
 _LISTS_CACHED = 64
 _FOOTERS_CACHED_BYTES = 16 << 20
-# Blocks this far apart in a pack are still fetched by one read, of at most so much.
+# Blocks this close in a pack are fetched by one read, of at most so much.
 _GREATEST_GAP = 128 << 10
 _GREATEST_READ = 8 << 20
 
@@ -94,14 +94,14 @@ class BlockReader:
         return self._chunk_of_copy(wanted, slot, block) if data is None else data
 
     def chunk_length(self, wanted: bytes, slot: int) -> int:
-        """The length of a chunk, without reading it; DamageError when it is nowhere."""
+        """The length of a chunk, without reading it; DamageError when no copy exists."""
         location = self._index.locate(wanted)
         if location.chunk_count == 1 and slot == 0:
             return location.raw_length
         return self._listed(wanted, slot)[1]
 
     def is_chunk(self, wanted: bytes, slot: int, data: bytes | memoryview) -> bool:
-        """Whether `data` is what a chunk's id says, without reading the chunk itself."""
+        """Whether `data` matches a chunk's id, without reading the chunk itself."""
         put_key = self._key.put_key
         an_id = chunk_id(put_key.chunk_key, data)
         if self._index.locate(wanted).chunk_count == 1 and slot == 0:
@@ -118,7 +118,7 @@ class BlockReader:
             yield block_id_, block.raw
 
     def prefetch(self, wanted: Iterable[bytes]) -> None:
-        """Bring blocks into the cache, neighbours by one read; no more than fit in it."""
+        """Load blocks into the cache, neighbours by one read; no more than fit in it."""
         for _ in self._load_many(wanted):
             pass
 
@@ -151,7 +151,7 @@ class BlockReader:
         raise error
 
     def _chunk_in(self, block: _Block, slot: int) -> memoryview | None:
-        """A chunk of a block; None when it was dropped there, or is not what its id says."""
+        """A chunk of a block; None when it was dropped there, or does not match its id."""
         start, end = block.extents[slot]
         if start < 0:
             return None

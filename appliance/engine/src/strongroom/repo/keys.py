@@ -1,9 +1,9 @@
-"""The keys of a repository: who may add, who may read, and how they are kept.
+"""The keys of a repository: who may add, who may read, and how they are stored.
 
 - The *restore key* is an X25519 private key: whoever holds it can read everything.
 - The *put key* is its public half and the pool secret: it can add and deduplicate and read what
   schedules and retention need (indexes, snapshot envelopes), but no content and no file names.
-- A *ticket key* is a put key with the keys of some packs, for a restore that is to read no other.
+- A *ticket key* is a put key with the keys of some packs, for a restore limited to those packs.
 
 From the pool secret come, by HKDF-SHA256 with the repository id as salt, one key for each purpose.
 In the store the restore key is wrapped by Argon2id of a passphrase, once for each passphrase:
@@ -41,7 +41,7 @@ _stretching = threading.Lock()
 
 @dataclass(frozen=True)
 class PutKey:
-    """Adds and deduplicates; can't read content or file names."""
+    """Can add and deduplicate, but not read content or file names."""
 
     repository_id: bytes
     restore_public: bytes
@@ -51,7 +51,7 @@ class PutKey:
 
     @property
     def put_key(self) -> PutKey:
-        """The key itself: what both kinds of key have in common."""
+        """The key itself: the part that both kinds of key share."""
         return self
 
     @cached_property
@@ -66,7 +66,7 @@ class PutKey:
 
     @cached_property
     def chunker_seed(self) -> bytes:
-        """Secret that moves the cut points of large files."""
+        """Secret that determines the cut points of large files."""
         return self._derive(b"strongroom chunker 1")
 
     @cached_property
@@ -90,7 +90,7 @@ class PutKey:
 
 @dataclass(frozen=True)
 class RestoreKey:
-    """Reads everything, and can do all that its put key can."""
+    """Can read everything, and do all that its put key can."""
 
     private: bytes
     put_key: PutKey
@@ -103,7 +103,7 @@ class RestoreKey:
         return pack_key(shared, ephemeral_public, self.put_key.restore_public)
 
 
-# Enough of a pack's ephemeral public key to tell it from the others.
+# Enough of a pack's ephemeral public key to distinguish packs.
 PACK_HINT_SIZE = 8
 PACK_ENTRY_SIZE = PACK_HINT_SIZE + SECRET_SIZE
 
@@ -160,14 +160,14 @@ ReadingKey = RestoreKey | TicketKey
 
 @dataclass(frozen=True, slots=True)
 class Argon2Cost:
-    """What one guess of a passphrase costs."""
+    """The cost of one passphrase guess."""
 
     memory_kib: int = 64 << 10
     iterations: int = 3
     lanes: int = 4
 
     def check(self) -> None:
-        """DamageError beyond what this version would ever write: a forged cost is an attack."""
+        """DamageError beyond what this version ever writes: a forged cost is an attack."""
         memory_fits = 8 * self.lanes <= self.memory_kib <= 1 << 20
         if not (memory_fits and 1 <= self.iterations <= 64 and 1 <= self.lanes <= 64):
             raise DamageError(f"a wrapped key asks for an absurd cost ({self}); run check")
@@ -175,7 +175,7 @@ class Argon2Cost:
 
 @dataclass(frozen=True, slots=True)
 class WrapInfo:
-    """What a wrapped key says of itself without a passphrase."""
+    """The fields of a wrapped key that need no passphrase."""
 
     label: str
     created_ns: int
@@ -230,7 +230,7 @@ def wrap_key(key: RestoreKey, passphrase: bytes, label: str, cost: Argon2Cost) -
 
 
 def unwrap_key(wrapped: bytes, passphrase: bytes) -> RestoreKey | None:
-    """The restore key, or None when the passphrase is another (or the wrap is damaged)."""
+    """The restore key, or None when the passphrase is wrong (or the wrap is damaged)."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -309,7 +309,7 @@ def derive_key(secret: bytes, salt: bytes, purpose: bytes) -> bytes:
 
 
 def pack_key(shared: bytes, ephemeral_public: bytes, restore_public: bytes) -> bytes:
-    """The key of a pack's blocks, from what writer or reader agreed on."""
+    """The key of a pack's blocks, from the agreed shared secret."""
     return derive_key(shared, ephemeral_public + restore_public, _PACK_KEY_PURPOSE)
 
 
@@ -338,8 +338,8 @@ def agree(private: bytes, public: bytes) -> bytes:
 def _stretch(passphrase: bytes, salt: bytes, cost: Argon2Cost) -> bytes:
     from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
-    # OpenSSL works at the lanes with a pool of threads that all derivations of a process share. Two
-    # at once starve each other: they wait for ever, or fail for want of memory.
+    # OpenSSL computes the lanes in a thread pool shared by all derivations of a process. Two
+    # concurrent ones starve each other: they block forever, or fail for lack of memory.
     with _stretching:
         return Argon2id(
             salt=salt,

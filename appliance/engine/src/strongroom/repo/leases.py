@@ -1,12 +1,12 @@
 """Leases: how prune knows which writers are running.
 
-A lease is an object that its holder writes anew every minute. One that was not renewed for half an
-hour, by the clock of the store, has ended, and so has one whose process is seen to be dead: prune
-removes it, and a holder that lives after all finds that out before it commits. A lease names the
-tombstones its holder knew when it began; packs of others may still be used by it, so prune sweeps
-a tombstone only when every lease there is names it.
+A lease is an object that its holder renews every minute. One that was not renewed for half an
+hour, by the store's clock, has ended, and so has one whose process is known to be dead: prune
+removes it, and a holder that is still running detects that before it commits. A lease names the
+tombstones known to its holder when it began; it may still use packs of others, so prune sweeps a
+tombstone only when every existing lease names it.
 
-What each operation takes, and what that does to others (docs/design/concurrency.md has the pairs):
+What each operation takes, and what blocks it (docs/design/concurrency.md has the pairs):
 
     operation                 takes                    waits for, or is refused by
     backup, copy into         a lease                  nothing; cannot commit once it has ended
@@ -66,14 +66,14 @@ _LABEL = b"strongroom lease 1"
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a lease, to show to people, and the tombstones known when it began."""
+    """The holder of a lease, for display, and the tombstones known when it began."""
 
     host: str
     process_id: int
     purpose: str
     started_ns: int
     tombstones: tuple[str, ...]
-    # Of the running system and its process numbers: where both are ours, we can see a dead holder.
+    # Boot and process namespace: if both are ours, a dead holder can be detected.
     processes: str = ""
 
 
@@ -86,7 +86,7 @@ class ListedLease(NamedTuple):
 
 
 class Lease:
-    """A lease held by this process; a context manager that gives it back."""
+    """A lease held by this process; a context manager that releases it."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Lease:
         self._ended = threading.Event()
         self._lost = ""
         self.name = name or clock.random_bytes(16).hex()
-        # The lease must be there before the tombstones are listed: a prune that marks packs after
+        # The lease must exist before the tombstones are listed: a prune that marks packs after
         # the listing sees a lease that does not name its tombstone, and waits.
         holder = msgspec.structs.replace(holder, processes=_visible_processes())
         self._holder = msgspec.structs.replace(holder, tombstones=())
@@ -128,7 +128,7 @@ class Lease:
 
     @property
     def holder(self) -> Holder:
-        """What the lease says."""
+        """The content of the lease."""
         return self._holder
 
     @property
@@ -143,15 +143,15 @@ class Lease:
         self._thread.start()
 
     def require(self) -> None:
-        """Renew now; LeaseError when the lease had ended before: nothing may be committed then."""
+        """Renew now; LeaseError if the lease had ended: then nothing may be committed."""
         with self._lock:
             self._renew()
 
     def confirm(self) -> None:
-        """LeaseError when the lease is no longer there: what was committed must be taken back.
+        """LeaseError when the lease no longer exists: then the commit must be undone.
 
-        While it is there no prune has passed us over. One that does so removes it first and lists
-        snapshots afterwards, so it sees a snapshot that was written before this was asked.
+        While it exists no prune has ignored us. A prune that does so removes it first and lists
+        snapshots afterwards, so it sees a snapshot that was written before this check.
         """
         with self._lock:
             try:
@@ -160,7 +160,7 @@ class Lease:
                 raise self.missed() from error
 
     def missed(self) -> LeaseError:
-        """The error for a lease that was gone after a commit, which is taken back."""
+        """The error for a lease that was gone after a commit, which is undone."""
         self._lost = "it was removed as abandoned"
         return LeaseError(
             f"the lease {self.name} of this job ended while it committed; the commit was taken "
@@ -168,16 +168,16 @@ class Lease:
         )
 
     def stop_renewing(self) -> None:
-        """End the thread that renews, if there is one."""
+        """End the renewing thread, if any."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def renew_in(self, series: Series) -> None:
-        """Renew as part of a series, which ends here when the lease has ended.
+        """Renew as part of a series, which ends here if the lease has ended.
 
-        The store refuses to renew one that was not renewed in time: no answer is seen here.
+        The store refuses to renew one that was not renewed in time; no reply is read here.
         """
         with self._lock:
             if self._lost:
@@ -186,16 +186,16 @@ class Lease:
             self._store.replace("leases", self.name, self._encoded())
 
     def end_in(self, series: Series) -> None:
-        """As part of a series confirm the lease and give it back."""
+        """Confirm and release the lease as part of a series."""
         series.require("leases", self.name)
         self._store.delete("leases", self.name)
 
     def ended(self) -> None:
-        """The series of `end_in` was done."""
+        """Record that the series of `end_in` succeeded."""
         self._is_given_back = True
 
     def end(self) -> None:
-        """Give the lease back; harmless when that has happened."""
+        """Release the lease; no effect if released already."""
         self.stop_renewing()
         if not self._is_given_back:
             with self._lock:
@@ -213,7 +213,7 @@ class Lease:
         try:
             self.end()
         except StoreError:
-            # A lease that can't be given back ends by itself, and why the job failed comes first.
+            # A lease that can't be released expires; the error of the job matters more.
             if error is None:
                 raise
 
@@ -224,7 +224,7 @@ class Lease:
             except LeaseError:
                 return
             except StoreError:
-                # The store may come back before the lease ends; commit asks again.
+                # The store may recover before the lease ends; commit checks again.
                 continue
 
     def _renew(self) -> None:
@@ -236,8 +236,8 @@ class Lease:
             except ObjectMissingError:
                 self._lost = "it was removed as abandoned"
             else:
-                # Both times are the store's: neither a wrong clock here nor a suspended machine
-                # makes an ended lease look alive.
+                # Both times are the store's, so neither a wrong clock here nor a suspended
+                # machine makes an ended lease look alive.
                 if renewed_ns - self._renewed_ns > self._expiry_ns:
                     self._lost = "it was not renewed in time"
                 self._renewed_ns = renewed_ns
@@ -266,7 +266,7 @@ def list_leases(store: Store, key: Key) -> list[ListedLease]:
         except ObjectMissingError:
             continue
         except (DamageError, UnknownFormatError):
-            # It still bars a sweep until it ends, whoever holds it.
+            # It still blocks a sweep until it ends, whoever holds it.
             holder = None
         leases.append(ListedLease(info.name, info.modified_ns, holder))
     return leases
@@ -277,7 +277,7 @@ def has_ended(
 ) -> bool:
     """Whether a lease was not renewed in time, or its holder is a process of ours that is dead.
 
-    `store_time_ns` is from a lease of one's own.
+    `store_time_ns` is from the caller's own lease.
     """
     if store_time_ns - lease.renewed_ns > int(expiry_seconds * SECOND_NS):
         return True
@@ -291,7 +291,7 @@ def has_ended(
 
 
 def _visible_processes() -> str:
-    """What tells the processes that we see from those of other machines, boots and containers."""
+    """Distinguishes processes visible to us from those of other machines, boots and containers."""
     try:
         return f"{clock.boot_id()} {os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
@@ -304,7 +304,7 @@ def _is_alive(process_id: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        # It is there, but not ours to signal.
+        # It exists, but we may not signal it.
         return True
     return True
 

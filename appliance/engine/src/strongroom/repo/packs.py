@@ -5,10 +5,10 @@
     footer: sealed object under the index key: the columns of the blocks (block_columns)
     trailer (8): footer size u32 | magic "SRPF"
 
-The pack key is HKDF-SHA256 of X25519(ephemeral, restore public key): whoever writes a pack throws
-the ephemeral private key away and can't read it back. Associated data of a block is the header,
-its number u32, codec u8, raw length u32 and block id, so a block can't be moved, relabelled or
-taken for another. The footer's label ends with the header. A pack's name is the BLAKE3-256 of the
+The pack key is HKDF-SHA256 of X25519(ephemeral, restore public key): the writer discards the
+ephemeral private key and can't read the pack again. Associated data of a block is the header, its
+number u32, codec u8, raw length u32 and block id, so a block can't be moved, relabelled or
+substituted. The footer's label ends with the header. A pack's name is the BLAKE3-256 of the
 whole file.
 """
 
@@ -56,7 +56,7 @@ KIND_DATA = 0
 KIND_LISTING = 1
 
 HEADER_SIZE = 40
-# A pack that has become so large is finished; what is added last may make it larger.
+# A pack of this size is finished; the last block may make it larger.
 PACK_SIZE_BYTES = 32 << 20
 FOOTER_SIZE_LIMIT = 512 << 20
 
@@ -84,7 +84,7 @@ class BlockEntry(NamedTuple):
 
 
 class PackFooter(msgspec.Struct, frozen=True):
-    """What a pack holds; `pack_id` is the 32 bytes of its name."""
+    """The content of a pack; `pack_id` is the 32 bytes of its name."""
 
     pack_id: bytes
     kind: int
@@ -121,7 +121,7 @@ class PackFooter(msgspec.Struct, frozen=True):
 
 
 class PackHeader(NamedTuple):
-    """The first 40 bytes of a pack, and what they say."""
+    """The first 40 bytes of a pack, encoded and decoded."""
 
     raw: bytes
     cipher: int
@@ -158,7 +158,7 @@ class PackWriter:
         try:
             self._write(self._header)
         except BaseException:
-            # Nobody has the pack yet who could abort it.
+            # No caller has the pack yet to abort it.
             self._writer.abort()
             raise
 
@@ -207,7 +207,7 @@ class PackWriter:
         self._dead += dead
 
     def finish(self) -> PackFooter:
-        """Write footer and trailer and publish the pack; after StoreError nothing of it is left."""
+        """Write footer and trailer and publish the pack; after StoreError nothing of it remains."""
         columns = BlockColumns(
             block_ids=bytes(self._block_ids),
             codecs=bytes(self._codecs),
@@ -231,12 +231,12 @@ class PackWriter:
             pack_id = self._hasher.digest()
             self._writer.commit(pack_id.hex())
         finally:
-            # What could not be published would fill the disk until somebody prunes.
+            # An unpublished pack would fill the disk until a prune.
             self._writer.abort()
         return PackFooter(pack_id, self._kind, self.size_bytes, columns)
 
     def abort(self) -> None:
-        """Forget the pack; harmless after `finish`."""
+        """Discard the pack; harmless after `finish`."""
         self._writer.abort()
 
     def _write(self, data: Buffer) -> None:
@@ -246,7 +246,7 @@ class PackWriter:
 
 
 def parse_header(raw: bytes) -> PackHeader:
-    """What a pack's first 40 bytes say; DamageError or UnknownFormatError."""
+    """Decode a pack's first 40 bytes; DamageError or UnknownFormatError."""
     if len(raw) != HEADER_SIZE or raw[:4] != _MAGIC:
         raise DamageError("a pack does not begin as packs do; run check")
     _, version, cipher, kind, public = _HEADER.unpack(raw)
@@ -256,12 +256,12 @@ def parse_header(raw: bytes) -> PackHeader:
 
 
 def open_block_cipher(header: PackHeader, key: ReadingKey) -> BlockCipher:
-    """What opens the blocks of a pack; KeyRightError when the key does not open this one."""
+    """The cipher of a pack's blocks; KeyRightError when the key does not open this pack."""
     return BlockCipher(header.cipher, key.pack_key(header.ephemeral_public))
 
 
 def block_aad(header: bytes, number: int, codec: int, raw_length: int, block_id: bytes) -> bytes:
-    """What is authenticated along with a block."""
+    """The associated data of a block."""
     return header + _BLOCK_AAD.pack(number, codec, raw_length) + block_id
 
 

@@ -1,8 +1,8 @@
-"""A repository: its store, its configuration and a key, and what one does with all three.
+"""A repository: its store, its configuration and a key, and operations that need all three.
 
 The configuration is one JSON line and, on the second, its authenticator under a key derived from
 the pool secret: nobody without a key can change the encryption or the public key of a repository
-and go unnoticed.
+undetected.
 
     {"strongroom": 1, "id": HEX, "restore_public": HEX, "encryption": NAME, "created_ns": N,
      "secrets": null, or where the repository has no passphrase: HEX of private key, pool secret}
@@ -101,7 +101,7 @@ class Repository:
     ) -> Repository:
         """Make a repository; RepositoryExistsError where there is one.
 
-        Without a passphrase (only with encryption "none") its keys lie open in the configuration.
+        Without a passphrase (only with encryption "none") its keys are plain in the configuration.
         """
         cipher = parse_encryption(encryption)
         if passphrase is None and cipher != NONE:
@@ -121,7 +121,7 @@ class Repository:
         repository = cls(store, config, key)
         if passphrase is not None:
             repository.add_passphrase(passphrase, label, cost)
-        # The configuration makes it a repository, so it comes last and only once.
+        # The configuration makes it a repository, so it is written last and only once.
         store.sync()
         if not store.put_new("config", "config", _encode_config(config, key.put_key)):
             raise _exists(store)
@@ -168,19 +168,19 @@ class Repository:
         return Repository(self.store.reopen(), self.config, self.key)
 
     def copy_ahead(self) -> Repository | None:
-        """The same for a process that is about to be forked, if its connection was made ahead.
+        """The same for a process that is about to be forked, if its connection exists already.
 
-        Whoever forked forgets it, without `close`.
+        The parent drops it without `close`.
         """
         store = copy_ahead(self.store)
         return None if store is None else Repository(store, self.config, self.key)
 
     def close(self) -> None:
-        """Give back what the store holds open."""
+        """Release what the store holds open."""
         self.store.close()
 
     def lease(self, host: str, process_id: int, purpose: str) -> Lease:
-        """A lease for a job that is going to write; take it before loading the index."""
+        """A lease for a job that will write; take it before loading the index."""
         holder = Holder(host, process_id, purpose, clock.now_ns(), ())
         return Lease(self.store, self.key, self.cipher, holder)
 
@@ -211,23 +211,23 @@ class Repository:
     def commit(self, snapshot: Snapshot, lease: Lease) -> Snapshot:
         """Make everything durable, then the snapshot; LeaseError when the lease has ended."""
         self.store.sync()
-        # After the sync, which may take long, and at once before the snapshot becomes visible.
+        # After the sync, which may take long, and directly before the snapshot becomes visible.
         lease.require()
         stamped = msgspec.structs.replace(snapshot, server_ns=lease.store_time_ns)
         written = write_snapshot(self.store, self.key, stamped, self.cipher)
         try:
             lease.confirm()
         except LeaseError:
-            # We slept in between, and a prune went by without us.
+            # The machine was suspended in between, and a prune ignored our lease.
             self.store.delete("snapshots", written.id)
             raise
         return written
 
     def conclude(self, finish: Callable[[], Snapshot], lease: Lease) -> Snapshot:
-        """Commit the snapshot that `finish` gives once it has written what is left.
+        """Commit the snapshot that `finish` returns once it has written the rest.
 
-        As `commit`, and the lease is given back: its holder has nothing more to do. A distant store
-        is told all of it at once, and stops where something fails.
+        Like `commit`, and the lease is released: its holder has nothing more to do. A distant
+        store gets the whole series at once, and stops where something fails.
         """
         series: Series | None = None
         try:
@@ -235,12 +235,12 @@ class Repository:
                 snapshot = finish()
                 if series is None:
                     return self.commit(snapshot, lease)
-                # What was written may have taken long. A renewal after the series would bring the
-                # lease back that the series gives back.
+                # Writing the rest may have taken long. A renewal after the series would recreate
+                # the lease that the series releases.
                 lease.stop_renewing()
                 self.store.sync()
                 lease.renew_in(series)
-                # The lease as it was renewed last is what we know of the store's time.
+                # The last renewal of the lease is what we know of the store's time.
                 stamped = msgspec.structs.replace(snapshot, server_ns=lease.store_time_ns)
                 before = len(series)
                 written = write_snapshot(self.store, self.key, stamped, self.cipher)
@@ -250,7 +250,7 @@ class Repository:
                 raise
             if series.done <= before:
                 raise lease.lost() from error
-            # We slept in between, and a prune went by without us.
+            # The machine was suspended in between, and a prune ignored our lease.
             self.store.delete("snapshots", written.id)
             raise lease.missed() from error
         lease.ended()
@@ -274,7 +274,7 @@ class Repository:
     ) -> str:
         """Wrap the restore key under one more passphrase, durably; the wrap's name."""
         wrapped = wrap_key(self.restore_key, passphrase, label, cost or Argon2Cost())
-        # A digest, so that check can tell whether it is what was written.
+        # A digest, so that check can detect damage.
         name = object_name(wrapped)
         self.store.put_durable("keys", name, wrapped)
         return name
@@ -320,7 +320,7 @@ def _decode_config(data: bytes) -> tuple[Config, bytes, bytes]:
             f"the repository's configuration is damaged ({error}): restore the file config "
             "from a copy"
         ) from error
-    # All of it counts, the line end too: whatever is missing was there once.
+    # All of it counts, the line end too: a missing part means damage.
     return config, line, rest[:-1] if rest.endswith(b"\n") else b""
 
 
@@ -330,8 +330,8 @@ def _find_key(store: Store, config: Config, secret: bytes | Key | None) -> Key:
             raise WrongKeyError(f"this key is of another repository than {store.location}")
         return secret
     if config.secrets is not None:
-        # Whoever has a passphrase must not be led to keys that lie open: a hostile store could
-        # put such a configuration in the place of the right one.
+        # A user with a passphrase must not accept unprotected keys: a hostile store could
+        # substitute such a configuration for the right one.
         if secret is not None:
             raise WrongKeyError(
                 f"the repository at {store.location} has no passphrase; if it never had one, "

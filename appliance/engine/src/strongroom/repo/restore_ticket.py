@@ -1,9 +1,9 @@
-"""Restore tickets: what a machine must have to restore one snapshot, and nothing more.
+"""Restore tickets: the keys a machine needs to restore one snapshot, and nothing more.
 
-Whoever has the restore key makes a ticket of a snapshot or of some paths in it; together with the
-put key, which the machine has anyway, it reads the packs that hold what was chosen. A pack is the
-smallest thing a key opens, so what else is in those packs can be read too by whoever gets at
-their bytes; the storage daemon's grants decide who does.
+The holder of the restore key makes a ticket of a snapshot or of some paths in it; together with
+the put key, which the machine has anyway, it reads the packs that hold what was chosen. A key
+opens a whole pack, so other content of those packs can be read too by anyone who gets their
+bytes; the storage daemon's grants decide who does.
 
     magic "SRTK" | version u8 | keyed BLAKE3 of the rest (16) | raw size u32 | zstd of msgpack of
     snapshot with its pages, and of each pack 8 bytes of its ephemeral public key and its key (32)
@@ -141,7 +141,7 @@ def open_with_ticket(store: Store, put_key: PutKey, ticket: bytes) -> TicketRepo
 
 
 class _Wanted:
-    """Blocks and pages of the chosen paths, and what they add up to."""
+    """Blocks and pages of the chosen paths, and their totals."""
 
     def __init__(self, listing: Listing, pages: Sequence[PageReference]) -> None:
         self._listing = listing
@@ -151,7 +151,7 @@ class _Wanted:
         self.blocks: set[bytes] = set()
 
     def add_path(self, path: bytes) -> None:
-        """A path and all below it, with the way to it."""
+        """Add a path and all below it, with the directories leading to it."""
         row = self._listing.lookup(path)
         if row is None:
             shown = printable(path)
@@ -169,7 +169,7 @@ class _Wanted:
                 self.add(rows)
 
     def add(self, rows: Rows, only: bytes | None = None) -> None:
-        """Rows; with `only` the first of them, which has that name."""
+        """Add rows; with `only` just the first of them, which has that name."""
         starts = part_starts(rows)
         count = rows.row_count if only is None else 1
         end = starts[count]
@@ -194,7 +194,7 @@ class _Wanted:
         return tuple(self._pages[number] for number in sorted(self._page_numbers))
 
     def totals(self) -> Totals:
-        """What the rows that were added are."""
+        """The totals of the rows that were added."""
         return Totals(
             files=self._files,
             directories=self._directories,
@@ -213,7 +213,7 @@ def _public_keys(store: Store, names: Sequence[str]) -> Iterator[bytes]:
         try:
             yield parse_header(store.get("packs", name, 0, HEADER_SIZE)).ephemeral_public
         except ObjectMissingError:
-            # Its content is in another pack, or is reported as missing by who restores it.
+            # Its content is in another pack, or the restore reports it as missing.
             continue
 
 

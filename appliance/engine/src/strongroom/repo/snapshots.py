@@ -1,4 +1,4 @@
-"""Snapshots: what a backup made, and the only thing that makes it so.
+"""Snapshots: a backup exists only once its snapshot object is stored.
 
     magic "SRSN" | version u8 | 0 u8 x 3 | envelope size u32
     envelope: sealed under the snapshot key (zstd of msgpack): all but the pages
@@ -55,7 +55,7 @@ class PageReference(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """What a snapshot holds, and what making it took."""
+    """What a snapshot holds, and the cost of making it."""
 
     files: int = 0
     directories: int = 0
@@ -166,8 +166,7 @@ def list_snapshots(store: Store, key: Key, leave_out: Container[str] = ()) -> li
 
     leave_out: ids of those that are not read.
 
-    One that was forged, and that nobody has vouched for, is left out: it would keep the others from
-    being listed.
+    A forged snapshot that is not vouched for is left out: it would prevent listing the others.
     """
     snapshots = []
     for info in store.list("snapshots"):
@@ -185,7 +184,7 @@ def list_snapshots(store: Store, key: Key, leave_out: Container[str] = ()) -> li
 
 
 def _is_forged(store: Store, name: str) -> bool:
-    """Whether a snapshot that makes no sense was stored so: it is what its name says."""
+    """Whether an invalid snapshot was stored as such: its digest matches its name."""
     if name not in store.doubted("snapshots"):
         return False
     return object_name(store.get("snapshots", name)) == name
@@ -200,7 +199,7 @@ def select_snapshots(
     job: str | None = None,
     before_ns: int | None = None,
 ) -> list[Snapshot]:
-    """Those of a host and job that hold all the paths and tags and began before a time."""
+    """Snapshots of a host and job with all the paths and tags that began before a time."""
     return [
         snapshot
         for snapshot in snapshots
@@ -213,7 +212,7 @@ def select_snapshots(
 
 
 def find_snapshot(snapshots: Iterable[Snapshot], wanted: str) -> Snapshot:
-    """The one that "latest" or the beginning of an id means; SnapshotNotFoundError if not one."""
+    """Resolve "latest" or the beginning of an id; SnapshotNotFoundError unless one matches."""
     candidates = list(snapshots)
     if wanted == "latest":
         if not candidates:

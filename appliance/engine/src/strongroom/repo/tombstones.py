@@ -1,7 +1,7 @@
-"""Tombstones: packs that a prune means to remove.
+"""Tombstones: packs that a prune has marked for removal.
 
-Writers that begin later do not deduplicate against these packs; the packs go only after every
-writer that began earlier has ended. A tombstone is a sealed object under the index key:
+Writers that begin later do not deduplicate against these packs; the packs are removed only after
+every writer that began earlier has ended. A tombstone is a sealed object under the index key:
 
     magic "SRTS" | version u8 | 0 u8 x 3 | sealed: created i64 (ns) | pack ids (32 each)
 """
@@ -64,7 +64,7 @@ def read_tombstone(store: Store, key: Key, name: str) -> Tombstone:
 
 
 def read_tombstones(store: Store, key: Key) -> list[Tombstone]:
-    """Every tombstone there is."""
+    """All tombstones."""
     tombstones = []
     for info in store.list("tombstones"):
         try:

@@ -1,8 +1,8 @@
 """Rows: the metadata of one directory, or of a slice of it, as a few flat buffers.
 
-A row is never an object while a backup runs: names are one joined string, stat columns one
-int64 buffer, and what only some rows have (link targets, attributes, flags) sits in
-dictionaries by row number. The scanner makes Rows, a listing page decodes to Rows with the
+During a backup a row is never an object: names are one joined string, stat columns one int64
+buffer, and fields that only some rows have (link targets, attributes, flags) are dictionaries
+by row number. The scanner makes Rows, a listing page decodes to Rows with the
 very same bytes, and `comparison_digest` is equal exactly when both sides are.
 """
 
@@ -52,7 +52,7 @@ class Rows:
 
     names: joined by NUL. stats: int64 little endian, row major, COLUMN_COUNT a row.
     targets: of symbolic links. xattrs: as `attributes.encode_xattrs` makes them. flags: chattr
-    flags when not 0. states: UNREADABLE, or CHANGED (read, but perhaps of no single moment or not
+    flags when not 0. states: UNREADABLE, or CHANGED (read, but perhaps inconsistent, or not
     with all attributes); rows not in it are WHOLE.
     extents: (offset, length) of the data of sparse files; their content is the extents joined.
     part_counts: content references a row, array('I'); part_blocks: 16 bytes a reference;
@@ -119,7 +119,7 @@ def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
 
 
 def split_rows(rows: Rows, cuts: Sequence[int]) -> list[Rows]:
-    """The pieces that end before the rows `cuts` (ascending) and at the end; one more than cuts."""
+    """Split before the rows `cuts` (ascending); gives one more piece than there are cuts."""
     if not cuts:
         return [rows]
     names = rows.name_list()
@@ -237,7 +237,7 @@ def encode_rows(rows: Rows) -> bytes:
 
 
 def decode_rows(data: Buffer) -> Rows:
-    """What `encode_rows` encoded. Raises DamageError when the bytes are something else."""
+    """What `encode_rows` encoded. Raises DamageError when the bytes are invalid."""
     try:
         (
             directory, names, row_count, stats, counts, targets, xattrs, flags, states, extents,

@@ -1,4 +1,4 @@
-"""One row as a light tuple, for whoever shows or restores rows one at a time.
+"""One row as a light tuple, for code that shows or restores rows one at a time.
 
 Paths are bytes, relative to "/", without a leading or trailing slash; b"" is the root.
 """
@@ -43,7 +43,7 @@ class RowView(NamedTuple):
 
     @property
     def path(self) -> bytes:
-        """Where the row stands, from the root."""
+        """The path of the row from the root."""
         return join_path(self.directory, self.name)
 
     @property
@@ -55,7 +55,7 @@ class RowView(NamedTuple):
 
 
 class RowReader:
-    """Rows prepared for looking at many of them one by one; the Rows must not change."""
+    """Rows prepared for reading many of them one by one; the Rows must not change."""
 
     __slots__ = ("_rows", "_signature_bytes", "_starts", "names")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _HEAD: Final = struct.Struct("<HI")
 _ACL_PREFIX: Final = "system."
 _UNSUPPORTED: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-# ENODATA: the attribute went between listing and reading it.
+# ENODATA: the attribute was removed between listing and reading it.
 _GONE: Final = errno.ENODATA
 
 _LONG: Final = struct.Struct("l")
@@ -64,12 +64,12 @@ def decode_xattrs(encoded: bytes) -> list[tuple[bytes, bytes]]:
 def supports_xattrs(directory_fd: int) -> bool:
     """Whether the directory's file system can have extended attributes at all.
 
-    Worth one call a file system: it saves one call a file where it cannot.
+    One call for each file system saves one call for each file without support.
     """
     try:
         os.listxattr(directory_fd)
     except OSError as error:
-        # A directory that may only be entered does not tell (EBADF): then every name is asked.
+        # A directory without read permission gives EBADF: then every name is examined.
         if error.errno in _UNSUPPORTED:
             return False
     return True
@@ -128,7 +128,7 @@ def read_flags(fd: int) -> int:
         if error.errno in _FLAG_ERRORS:
             return 0
         raise
-    # The kernel fills in an int, whatever the request's number says.
+    # The kernel writes an int, whatever size the request number encodes.
     flags: int = struct.unpack_from("I", answer)[0]
     return flags & SETTABLE_FLAGS
 

@@ -1,11 +1,11 @@
 """Read one directory: its names in order and their packed stat columns.
 
 Everything here works on names relative to the working directory, because `lstat` of a short
-relative name is the cheapest call there is. A worker process therefore owns its working
-directory; threads of one process must not call `read_names` on different directories at once.
+relative name is the cheapest call. A worker process therefore owns its working directory;
+threads of one process must not call `read_names` on different directories at once.
 
 Nothing here follows a symbolic link, and a directory is reached step by step from a descriptor,
-so a path may be longer than PATH_MAX and a directory swapped for a link is noticed.
+so a path may be longer than PATH_MAX and a directory replaced by a link is detected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Failure(NamedTuple):
 def open_beneath(root_fd: int, path: bytes) -> int:
     """Open the directory `path` (bytes, relative, b"" for `root_fd`), following no link.
 
-    The right to pass through is enough on the way; a directory at the end that may not be listed
+    Search permission is enough for the steps; a directory at the end that may not be listed
     can still be entered. The caller closes the descriptor. Raises OSError: ELOOP or ENOTDIR where
     a step is not a directory.
     """
@@ -66,7 +66,7 @@ def read_names(directory_fd: int, most: int | None = None) -> list[bytes] | None
     """Names in the directory, sorted by bytes; leaves it as the working directory.
 
     None when there are more than `most`: `read_wide_names` lists those in less memory. Listing
-    "." yields bytes at once, where listing a descriptor would make text of every name.
+    "." yields bytes at once, where listing a descriptor would decode every name.
     Raises OSError.
     """
     os.fchdir(directory_fd)

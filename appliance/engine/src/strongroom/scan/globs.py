@@ -1,12 +1,12 @@
 r"""Translate glob patterns over bytes into regular expressions.
 
-A glob speaks about one name: `*` any run of characters, `?` one character, `[a-z]`, `[!a-z]` and
-`[[:digit:]]` one of a set, `\` takes away the meaning of what follows. A character is one in
-UTF-8 where the bytes are that, else one byte. Translations match in linear time: a run is
-settled at its first fit, which for globs is never wrong.
+A glob matches one name: `*` any run of characters, `?` one character, `[a-z]`, `[!a-z]` and
+`[[:digit:]]` one of a set; `\` quotes the next character. A character is a UTF-8 sequence if the
+bytes are valid UTF-8, else one byte. Translations match in linear time: a run ends at its first
+match, which for globs is never wrong.
 
-Patterns of a FileSet speak about whole paths and are globs as fnmatch(3) takes them: there `*`,
-`?` and sets match a slash like any other character, and a `[` without its `]` is itself.
+Patterns of a FileSet match whole paths and are globs as in fnmatch(3): there `*`, `?` and sets
+match a slash like any other character, and a `[` without its `]` matches itself.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _translate(glob: bytes, character: bytes, of_run: bytes, *, forgives: bool) 
 
 
 def fold_case(text: bytes) -> bytes:
-    """The text with differences of case taken away, in UTF-8 where it is that."""
+    """The case-folded text, as UTF-8 if it is valid UTF-8."""
     if text.isascii():
         return text.lower()
     return text.decode("utf-8", "surrogateescape").casefold().encode("utf-8", "surrogateescape")
@@ -145,7 +145,7 @@ def _translate_set(glob: bytes, start: int, character: bytes) -> tuple[bytes, in
 
 
 def _member(glob: bytes, position: int) -> tuple[bytes, int]:
-    """The character at `position`, with its escape taken away, and the position after it."""
+    """The character at `position`, with its escape removed, and the position after it."""
     if glob[position : position + 1] == b"\\" and position + 1 < len(glob):
         position += 1
     lead = glob[position : position + 1]

@@ -1,8 +1,8 @@
-"""Which places of this machine are far away: mounts behind a network or a daemon.
+"""Finds mounts of network file systems and of user-space daemons (FUSE).
 
-There every system call waits for somebody else's answer, so many of them should be under way at
-once; on a local file system that would only cost. Nothing here touches the mounts themselves, so
-one that does not answer hangs nobody.
+Every system call there has the latency of a network or a daemon, so many of them should be in
+flight at once; on a local file system that would only cost. The mounts themselves are not
+accessed, so one that does not respond blocks nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 
 
 def far_places(paths: Iterable[bytes], mountinfo: bytes | None = None) -> tuple[bytes, ...]:
-    """Mount points of far file systems that hold one of `paths` or lie below one, sorted.
+    """Mount points of network and FUSE file systems above or below one of `paths`, sorted.
 
     Paths and mount points are relative to "/". `mountinfo`: text of that file of /proc, read here
-    when None; without it no place counts as far.
+    when None; without it the result is empty.
     """
     types = _mounted_types(mountinfo)
     found = set()

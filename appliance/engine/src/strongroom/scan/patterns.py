@@ -1,14 +1,14 @@
-"""Lists of path patterns, as for --exclude: compiled once, asked for a directory at a time.
+"""Lists of path patterns, as for --exclude: compiled once, evaluated a directory at a time.
 
-A pattern without a slash speaks about names anywhere; one that begins with a slash about paths
-from the root; any other about the end of a path. `**` between slashes stands for any number of
-directories, none included. A slash at the end means directories only. A `!` in front takes back
-what patterns before it matched: the last pattern that matches decides. What is below an excluded
-directory is never looked at, so nothing in there can be taken back.
+A pattern without a slash matches names anywhere; one that begins with a slash matches paths from
+the root; any other matches the end of a path. `**` between slashes stands for any number of
+directories, none included. A slash at the end means directories only. A `!` in front includes
+again what patterns before it matched: the last pattern that matches decides. An excluded
+directory is not entered, so nothing in it can be included again.
 
 Each pattern is split into one for the directory and one for the name. A directory is compared
-once; only the patterns that fit it are then asked about its names: literal names by one look
-into a set, `*.suffix` by one comparison of endings, the rest by one regular expression.
+once; only the patterns that match it are then applied to its names: literal names by one set
+lookup, `*.suffix` by one comparison of endings, the rest by one regular expression.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class DirectoryPatterns:
     __slots__ = ("_steps", "wants_directories")
 
     def __init__(self, rules: Sequence[_Rule]) -> None:
-        # Neighbours of one kind need no order among themselves and make one test.
+        # Neighbours of one kind need no order among themselves and form one test.
         self._steps = [
             (_NameTest([rule.name for rule in run], ignores_case), only, takes_back)
             for (takes_back, only, ignores_case), run in groupby(rules, _kind)
@@ -87,7 +87,7 @@ class DirectoryPatterns:
         self.wants_directories = any(only for _, only, _ in self._steps)
 
     def match(self, names: Sequence[bytes], are_directories: Sequence[bool] = ()) -> list[bool]:
-        """For each name whether the last pattern that matches it is not one that takes back.
+        """For each name whether the last pattern that matches it excludes it.
 
         `are_directories` matters, and is as long as `names`, only if `wants_directories`.
         """
@@ -121,7 +121,7 @@ class Patterns:
         self._combination = lru_cache(_KEPT_COMBINATIONS)(self._combine)
 
     def for_directory(self, path: bytes) -> DirectoryPatterns | None:
-        """What to ask about the names in the directory `path`; None when nothing can match."""
+        """The patterns for the names in the directory `path`; None when nothing can match."""
         numbers = self._everywhere
         if self._somewhere:
             exact = path + b"/" if path else b""
@@ -140,9 +140,9 @@ class Patterns:
 
 
 def read_pattern_file(path: bytes) -> list[bytes]:
-    """Patterns of a file, one a line; blank lines and lines that begin with # are none.
+    """Patterns of a file, one a line; blank lines and lines that begin with # are ignored.
 
-    Blanks around a pattern do not count, except after a backslash. Raises UsageError when the
+    Blanks around a pattern are removed, except after a backslash. Raises UsageError when the
     file cannot be read.
     """
     try:

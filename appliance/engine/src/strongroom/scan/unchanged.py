@@ -1,7 +1,7 @@
-"""Compare live rows with the parent snapshot's, and carry over what is unchanged.
+"""Compare live rows with the parent snapshot's, and reuse what is unchanged.
 
-The test of a row is the whole content of `merge_unchanged`; nothing else in the engine decides
-that a file need not be read.
+`merge_unchanged` contains the complete test of a row; it is the only place that decides that a
+file need not be read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RDEV_OFFSET: Final = 8 * RDEV
 
 @dataclass(slots=True)
 class Content:
-    """What reading one changed file gave: references to its chunks, and its signature."""
+    """The result of reading one changed file: references to its chunks, and its signature."""
 
     part_blocks: bytes
     part_slots: array[int]

@@ -37,12 +37,12 @@ class CommandSource:
         return ()
 
     def streams(self) -> Iterator[Stream]:
-        """The command's output; the command starts when this is asked for."""
+        """The command's output; the command starts when this is called."""
         yield CommandStream(self._arguments, self._name)
 
 
 class CommandStream:
-    """The standard output of a command, which has no standard input; its errors go to ours."""
+    """The standard output of a command, which has no standard input; its standard error is ours."""
 
     def __init__(self, arguments: Sequence[bytes], name: bytes) -> None:
         self.name = name
@@ -93,11 +93,11 @@ class CommandStream:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel end this process when the one that started it dies, however it dies."""
+    """Have the kernel end this process when its parent dies, however it dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    # It may have died before it was said what happens then.
+    # The parent may have died before the request took effect.
     if os.getppid() != parent:
         os._exit(1)
-    # What a shard ignores, so that its coordinator decides, is for the command to heed again.
+    # Signals that a shard ignores, as its coordinator handles them, are reset for the command.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""What a source could not give."""
+"""Problems of reading a source."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class Problem(NamedTuple):
 
     @property
     def is_harmless(self) -> bool:
-        """Whether the snapshot misses nothing: what vanished before it was read is not in it."""
+        """Whether the snapshot is still complete: the entry vanished before it was read."""
         return self.errno == ENOENT

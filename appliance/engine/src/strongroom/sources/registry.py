@@ -1,4 +1,4 @@
-"""Sources by their names: ours, and those that other distributions add.
+"""Sources by name: built-in ones, and those of other distributions.
 
 Other distributions add sources through the entry point group `strongroom.sources`: an entry
 point is a callable that takes a SourceRequest and returns a Source (docs/reference/sources.md).
@@ -28,13 +28,13 @@ _BUILT_IN: Final[Mapping[str, Callable[[SourceRequest], Source]]] = {
 
 
 def open_source(name: str, request: SourceRequest) -> Source:
-    """The source `name`: one of ours, else the plugin of that name.
+    """The source `name`: a built-in one, else the plugin of that name.
 
     Raises UsageError when there is none, SourceError when a plugin cannot be loaded.
     """
     if name in _BUILT_IN:
         return _BUILT_IN[name](request)
-    # Only plugins pay for looking through what is installed.
+    # Installed distributions are searched only for plugins.
     from importlib.metadata import entry_points
 
     found = entry_points(group=ENTRY_POINT_GROUP, name=name)

@@ -1,8 +1,8 @@
-"""Open and read regular files that may change, grow, shrink or turn into something else meanwhile.
+"""Open and read regular files that may change, grow, shrink or be replaced meanwhile.
 
 Names are relative to the working directory. Nothing follows a symbolic link, and nothing blocks:
-a FIFO that took a file's place opens at once and is turned down by its type. Whether a file kept
-still is for the caller to judge from the status taken after the last read.
+a FIFO in the place of a file opens at once and is rejected by its type. The caller decides
+whether a file was stable from the status taken after the last read.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _BLOCK_BYTES: Final = 512  # unit of st_blocks, see stat(2)
 
 
 class NotRegularError(OSError):
-    """What was a regular file is something else by now."""
+    """A former regular file is something else now."""
 
 
 class FileOpener:
-    """Opens files without touching their access time where the system lets us.
+    """Opens files without changing their access time if permitted.
 
     O_NOATIME is refused for files of other owners; after the first refusal it is not tried again,
     which saves a call a file for unprivileged users.
@@ -42,9 +42,9 @@ class FileOpener:
             return os.open(name, self._flags)
 
     def open_ahead(self, name: bytes, whole: bool) -> int:
-        """Open a file that will be read soon; when `whole`, have the system fetch it meanwhile.
+        """Open a file that will be read soon; with `whole`, have the kernel read it ahead.
 
-        A cold file then costs no wait when its turn comes. Raises OSError.
+        A file that is not cached is then read without waiting. Raises OSError.
         """
         fd = self.open(name)
         advice = os.POSIX_FADV_WILLNEED if whole else os.POSIX_FADV_SEQUENTIAL
@@ -60,7 +60,7 @@ def required_regular(status: os.stat_result) -> None:
 
 
 def may_be_sparse(status: os.stat_result) -> bool:
-    """Whether the file takes less room than its size; only then are its holes looked for."""
+    """Whether the file takes less space than its size; only then are its holes searched for."""
     return status.st_blocks * _BLOCK_BYTES < status.st_size
 
 
@@ -81,7 +81,7 @@ def data_extents(fd: int, size_bytes: int) -> list[tuple[int, int]] | None:
                 return None
             raise
         end = min(os.lseek(fd, start, os.SEEK_HOLE), size_bytes)
-        if end <= start:  # the file shrank under our hands
+        if end <= start:  # the file shrank meanwhile
             break
         extents.append((start, end - start))
         position = end

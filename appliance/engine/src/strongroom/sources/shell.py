@@ -15,10 +15,10 @@ _KEPT_ERROR_BYTES: Final = 4096
 
 
 def run_command(command: str, limit_bytes: int) -> bytes:
-    """The output of `command`, as a shell would run it; only where the caller allowed commands.
+    """The output of `command`, run by a shell; only where the caller allowed commands.
 
     Raises OSError when it fails, takes longer than COMMAND_SECONDS or writes over `limit_bytes`;
-    it is then killed with all it started.
+    it is then killed with all its children.
     """
     with subprocess.Popen(
         ["/bin/sh", "-c", command],
@@ -42,7 +42,7 @@ def run_command(command: str, limit_bytes: int) -> bytes:
 def _bounded_output(
     process: subprocess.Popen[bytes], command: str, limit_bytes: int
 ) -> tuple[bytes, bytes]:
-    """All that the process writes to its output, and the end of what it complains about."""
+    """The complete output of the process, and the end of its error output."""
     deadline = clock.elapsed_seconds() + COMMAND_SECONDS
     output = bytearray()
     complaint = b""
@@ -64,7 +64,7 @@ def _bounded_output(
                 if len(output) > limit_bytes:
                     raise OSError(27, f"wrote more than {limit_bytes} bytes", command)
     try:
-        # It may have closed its output and gone on.
+        # It may have closed its output and continued.
         process.wait(max(0.0, deadline - clock.elapsed_seconds()))
     except subprocess.TimeoutExpired as error:
         raise OSError(110, f"took longer than {COMMAND_SECONDS} s", command) from error

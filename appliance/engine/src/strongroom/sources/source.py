@@ -1,9 +1,9 @@
 """What a source is: the protocols that backups read, and that plugins implement.
 
-A source gives paths of the local file system, which the engine scans by itself, or streams,
-each of which becomes one regular file in the root of the snapshot, or both. The engine reads a
-stream to its end, then calls `finish`; only when that returns does the stream count as good.
-A snapshot with a stream that is not good is never made.
+A source gives paths of the local file system, which the engine scans itself, or streams, each of
+which becomes one regular file in the root of the snapshot, or both. The engine reads a stream to
+its end, then calls `finish`; the stream is complete only if that returns. A snapshot with an
+incomplete stream is never made.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STREAM_MODE: Final = 0o600
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
-    """What the user asked of a source.
+    """The user's request to a source.
 
     arguments: paths for `files`, the command's words for `command`. stream_name: name of the
     file that a single stream becomes. options: for plugins, as given by the user.
@@ -49,10 +49,10 @@ class Stream(Protocol):
         """Fill `buffer` as far as there is data; 0 only at the end. Raises SourceError."""
 
     def finish(self) -> None:
-        """After the end: settle that the content is whole. Raises SourceError when it is not."""
+        """After the end: confirm that the content is complete. Raises SourceError if it is not."""
 
     def close(self) -> None:
-        """Let go of everything, at any time; a stream that is not finished is broken off."""
+        """Release everything, at any time; aborts a stream that is not finished."""
 
 
 class Source(Protocol):
@@ -65,7 +65,7 @@ class Source(Protocol):
         """
 
     def streams(self) -> Iterator[Stream]:
-        """Streams, each started when it is asked for. Raises SourceError."""
+        """Streams, each started on demand. Raises SourceError."""
 
 
 def checked_name(name: bytes) -> bytes:

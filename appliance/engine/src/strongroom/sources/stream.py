@@ -19,7 +19,7 @@ _PIPE_BYTES: Final = 1 << 20
 
 
 class StandardInputSource:
-    """Whatever comes in on standard input, until its end."""
+    """The data of standard input, until its end."""
 
     def __init__(self, request: SourceRequest) -> None:
         self._name = checked_name(request.stream_name)
@@ -41,7 +41,7 @@ class DescriptorStream:
         self.mode = mode
         self._fd = fd
         self._shown = shown
-        # A wider pipe means fewer switches; descriptors that are no pipe have no width.
+        # A larger pipe buffer means fewer context switches; only pipes have one.
         with contextlib.suppress(OSError):
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
@@ -59,7 +59,7 @@ class DescriptorStream:
         return filled
 
     def finish(self) -> None:
-        """Nothing but the end says whether a descriptor's data is whole."""
+        """Nothing to check: the end of a descriptor's data is the only sign that it is complete."""
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""

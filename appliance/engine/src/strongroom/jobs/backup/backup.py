@@ -1,8 +1,8 @@
 """Backup: from a source to a committed snapshot.
 
 Order of writes: packs (by the shards, while they work), indexes (at checkpoints and at the end),
-then, after everything is durable, the snapshot. A backup that ends before leaves packs that the
-next one finds and uses. It needs no lock, only a lease, which prune respects.
+then, after everything is durable, the snapshot. An interrupted backup leaves packs that the next
+one reuses. It needs no lock, only a lease, which prune respects.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from strongroom.sources.problem import Problem
     from strongroom.sources.source import Source
 
-# An index is written whenever packs hold so many chunks: footers of more do not pile up in memory,
-# and an interrupted backup goes on without reading many of them.
+# An index is written whenever packs hold so many chunks: this bounds the footers in memory, and a
+# backup that resumes after an interruption has fewer of them to read.
 INDEX_CHUNKS: Final = 200_000
 
 
@@ -74,11 +74,11 @@ class BackupReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything could be read and kept still meanwhile."""
+        """Whether everything could be read and nothing changed while it was read."""
         return all(problem.is_harmless for problem in self.problems)
 
     def summary(self, options: BackupOptions) -> dict[str, Any]:
-        """The same as JSON has it (docs/reference/json-output.md)."""
+        """The fields of the JSON report (docs/reference/json-output.md)."""
         return {
             "type": "summary",
             "snapshot": None if self.snapshot is None else self.snapshot.id,
@@ -114,7 +114,7 @@ def back_up(
     started = clock.elapsed_seconds()
     with repository.lease(options.host, os.getpid(), "backup") as lease:
         if not options.dry_run:
-            # What killed jobs left may be what fills the disk.
+            # Left-overs of killed jobs may be what fills the disk.
             repository.store.remove_abandoned()
         return _Backup(repository, source, options, lease, started).run(show)
 
@@ -233,7 +233,7 @@ class _Backup:
         try:
             snapshots = self._repository.snapshots()
         except DamageError as error:
-            # A backup is what one needs most just then.
+            # With damaged snapshots a new backup is needed most: it goes on without a parent.
             self._warnings.append(f"no parent can be chosen, so everything is read: {error}")
             return None
         return choose_parent(snapshots, paths, self._options)
@@ -252,7 +252,7 @@ class _Backup:
 
     @contextlib.contextmanager
     def _keeper(self, cache: ParentCache | None) -> Iterator[ListingKeeper | None]:
-        """Who keeps the new listing for the next backup, where it cannot be read back."""
+        """Keeps the new listing for the next backup where the key cannot read it back."""
         keeper = None
         if cache is not None and not self._options.dry_run:
             try:

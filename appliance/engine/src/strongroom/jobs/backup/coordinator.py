@@ -1,8 +1,8 @@
 """The coordinator of a backup: hands out directories, decides what is new, writes the listing.
 
 One thread and one `selectors` loop. It owns the deduplication table, the parent's listing and the
-order of rows; shards own the walking, the reading and the packs (see `shards.messages`).
-Content is never in this process. Any error of a shard ends the job.
+order of rows; shards scan directories, read files and write packs (see `shards.messages`).
+File content never passes through this process. Any error of a shard ends the job.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ if TYPE_CHECKING:
     from strongroom.rows.rows import Rows
     from strongroom.sources.problem import Problem
 
-# How much is queued at each shard: directories count 1, content reads more. With several scan
-# threads twice as much as they can have under way, so that none waits for the coordinator.
+# Work queued at each shard: a directory counts 1, content reads more. With several scan threads
+# it is twice what they can have in progress, so that none waits for the coordinator.
 SCANS_IN_FLIGHT: Final = 8
 SCANS_A_THREAD: Final = 2
 READ_WEIGHT: Final = 4
 _FORMAT: Final = 0o170000
 _REGULAR: Final = 0o100000
-# How long the progress may say nothing new while shards read and have nothing to ask.
+# Longest interval between progress updates while shards read and send no messages.
 _TELL_SECONDS: Final = 0.25
 
 
 @dataclass(slots=True)
 class Counts:
-    """What the shards did."""
+    """Totals of all shards."""
 
     files_read: int = 0
     files_changed: int = 0
@@ -88,7 +88,7 @@ class _ShardState:
 
 
 class Coordinator:
-    """Runs the shards until the listing is whole.
+    """Runs the shards until the listing is complete.
 
     `claim(group)` decides about one group of chunks; `footer(footer)` takes the footer of a
     finished pack; `listing` takes rows in order; `scan_threads` is what each shard has;
@@ -117,7 +117,7 @@ class Coordinator:
         self._progress = progress
         self._tally = tally
         self._told_files = self._told_bytes = 0
-        # Files whose rows are settled, and how many of them the tally has counted as well.
+        # Files whose rows are final, and how many of them the tally has counted as well.
         self._settled_files = self._tallied_files = 0
         self._order = Ordering()
         self.counts = Counts(problems=list(known_problems))
@@ -129,7 +129,7 @@ class Coordinator:
         self._order.add(b"", 0, None if way is None else b"\0".join([ROOT_NAME, *way.names()]), way)
 
     def run(self) -> None:
-        """Until every row is in the listing and every pack in the store.
+        """Run until every row is in the listing and every pack in the store.
 
         Raises StoreError and other errors of shards.
         """
@@ -163,8 +163,8 @@ class Coordinator:
                 except ChannelClosedError as error:
                     raise errors.StrongroomError(
                         "a shard process of the backup died (killed by the system, perhaps for "
-                        "want of memory); nothing was committed: run the same command again, it "
-                        "goes on from what is stored"
+                        "lack of memory); nothing was committed: run the same command again, it "
+                        "reuses what is stored"
                     ) from error
                 for message in messages:
                     self._take(shard, message)
@@ -175,7 +175,7 @@ class Coordinator:
         self._tell()
 
     def _tell(self) -> None:
-        """Bring the progress up to date: what is settled, and what shards have read since."""
+        """Update the progress: finished rows, and what shards have read since."""
         files = self._settled_files + self._tally.read_files() - self._tallied_files
         size_bytes = self._tally.read_bytes()
         if (files, size_bytes) != (self._told_files, self._told_bytes):
@@ -322,7 +322,7 @@ class Coordinator:
         shard.channel.send(ReadContent(read.number, read.node.path, names, stats, byte_range))
 
     def _flush_where_needed(self) -> None:
-        """Have shards settle what they gather when otherwise nobody would go on."""
+        """Have shards flush incomplete batches when the job would otherwise stall."""
         waiting = self._shards
         if any(shard.scanning for shard in self._shards):
             if not self._order.is_full:

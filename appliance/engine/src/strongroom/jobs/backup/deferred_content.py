@@ -1,10 +1,10 @@
 """Content of a directory that is read by several shards: splitting it up, and joining the results.
 
 A shard that scans a directory reads only a share of its content itself and leaves the other rows
-*deferred*. Those become content tasks of about `TASK_BYTES`, which any shard takes; a file larger
-than `SEGMENT_BYTES` becomes several tasks, each for a range of it. Ranges begin at fixed offsets,
-so they cost deduplication at most a chunk on each side after an insertion. With a signature a file
-is one task, because no digest but BLAKE3 can be computed in parts.
+*deferred*. Those become content tasks of about `TASK_BYTES`, which any shard can take; a file
+larger than `SEGMENT_BYTES` becomes several tasks, one for each range of it. Ranges begin at fixed
+offsets, so after an insertion they cost deduplication at most one chunk on each side. With a
+signature a file is one task, because only BLAKE3 can be computed in parts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DeferredContent:
     """The deferred rows of one directory, until all of them are read."""
 
     def __init__(self, rows: Rows, deferred: list[int], tallied_files: int) -> None:
-        """tallied_files: those of the directory that a ShardTally has counted by now."""
+        """tallied_files: files of the directory that a ShardTally has counted already."""
         self.tallied_files = tallied_files
         self._rows = rows
         self._names = rows.name_list()
@@ -69,13 +69,13 @@ class DeferredContent:
         )
 
     def settle(self, number: int, result: Rows) -> Rows | None:
-        """Take the result of a task; the whole rows when it was the last."""
+        """Add the result of a task; returns the complete rows after the last one."""
         self._results[number] = result
         self._missing -= 1
         return None if self._missing else self._joined()
 
     def first_told(self, problems: list[Problem]) -> list[Problem]:
-        """The problems that no other task of the directory has told: ranges of one file do."""
+        """Problems not reported yet: each range of one file may report the same one."""
         new = [problem for problem in problems if problem not in self._told]
         self._told.update(problems)
         return new
@@ -129,7 +129,7 @@ class DeferredContent:
                 if place in result.states:
                     states[row] = max(states.get(row, 0), result.states[place], key=_severity)
                 if task.byte_range is not None:
-                    # The size of a range's result is what was read of it.
+                    # The size in a range's result is the number of bytes read.
                     read_bytes = result_sizes[place]
                     ranges.add(row, task.byte_range[0], read_bytes, result.extents.get(place))
                 elif place in result.extents:
@@ -158,7 +158,7 @@ class DeferredContent:
 
 
 class _Ranges:
-    """What was read of files that are read in several ranges, in order of the ranges."""
+    """Results of files that are read in several ranges, in order of the ranges."""
 
     def __init__(self) -> None:
         self.read_bytes: dict[int, int] = {}
@@ -177,7 +177,7 @@ class _Ranges:
         self._extents[row] = _joined_extents(self._extents.get(row, []), extents)
 
     def sparse_extents(self) -> dict[int, list[tuple[int, int]]]:
-        """Extents of the files of which a range was sparse; a hole may have come or gone since."""
+        """Extents of the files of which a range was sparse; holes may have changed."""
         return {row: self._extents[row] for row in self._sparse}
 
 

@@ -42,10 +42,9 @@ def estimate(
     progress: Progress,
     found: Callable[[bytes, list[bytes]], None] | None = None,
 ) -> Estimate:
-    """Walk a FileSet. `found(directory, names)` is told every entry that a backup would hold.
+    """Walk a FileSet. `found(directory, names)` receives every entry that a backup would hold.
 
-    Changes the working directory meanwhile. Raises UsageError for a FileSet that is not well
-    formed.
+    Changes the working directory. Raises UsageError for a FileSet that is not well formed.
     """
     here = os.open(b".", os.O_PATH | os.O_CLOEXEC)
     root_fd = os.open(b"/", _ROOT_FLAGS)

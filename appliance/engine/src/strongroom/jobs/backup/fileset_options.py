@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def with_fileset(
     options: BackupOptions, resolved: ResolvedFileSet
 ) -> tuple[BackupOptions, tuple[str, ...]]:
-    """The options of a backup of this FileSet, and what the user should know of them.
+    """The options of a backup of this FileSet, and notes for the user.
 
-    What Options blocks say goes before `options.tuning`. A snapshot has one kind of signature:
-    where blocks want several the strongest is taken for all files that are to have any. Raises
-    UsageError for a compression or signature that there is not.
+    Settings of Options blocks take precedence over `options.tuning`. A snapshot has one kind of
+    signature: where blocks ask for several, the strongest is used for all files that get one.
+    Raises UsageError for an unknown compression or signature.
     """
     spec = resolved.rules.spec
     tuning = options.tuning

@@ -1,4 +1,4 @@
-"""What a backup is asked to do, settled at the edge and handed down unchanged."""
+"""Options of a backup, validated once by the caller and passed down unchanged."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Level = Literal["full", "differential", "incremental"]
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What the knobs of a backup are set to; `strongroom.knobs.table` says what each does.
+    """Values of the knobs of a backup; `strongroom.knobs.table` describes each.
 
-    Built by `settle_tuning` from what users said.
+    Built by `settle_tuning` from the users' settings.
     """
 
     compression: Compression = field(
@@ -53,7 +53,7 @@ class Tuning:
 
 
 def settle_tuning(*layers: KnobSettings, spelling: Spelling) -> Tuning:
-    """The tuning that layers of settings come to, a later one going before an earlier one.
+    """Merge layers of settings; a later layer takes precedence over an earlier one.
 
     Raises UsageError for a value that a knob does not take, spelling the knob as the user did, and
     for a codec that is not installed.
@@ -63,7 +63,7 @@ def settle_tuning(*layers: KnobSettings, spelling: Spelling) -> Tuning:
 
 
 class Treatment(NamedTuple):
-    """How some entries are kept where a FileSet says so; `signs`: with the job's signature."""
+    """How a FileSet stores some entries; `signs`: with the job's signature."""
 
     compression: Compression
     signs: bool
@@ -78,12 +78,12 @@ class BackupOptions:
     level: `full` reads everything, `differential` compares with the last full snapshot,
     `incremental` with the last one. parent: the id of the snapshot to compare with instead.
     dry_run: read and compare, but store nothing. cache_folder: where a key that cannot read keeps
-    the listings it is going to compare with; None: nowhere. selection: what is left out; of a
-    FileSet (see `fileset.with_fileset`) `treatments` are the ways in which its entries are kept,
-    the first the job's own, () when all are kept as `tuning` says. `treatment_digest`: stands for
+    listings for later comparison; None: no cache. selection: what is left out; of a FileSet
+    (see `fileset.with_fileset`) `treatments` are the ways in which its entries are stored, the
+    first the job's own, () when all are stored as `tuning` says. `treatment_digest`: identifies
     which entries have which attributes and signatures, "" where all have the same. known_problems:
-    what could not be read is known of before the start. pack_size_bytes: a pack is finished when
-    it has so many; a property of the format, which only tests change.
+    read errors known before the start. pack_size_bytes: a pack is finished at this size; a property
+    of the format, which only tests change.
     """
 
     host: str
@@ -102,9 +102,9 @@ class BackupOptions:
     pack_size_bytes: int = PACK_SIZE_BYTES
 
     def attribute_options(self) -> dict[str, str]:
-        """What rows hold besides content, as a snapshot states it.
+        """What rows hold besides content, as the snapshot records it.
 
-        Rows of another snapshot may only be taken over where it states the same, "" for nothing.
+        Rows of another snapshot may be reused only if it records the same, "" for nothing.
         """
         tuning = self.tuning
         kept = {"acls": tuning.acls, "xattrs": tuning.xattrs, "flags": tuning.flags}

@@ -21,7 +21,7 @@ WAITING_ROWS_LIMIT: Final = 100_000
 
 
 class Node:
-    """A directory, or a slice of a wide one, on its way to the listing.
+    """A directory, or a slice of a wide one, not yet written to the listing.
 
     `only` holds the joined names of a slice or of the given paths on the way; None: list all.
     """
@@ -74,12 +74,12 @@ class Way:
         return way
 
     def names(self) -> list[bytes]:
-        """The names to look at, sorted."""
+        """The names to examine, sorted."""
         return sorted(self.goals | self.steps.keys())
 
 
 class ContentRead:
-    """Deferred content of a node that some shard is to read: task `place` of `node.content`."""
+    """Deferred content of a node, to be read by any shard: task `place` of `node.content`."""
 
     __slots__ = ("is_scanned", "node", "number", "place", "shard")
 
@@ -113,7 +113,7 @@ class Ordering:
 
     @property
     def blocking_shard(self) -> int | None:
-        """The shard that has read what the listing waits for, but not settled it yet."""
+        """The shard that has read what the listing waits for, but not finished it yet."""
         head = self.head
         if head is None:
             return None
@@ -130,11 +130,11 @@ class Ordering:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many rows wait as may."""
+        """Whether the limit of waiting rows is reached."""
         return self._waiting_rows > WAITING_ROWS_LIMIT
 
     def add_streams(self) -> None:
-        """What the streams of the source become in the root; it comes before all else."""
+        """The rows of the source's streams, in the root; call it before all else."""
         self.add(b"", -1, None, None).is_streams = True
 
     def add(self, path: bytes, slice_number: int, only: bytes | None, way: Way | None) -> Node:
@@ -156,7 +156,7 @@ class Ordering:
             heapq.heappush(self._to_do, (node.key, read.number, read))
 
     def next_task(self) -> Node | ContentRead | None:
-        """What to hand out now; None when there is nothing or too many rows wait."""
+        """The next task to hand out; None when there is none or too many rows wait."""
         if not self._to_do:
             return None
         task = self._to_do[0][2]
@@ -167,12 +167,12 @@ class Ordering:
         return task
 
     def settle(self, node: Node, rows: list[Rows]) -> None:
-        """The rows of a node are whole."""
+        """The rows of a node are complete."""
         node.rows = rows
         self._waiting_rows += sum(piece.row_count for piece in rows)
 
     def next_to_emit(self) -> Node | None:
-        """The next node of the listing, when it is settled; it is forgotten here."""
+        """Remove and return the next node of the listing, if it is complete."""
         if not self._to_emit or self._to_emit[0][2].rows is None:
             return None
         node = heapq.heappop(self._to_emit)[2]

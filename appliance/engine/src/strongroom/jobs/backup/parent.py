@@ -1,7 +1,7 @@
 """Which snapshot a backup compares with, and how its listing is read.
 
-Without the parent's listing a backup reads everything and comes to the same result, so nothing
-here ends a job but the user naming a parent that is not there.
+Without the parent's listing a backup reads everything, with the same result. So the only error
+here that ends a job is a parent that the user named and that does not exist.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def open_parent(
     cache: ParentCache | None,
     warn: Callable[[str], None],
 ) -> ParentListing | None:
-    """The listing of `base`; None when it cannot be read: then all files are.
+    """The listing of `base`; None when it cannot be read: then all files are read.
 
     A key that cannot read gets it from `cache`. Raises StoreError.
     """

@@ -10,9 +10,9 @@ Instead the pages are kept in a cache folder, sealed under a random key of the f
 A file holds: magic "SRPC" | version u8, the pages (zstd, each sealed with its block id as label),
 the sealed table (msgpack of page references and the place of each page), its size u32, the magic.
 
-It is only a cache: whatever is lost, damaged or of another snapshot costs one full read, and a
-listing that cannot be written only brings a warning. Files are written beside their place and
-renamed after the commit, so concurrent jobs do no harm.
+It is only a cache: if it is lost, damaged or of another snapshot, the next backup is a full read;
+if a listing cannot be written, that is a warning. Files are written under a temporary name and
+renamed after the commit, so concurrent jobs are safe.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
 
-# What one listing and all of them may take; a million files need about 20 MB.
+# Size limits of one listing and of all of them; a million files need about 20 MB.
 LISTING_BYTES_LIMIT: Final = 1 << 30
 CACHE_BYTES_LIMIT: Final = 4 << 30
 _MAGIC: Final = b"SRPC\1"
@@ -60,7 +60,7 @@ class _Table(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CachedListing:
-    """One listing of the cache, open; its pages are read as `Listing` asks for them."""
+    """One open listing of the cache; `Listing` reads its pages on demand."""
 
     def __init__(self, descriptor: int, key: bytes, table: _Table) -> None:
         self._descriptor = descriptor
@@ -85,9 +85,9 @@ class CachedListing:
 
 
 class ListingKeeper:
-    """Writes the listing of a snapshot that is being made; `publish` or `abort` ends it.
+    """Writes the listing of a snapshot in progress; `publish` or `abort` ends it.
 
-    What goes wrong is told `warn`, and nothing is kept then.
+    Errors are passed to `warn`; then nothing is kept.
     """
 
     def __init__(self, folder: bytes, key: bytes, warn: Callable[[str], None]) -> None:
@@ -105,7 +105,7 @@ class ListingKeeper:
         self._places: dict[bytes, tuple[int, int]] = {}
 
     def add(self, block_id: bytes, page: bytes) -> None:
-        """Keep a page."""
+        """Write a page."""
         if block_id in self._places or not self._is_open:
             return
         codec, packed = self._compressor.compress(page)
@@ -125,7 +125,7 @@ class ListingKeeper:
         self._places[block_id] = place
 
     def publish(self, name: bytes, snapshot: Snapshot) -> bool:
-        """Keep the listing as `name`; whether that succeeded."""
+        """Publish the listing as `name`; returns whether that succeeded."""
         if not self._is_open:
             return False
         table = msgspec.msgpack.encode(_Table(snapshot.id, snapshot.pages, self._places))
@@ -145,7 +145,7 @@ class ListingKeeper:
         if not self._is_open:
             return
         self._is_open = False
-        # What is still buffered may not fit the disk; nobody wants it.
+        # Buffered data may not fit on the disk; it is discarded anyway.
         with contextlib.suppress(OSError):
             self._file.close()
         with contextlib.suppress(OSError):
@@ -171,7 +171,7 @@ class ParentCache:
     def open(
         cls, folder: bytes, repository: Repository, host: str, job: str, paths: tuple[bytes, ...]
     ) -> Self:
-        """The cache in `folder`, which is made if need be. Raises OSError."""
+        """The cache in `folder`, which is created if missing. Raises OSError."""
         parents = parents_folder(folder)
         os.makedirs(parents, 0o700, exist_ok=True)
         key = _local_key(folder)
@@ -187,13 +187,13 @@ class ParentCache:
         return None
 
     def keeper(self, warn: Callable[[str], None]) -> ListingKeeper:
-        """Begin to keep the listing of a new snapshot. Raises OSError."""
+        """Start writing the listing of a new snapshot. Raises OSError."""
         return ListingKeeper(self._folder, self._key, warn)
 
     def keep(self, keeper: ListingKeeper, snapshot: Snapshot) -> None:
-        """Keep what `keeper` has as the listing of `snapshot`, in the place of those before it.
+        """Publish what `keeper` wrote as the listing of `snapshot`, replacing earlier ones.
 
-        The last full snapshot's stays beside the last one's.
+        The listing of the last full snapshot is kept as well.
         """
         level = "full" if snapshot.level == "full" else "part"
         name = f"{self._digest}-{level}-{snapshot.id}".encode()
@@ -218,7 +218,7 @@ class ParentCache:
         return CachedListing(descriptor, self._key, table)
 
     def _shrink(self) -> None:
-        """Remove the oldest listings of all jobs beyond the limit, and what killed jobs left."""
+        """Remove the oldest listings of all jobs beyond the limit, and left-overs."""
         left = CACHE_BYTES_LIMIT
         files = []
         for name in os.listdir(self._folder):
@@ -242,7 +242,7 @@ def parents_folder(folder: bytes) -> bytes:
 
 
 def _local_key(folder: bytes) -> bytes:
-    """The key of the folder; a new one when there is none or it is none. Raises OSError."""
+    """The key of the folder; a new one if it is missing or invalid. Raises OSError."""
     path = folder + b"/key"
     for _ in range(2):
         with contextlib.suppress(FileNotFoundError):
@@ -256,7 +256,7 @@ def _local_key(folder: bytes) -> bytes:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
         with open(os.open(temporary, flags, 0o600), "wb") as file:
             file.write(clock.random_bytes(KEY_SIZE))
-        # Whoever comes first makes the key of all.
+        # If jobs race, the first one's key is used by all.
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
         os.unlink(temporary)

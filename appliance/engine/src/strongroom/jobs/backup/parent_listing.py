@@ -1,9 +1,10 @@
-"""What the parent snapshot says about a directory, for the coordinator.
+"""Looks up directories in the parent snapshot, for the coordinator.
 
-Rows are only offered when everything they refer to is still in the repository; otherwise the
-directory counts as new and is read again. A digest is only offered when equality by digest would
-be proof enough: no row may have changed within a clock tick of the parent's start, and none may
-have been unreadable or in flux. A damaged page costs no more than reading its directories again.
+Rows are offered only when everything they refer to is still in the repository; otherwise the
+directory counts as new and is read again. A digest is offered only when equal digests prove that
+nothing changed: no row may have changed within a clock tick of the parent's start, and none may
+have been unreadable or changed while it was read. A damaged page only causes its directories to
+be read again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ParentListing:
     ) -> None:
         """`widest_rows`: directories of more rows are only offered in slices.
 
-        `warn` is told of damage, each once.
+        `warn` gets each damage once.
         """
         self._warn = warn
         self._warned: set[str] = set()
@@ -81,7 +82,7 @@ class ParentListing:
         return self._sound(pieces)
 
     def joined(self, pieces: list[Rows]) -> Rows:
-        """The pieces as one."""
+        """Join the pieces."""
         return join_rows(pieces)
 
     def digest(self, pieces: list[Rows]) -> bytes | None:

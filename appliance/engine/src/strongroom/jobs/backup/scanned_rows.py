@@ -1,4 +1,4 @@
-"""What rows may hold between the scan of a directory and the listing, and no listing does."""
+"""Markers in rows between the scan of a directory and the listing; no listing holds them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Final
 
 from strongroom.rows.rows import Rows, join_rows, slice_rows, split_rows
 
-# How the root itself is called while it is scanned along with what it holds.
+# Name of the root itself while it is scanned together with its entries.
 ROOT_NAME: Final = b"."
-# The state of rows whose file is not there any more; they are left out of the listing.
+# State of rows whose file has vanished; they are left out of the listing.
 VANISHED: Final = 3
 
 
 def without_vanished(rows: Rows) -> Rows:
-    """The rows that are still there, of rows whose content is settled."""
+    """The rows whose file still exists, of rows with final content."""
     gone = sorted(row for row, state in rows.states.items() if state == VANISHED)
     if not gone:
         return rows

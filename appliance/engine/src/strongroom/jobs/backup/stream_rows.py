@@ -1,4 +1,4 @@
-"""The files that a source's streams became, on their way into the root of the listing."""
+"""Merges the files made from a source's streams into the root of the listing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StreamRows:
-    """Holds rows of the root until those of scanned paths have come between which they stand."""
+    """Holds rows of streams until their place among the scanned rows of the root is reached."""
 
     def __init__(self) -> None:
         self._held: Rows | None = None
@@ -26,7 +26,7 @@ class StreamRows:
         self._held = rows if rows.row_count else None
 
     def among(self, rows: Rows) -> Iterator[Rows]:
-        """`rows`, which are the next of the root, and what is held that stands between them.
+        """`rows`, the next of the root, merged with the held rows that sort among them.
 
         Raises SourceError when two have the same name.
         """
@@ -54,7 +54,7 @@ class StreamRows:
             yield slice_rows(rows, done, rows.row_count)
 
     def rest(self) -> Iterator[Rows]:
-        """What is held still: no row of the root is to come."""
+        """The remaining held rows, once the root has no more scanned rows."""
         held, self._held = self._held, None
         if held is not None:
             yield held

@@ -1,7 +1,7 @@
 """Cuts a wide directory into slices, which are scanned as if they were directories of their own.
 
-The cuts are where names say so, so every backup of the same names cuts alike and a slice finds
-its like in the parent; one name more or less changes the slice it is in and at most the next.
+Cuts depend on names only, so every backup of the same names cuts alike and a slice finds its
+counterpart in the parent; adding or removing a name changes its slice and at most the next.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # A directory of more rows is wide.
 WIDE_DIRECTORY_ROWS: Final = 16384
-# A slice ends before the first name whose checksum says so, between these bounds.
+# A slice ends before the first name whose checksum matches, between these bounds.
 SLICE_LEAST_ROWS: Final = 4096
 SLICE_MOST_ROWS: Final = 16384
 _SLICE_MASK: Final = 4095

@@ -1,11 +1,11 @@
-"""Look for damage: every object, every reference, and if asked every stored byte.
+"""Check a repository: every object, every reference, and if asked every stored byte.
 
-Structure: each small object is what its name says and opens; each pack is there, has the size and
-the footer that the index says; each listing page decodes; each reference of each row leads to a
-chunk, and the lengths add up. Reading data: each pack is what its name says, each block opens, each
-chunk is what its id says. Nothing is changed.
+Structure: the content of each small object has the digest in its name and decodes; each pack
+exists, with the size and the footer in the index; each listing page decodes; each reference of
+each row leads to a chunk, and the lengths add up. Reading data: each pack has the digest in its
+name, each block opens, each chunk has the digest in its id. Nothing is changed.
 
-A lease keeps prune from removing what is being looked at; on a read-only store it goes without.
+A lease keeps prune from removing what is being checked; a read-only store is checked without one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class DataSubset:
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What to check. read_data: None for structure only. snapshot_ids: whole ids; () for all."""
+    """What to check. read_data: None: structure only. snapshot_ids: whole ids; () for all."""
 
     read_data: DataSubset | None = None
     snapshot_ids: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class CheckOptions:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was looked at and what was found; `notes` are no damage."""
+    """What was checked and what was found; `notes` are not damage."""
 
     snapshots: int
     pages: int
@@ -96,7 +96,7 @@ class CheckReport:
 
 @dataclass(slots=True)
 class _Check:
-    """A check under way."""
+    """A check in progress."""
 
     repository: Repository
     options: CheckOptions
@@ -147,7 +147,7 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
 
 
 def reading_lease(repository: Repository, purpose: str) -> Lease | None:
-    """A lease for a job that only reads; None where the store can't be written to."""
+    """A lease for a job that only reads; None if the store is read-only."""
     try:
         return repository.lease(socket.gethostname(), os.getpid(), purpose)
     except StoreError as error:
@@ -158,7 +158,7 @@ def reading_lease(repository: Repository, purpose: str) -> Lease | None:
 
 
 def _renew(run: _Check) -> None:
-    # By hand: a thread that renews must not be there while processes are forked.
+    # Renewed by hand: no renewing thread may exist while processes are forked.
     now = clock.elapsed_seconds()
     if run.lease is not None and now - run.renewed > _RENEWAL_SECONDS:
         run.lease.require()
@@ -211,7 +211,7 @@ def _check_packs(run: _Check, known: SoundIndex, snapshots: list[Snapshot]) -> s
         if is_object_name(info.name):
             present.add(bytes.fromhex(info.name))
         else:
-            run.notes.append(f"packs/{info.name} is none of ours")
+            run.notes.append(f"packs/{info.name} is not a pack")
     packs = {pack.pack_id: pack for pack in index.packs()}
     looked_at = set(packs) | present
     if run.options.snapshot_ids:
@@ -219,7 +219,7 @@ def _check_packs(run: _Check, known: SoundIndex, snapshots: list[Snapshot]) -> s
     subset = run.options.read_data
     chosen = subset.chosen(looked_at & present) if subset is not None else set()
     questions = [
-        # What the index does not know is read whole: nothing else would tell a stray copy.
+        # Packs not in the index are read whole: only that detects a stray copy.
         PackQuestion(
             pack_id, known.summaries.get(pack_id), pack_id in chosen or pack_id not in packs
         )
@@ -271,7 +271,7 @@ def _take_answer(run: _Check, question: PackQuestion, answer: PackAnswer) -> Non
 def _needed_packs(
     run: _Check, known: SoundIndex, snapshots: list[Snapshot], packs: set[bytes]
 ) -> set[bytes]:
-    """The packs that the snapshots use; all when damage keeps that from being found out."""
+    """The packs that the snapshots use; all of them if damage hides which."""
     marker = Marker(run.repository, NullProgress())
     try:
         marker.mark([snapshot.id for snapshot in snapshots], known.index)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.check.pages import BadRow
     from strongroom.repo.snapshots import Snapshot
 
-# Whoever reads a finding runs check already.
+# Advice to run check makes no sense in a finding of check.
 _ADVICE: Final = re.compile(r"[;:,] run (strongroom )?(check|repair)( to [a-z ]+)?")
 # Paths kept for each finding; more are only counted.
 PATHS_KEPT: Final = 1000
@@ -39,7 +39,7 @@ class Finding:
 
 @dataclass(slots=True)
 class _Open:
-    """A finding to which more may come."""
+    """A finding that is still being collected."""
 
     problems: dict[str, None] = field(default_factory=dict)
     snapshots: set[str] = field(default_factory=set)

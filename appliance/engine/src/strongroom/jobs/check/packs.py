@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class PackQuestion(NamedTuple):
-    """A pack to check; `summary` is what the index says its footer is, None if it knows nothing."""
+    """A pack to check; `summary`: of its footer, by the index; None if it is in no index."""
 
     pack_id: bytes
     summary: bytes | None
@@ -47,7 +47,7 @@ class PackAnswer(NamedTuple):
     """What is wrong with a pack.
 
     problems: of the pack as a whole. bad_blocks: numbers and problems of blocks that are lost;
-    block_ids: their ids. unreadable: nothing of it can be relied on. read_bytes: how much was read.
+    block_ids: their ids. unreadable: none of it can be used. read_bytes: how much was read.
     """
 
     problems: list[str]
@@ -59,10 +59,10 @@ class PackAnswer(NamedTuple):
 
 
 def check_pack(repository: Repository, question: PackQuestion) -> PackAnswer:
-    """Check one pack; what is wrong is answered, not raised.
+    """Check one pack; problems are returned, not raised.
 
-    But a pack that is what its name says and has an unknown version raises UnknownFormatError: it
-    is no damage, and this version must keep its hands off it.
+    But a pack with a matching digest and an unknown version raises UnknownFormatError: it is not
+    damaged, and this version must not touch it.
     """
     store, name = repository.store, question.pack_id.hex()
     problems: list[str] = []
@@ -95,7 +95,7 @@ def check_pack(repository: Repository, question: PackQuestion) -> PackAnswer:
 def bad_blocks(
     repository: Repository, footer: PackFooter, data: memoryview
 ) -> list[tuple[BlockEntry, str]]:
-    """The blocks of a pack that are not what their ids say, and why; `data` is the whole pack."""
+    """The blocks of a pack that do not match their ids, and why; `data` is the whole pack."""
     key = repository.restore_key
     try:
         header = parse_header(bytes(data[:HEADER_SIZE]))

@@ -1,7 +1,7 @@
 """Checks listing pages: that they decode, and that all content they refer to is there.
 
-A row's content is right when every reference leads to a chunk that has its bytes, and their lengths
-add up to the size of the file (to its extents, if it is sparse).
+A row's content is sound when every reference leads to a chunk whose bytes are stored, and the
+lengths add up to the size of the file (to its extents, if it is sparse).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STRAY_CONTENT = "it has content, which its kind cannot have"
 
 
 class BadRow(NamedTuple):
-    """A row whose content is not right; `blocks`: ids of those that it needs and that are lost."""
+    """A row whose content is not sound; `blocks`: ids of the lost ones that it needs."""
 
     path: bytes
     problem: str
@@ -50,14 +50,14 @@ class PageChecker:
     """Checks pages against an index; callable as the work of a ForkedMap."""
 
     def __init__(self, known: SoundIndex, lost: Collection[bytes] = frozenset()) -> None:
-        """`lost`: ids of blocks that the index knows but that can't be read."""
+        """`lost`: ids of blocks that are in the index but can't be read."""
         self._known = known
         self._lost = lost
         self._reader: BlockReader | None = None
         self._repository: Repository | None = None
 
     def __call__(self, repository: Repository, page: PageReference) -> PageAnswer:
-        """Check one page; what is wrong is answered, not raised."""
+        """Check one page; problems are returned, not raised."""
         try:
             groups = self.rows_of(repository, page)
         except (DamageError, StoreError) as error:
@@ -66,7 +66,7 @@ class PageChecker:
         return PageAnswer("", bad, page.row_count)
 
     def rows_of(self, repository: Repository, page: PageReference) -> list[Rows]:
-        """The rows of a page; DamageError when it is not the page it is said to be."""
+        """The rows of a page; DamageError when it does not match its reference."""
         if self._reader is None or self._repository is not repository:
             self._reader = repository.block_reader(self._known.index, 8 << 20)
             self._repository = repository
@@ -81,7 +81,7 @@ class PageChecker:
         return groups
 
     def bad_rows(self, rows: Rows) -> list[tuple[int, str]]:
-        """Rows whose content is not right, and why."""
+        """Rows whose content is not sound, and why."""
         counts = np.frombuffer(rows.part_counts, np.uint32).astype(np.int64)
         stats = np.frombuffer(rows.stats, "<i8").reshape(-1, COLUMN_COUNT)
         regular = (stats[:, MODE] & 0o170000) == stat.S_IFREG
@@ -96,7 +96,7 @@ class PageChecker:
         for row, extents in rows.extents.items():
             expected[row] = sum(length for _, length in extents)
         other = sums[ends] - sums[starts] != expected
-        # What was unreadable has no content, what changed meanwhile may have any length.
+        # Unreadable rows have no content, rows that changed during backup may have any length.
         other[list(rows.states)] = False
         no_content = lost[ends] > lost[starts]
         stray = ~regular & (counts > 0)

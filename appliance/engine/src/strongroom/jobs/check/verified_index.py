@@ -1,6 +1,6 @@
-"""The index as far as it is sound, with what check and repair compare against.
+"""The sound part of the index, with what check and repair compare against.
 
-`Index.load` stops at the first damage; here a damaged object is written down and the others count.
+`Index.load` stops at the first damage; here a damaged object is recorded and the others are used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ATTEMPTS: Final = 5
 
 
 class Damaged(NamedTuple):
-    """An object that is not what was written."""
+    """An object that differs from what was written."""
 
     kind: Kind
     name: str
@@ -42,10 +42,10 @@ class Damaged(NamedTuple):
 
 @dataclass(slots=True)
 class SoundIndex:
-    """What sound index objects say.
+    """The content of sound index objects.
 
     chunk_starts, chunk_lengths: by row of the index and chunk; a chunk whose bytes were dropped has
-    the length -1. summaries: for each pack what its footer has to be.
+    the length -1. summaries: of each pack's footer.
     """
 
     index: Index
@@ -103,7 +103,7 @@ def _load(repository: Repository) -> SoundIndex:
 
 
 def footer_summary(footer: PackFooter) -> bytes:
-    """A digest of all that a footer says."""
+    """A digest of all fields of a footer."""
     hasher = blake3(bytes([footer.kind]) + footer.size_bytes.to_bytes(8, "little"))
     for name in BlockColumns.__struct_fields__:
         column = getattr(footer.columns, name)
@@ -115,7 +115,7 @@ def footer_summary(footer: PackFooter) -> bytes:
 def _sound_footers(
     repository: Repository, names: list[str], damaged: list[Damaged]
 ) -> Iterator[PackFooter]:
-    """The footers of index objects that nothing replaces; fills in their names."""
+    """The footers of index objects that are not superseded; fills in their names."""
     store, key = repository.store, repository.key
     superseded: set[str] = set()
     sound: list[str] = []

@@ -1,21 +1,21 @@
-"""Vouching: the appliance looks at what agents stored before other agents may rely on it.
+"""Vouching: verifies what an agent uploaded before it is shared with other agents.
 
-A storage daemon sees neither chunk ids nor content, so an agent that lies could claim chunks that
-it never stored; another that trusted it would leave them out of its own backup. Therefore agents
-are shown, of others' packs, only those that this job has decoded wholly, with the restore key:
-every chunk is what its id says, every block what its id says. Then:
+A storage daemon sees neither chunk ids nor content, so a malicious agent could claim chunks that
+it never stored; others that trusted it would leave them out of their own backups. So agents see
+only those packs of other agents that this job has decoded completely, with the restore key:
+every chunk matches its id, every block matches its id. Then:
 
-- A sound pack is vouched for. One that is what its name says but not what it claims is *false*: it
-  is hidden from everybody, so nothing is restored from it or deduplicated against it, and whoever
-  stored it stores the content again. One that is not what its name says is damage of our own disk,
-  for `check` and `repair`.
-- An index object that replaces none and says of each pack what the pack's footer says is vouched
-  for once all its packs are. One that says anything else is false.
-- A snapshot that can't be decoded is false, so that it keeps nobody from listing the others.
-- What is vouched for and in no trusted index object yet is written into one of our own.
+- A sound pack is vouched for. One whose name matches its digest but whose content does not match
+  its claims is *false*: it is hidden from all agents, so nothing is restored from it or
+  deduplicated against it, and the agent that stored it stores the content again. One that does
+  not match its name is damage of our own disk, for `check` and `repair`.
+- An index object that replaces none and agrees with the footers of its packs is vouched for once
+  all its packs are. One that differs from them is false.
+- A snapshot that can't be decoded is false, so that it does not prevent listing the others.
+- Vouched packs that no trusted index object names are written into a new index object of ours.
 
-Objects that come or go meanwhile are left for the next run; it may be run at any time, any number
-of times at once, and ended anywhere.
+Objects that appear or vanish meanwhile are left for the next run. It may run at any time, several
+times at once, and may be interrupted anywhere.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from strongroom.repo.repository import Repository
     from strongroom.stores.store import Kind, Store
 
-# The judgement of so many packs is made known at once.
+# Judgements of so many packs are stored together.
 _PACKS_AT_ONCE: Final = 16
 
 
@@ -57,7 +57,7 @@ class VouchReport:
     damaged_objects: list[tuple[str, str, str]] = field(default_factory=list)
 
     def summary(self) -> dict[str, Any]:
-        """The same as JSON has it (docs/json-output.md)."""
+        """The fields of the JSON report (docs/json-output.md)."""
         return {
             "type": "summary",
             "packs": self.packs,
@@ -70,7 +70,7 @@ class VouchReport:
 
 
 def vouch(repository: Repository, judge: KeepsJudgements, progress: Progress) -> VouchReport:
-    """Look at everything that is doubted. `judge`: see `required_judge`.
+    """Verify every doubted object. `judge`: see `required_judge`.
 
     Raises KeyRightError with a put key, StoreError, LeaseError.
     """
@@ -90,8 +90,8 @@ def required_judge(store: Store) -> KeepsJudgements:
     judge = store.capability(KeepsJudgements)
     if judge is None:
         raise UsageError(
-            "there is nobody to vouch to: this repository is not behind a storage daemon; name "
-            "it as unix:SOCKET"
+            "this repository is not behind a storage daemon, so there is nothing to vouch for; "
+            "name it as unix:SOCKET"
         )
     return judge
 
@@ -118,7 +118,7 @@ class _Vouching:
             self.report.packs += len(sound)
 
     def judge_snapshots(self) -> None:
-        """Decode every doubted snapshot: one that is none would keep others from being listed."""
+        """Decode every doubted snapshot: a false one would prevent listing the others."""
         for name in sorted(filter(is_object_name, self._store.doubted("snapshots"))):
             try:
                 read_snapshot(self._store, self._repository.key, name, pages=True)
@@ -151,7 +151,7 @@ class _Vouching:
                     self.report.index_objects += 1
 
     def write_index(self) -> None:
-        """Name the packs that are trusted and that no trusted index object names."""
+        """Index the trusted packs that no trusted index object names."""
         doubted = self._store.doubted("index")
         known: set[bytes] = set()
         for info in self._store.list("index"):
@@ -179,7 +179,7 @@ class _Vouching:
             self._store.sync()
 
     def _is_sound(self, name: str) -> bool:
-        """Whether a pack holds what it claims; a false one is made known at once."""
+        """Whether a pack holds what it claims; a false one is recorded at once."""
         try:
             data = self._store.get("packs", name)
             self.report.read_bytes += len(data)
@@ -191,7 +191,7 @@ class _Vouching:
         except ObjectMissingError:
             return False
         except UnknownFormatError:
-            # Of a newer version: it is for that version to judge.
+            # Of a newer version: left for that version to judge.
             return False
         except DamageError as error:
             self._settle_damage("packs", name, error)
@@ -199,7 +199,7 @@ class _Vouching:
         return True
 
     def _require_true(self, found: IndexObject) -> None:
-        """DamageError when an index object says what is not so."""
+        """DamageError when an index object disagrees with the packs' footers."""
         if found.superseded:
             raise DamageError("it replaces index objects, which only the appliance does")
         for footer in found.footers:

@@ -1,8 +1,8 @@
 """Moves content from one repository to another, each chunk once.
 
 Chunk ids are keyed, so the same bytes have another id in another repository: a chunk is read,
-verified, named anew, looked up, and stored in a new block if the target does not hold it. What a
-reference of the source became is remembered (`ReferenceMap`), so that no chunk is read twice.
+verified, given its new id, looked up, and stored in a new block if the target does not hold it.
+`ReferenceMap` maps references of the source to the target's, so that no chunk is read twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Reference = tuple[bytes, int]
 
-# Pages that wait for the references of some of their chunks; more, and what is gathered is stored.
+# Most pages that wait for references of their chunks; at the limit, open batches are stored.
 PAGES_WAITING: Final = 4
 _KEY_SIZE: Final = BLOCK_ID_SIZE + 8
 _SLOT_BITS: Final = 16
@@ -46,7 +46,7 @@ def reference_keys(blocks: bytes, slots: array[int]) -> bytes:
 
 
 class ReferenceMap:
-    """What references of the source are in the target; about 40 bytes each."""
+    """Maps references of the source to the target's; about 40 bytes each."""
 
     def __init__(self) -> None:
         self._table = IdTable(_KEY_SIZE)
@@ -69,7 +69,7 @@ class ReferenceMap:
         self._table.add(key, [self._value(reference)])
 
     def known(self, keys: bytes) -> NDArray[np.bool_]:
-        """Which keys are known."""
+        """Which keys are in the map."""
         flags: NDArray[np.bool_] = self._table.find(keys) >= 0
         return flags
 
@@ -82,7 +82,7 @@ class ReferenceMap:
 
 
 class _MovingPage:
-    """Rows of one page whose references are being exchanged for those of the target."""
+    """Rows of one page whose references are being replaced by those of the target."""
 
     def __init__(self, groups: list[Rows]) -> None:
         self._groups = groups
@@ -103,7 +103,7 @@ class _MovingPage:
 
 
 class ContentMover:
-    """Takes rows of the source page by page, gives them back in order for the target."""
+    """Takes rows of the source page by page, returns them in order for the target."""
 
     def __init__(
         self,
@@ -122,14 +122,14 @@ class ContentMover:
         self._answers: deque[list[GroupAnswer]] = deque()
         self._assembler = BlockAssembler(chunk_key, lane, self._ask, self._answers.popleft)
         self._pages: deque[_MovingPage] = deque()
-        # Chunks on their way: what waits for each, and the number under which the assembler has it.
+        # Pending chunks: what waits for each, and its number at the assembler.
         self._waiting: dict[bytes, list[tuple[_MovingPage, int, int]]] = {}
         self._numbered: dict[int, bytes] = {}
         self._next_number = 0
         self.read_bytes = 0
 
     def add(self, groups: list[Rows]) -> list[Rows]:
-        """Take a page; the rows that are ready by that. Raises DamageError, StoreError."""
+        """Add a page; returns the rows that are ready. Raises DamageError, StoreError."""
         page = _MovingPage(groups)
         self._pages.append(page)
         for number, rows in enumerate(groups):

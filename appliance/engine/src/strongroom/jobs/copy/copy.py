@@ -1,12 +1,12 @@
 """Copy snapshots to another repository.
 
-A copy is a snapshot of its own: restores, checks and prunes like any other. It remembers in
-`original` where it comes from, as `REPOSITORY:SNAPSHOT`, through any number of copies; that is how
-a second run knows what is there already. Order of writes is that of a backup, so a copy that is cut
-off leaves packs that the next one uses.
+A copy is a snapshot of its own: restore, check and prune treat it like any other. Its `original`
+field names its source as `REPOSITORY:SNAPSHOT`, also for copies of copies; from that, a second
+run knows what exists already. The order of writes is that of a backup, so an interrupted copy
+leaves packs that the next one reuses.
 
-Content that came with an earlier copy is not even read: the listings of that snapshot in both
-repositories, side by side, tell what each reference became.
+Content of an earlier copy is not read again: the listings of that snapshot in both repositories
+are compared row by row to map its references.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _QUEUE_BLOCKS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
-    """compression: of the blocks written. host: whose name the lease bears."""
+    """compression: of the blocks written. host: named in the lease."""
 
     host: str
     compression: Compression = parse_compression("auto")  # noqa: RUF009 - it is immutable
@@ -66,7 +66,7 @@ class CopiedSnapshot:
 
 
 def identity(repository: Repository, snapshot: Snapshot) -> str:
-    """What a snapshot is and stays, wherever it is copied."""
+    """The identity of a snapshot, which all its copies share."""
     return snapshot.original or f"{repository.config.id}:{snapshot.id}"
 
 
@@ -95,10 +95,10 @@ def copy_snapshots(
     options: CopyOptions,
     progress: Progress,
 ) -> Iterator[CopiedSnapshot]:
-    """Copy each of `missing` (see `to_be_copied`), giving it when it is committed.
+    """Copy each of `missing` (see `to_be_copied`), yielding it once it is committed.
 
-    The source needs its restore key; for the target a put key will do, though what earlier copies
-    brought is then read again. Raises DamageError, StoreError, LeaseError.
+    The source needs its restore key; for the target a put key is enough, but then content of
+    earlier copies is read again. Raises DamageError, StoreError, LeaseError.
     """
     if missing:
         with target.lease(options.host, os.getpid(), "copy") as lease:
@@ -209,7 +209,7 @@ class _Copy:
         self._stored.index.add(footer)
 
     def _learn_from_earlier(self, missing: Sequence[Snapshot]) -> None:
-        """Learn what references became from the newest copy of each host and paths asked for."""
+        """Map references by the newest copy of each host and paths to be copied."""
         if not isinstance(self._target.key, RestoreKey):
             return
         kinds = {(snapshot.host, snapshot.job, snapshot.paths) for snapshot in missing}
@@ -223,11 +223,11 @@ class _Copy:
             try:
                 self._learn(self._source.snapshot(newest[kind].id), self._target.snapshot(copy_id))
             except DamageError:
-                # Learning only saves reading; check and repair are where damage is dealt with.
+                # The map only saves reads; damage is left to check and repair.
                 continue
 
     def _learn(self, original: Snapshot, copy: Snapshot) -> None:
-        """Walk both listings side by side; pages that are not alike teach nothing."""
+        """Walk both listings side by side; pages that differ are skipped."""
         reader = self._target.block_reader(self._stored.index)
         ours = Listing(original.pages, self._reader, 1)
         theirs = Listing(copy.pages, reader, 1)

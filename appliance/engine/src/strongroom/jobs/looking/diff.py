@@ -1,9 +1,9 @@
 """What differs between two snapshots: a merge of their listings, in listing order.
 
-Where both listings stand before the same page (the same block), nothing in it differs and it is
-skipped without being read: comparing two snapshots of a million files costs what changed between
-them. Otherwise rows are compared by path. Not compared is what a restore does not bring back or
-what differs on every machine: ctime, inode, device and number of links.
+Where both listings come to the same page (the same block), it holds no difference and is skipped
+without being read: comparing two snapshots of a million files costs what changed between them.
+Otherwise rows are compared by path. Fields that a restore does not restore or that differ on
+every machine are not compared: ctime, inode, device and number of links.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Key = tuple[bytes, bytes]
 class Difference(NamedTuple):
     """One path that differs.
 
-    kind: ADDED, REMOVED, TYPE (it is something else now), MODIFIED (content or a link's target),
+    kind: ADDED, REMOVED, TYPE (another file type), MODIFIED (content or a link's target),
     METADATA (only attributes). before, after: the rows, None where there is none. what: names of
     what differs: content, size, target, device, mode, owner, group, mtime, xattrs, flags, state,
     kind.
@@ -50,7 +50,7 @@ class Difference(NamedTuple):
 
 
 class _Cursor:
-    """A place in a listing: before a page not read yet, or before a row."""
+    """A position in a listing: before a page not read yet, or before a row."""
 
     def __init__(self, pages: Sequence[PageReference], chunks: PartReader, below: bytes) -> None:
         self._pages = pages
@@ -65,11 +65,11 @@ class _Cursor:
 
     @property
     def page(self) -> bytes | None:
-        """The block of the page that comes next, if we stand before a page."""
+        """The block of the next page, if the position is before a page."""
         return self._pages[self._numbers[self._at]].block_id if self.row is None else None
 
     def next_page(self) -> None:
-        """Skip what is left of this page."""
+        """Skip the rest of this page."""
         self._at += 1
         self.row = None
         self._rows = iter(())
@@ -80,7 +80,7 @@ class _Cursor:
         self.key = page_key(reference.first_directory, reference.first_name)
 
     def open(self) -> None:
-        """Read the page we stand before; its first row below the directory comes next."""
+        """Read the next page; its first row below the directory comes next."""
         groups = self._listing.page(self._numbers[self._at])
         self._rows = (
             row for rows in groups if is_below(rows.directory, self._below) for row in views(rows)
@@ -88,7 +88,7 @@ class _Cursor:
         self.next_row()
 
     def next_row(self) -> None:
-        """Go behind this row."""
+        """Move past this row."""
         self.row = next(self._rows, None)
         if self.row is None:
             self.next_page()

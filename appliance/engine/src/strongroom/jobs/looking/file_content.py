@@ -1,4 +1,4 @@
-"""The content of one regular file of a snapshot, to be read at any place.
+"""The content of one regular file of a snapshot, with random access.
 
 A file's content is its chunks joined; of a sparse file they hold only the data extents. Reading
 is safe from any thread.
@@ -30,7 +30,7 @@ class PartReader(Protocol):
         """The length of a chunk in bytes. Raises DamageError."""
 
     def prefetch(self, wanted: Iterable[bytes], /) -> None:
-        """Bring blocks into the cache, or begin to."""
+        """Load blocks into the cache, possibly in the background."""
 
 
 _READ_AHEAD_PARTS: Final = 2
@@ -82,21 +82,21 @@ class FileContent:
         return b"".join(pieces)
 
     def seek_data(self, offset: int) -> int | None:
-        """The first place from `offset` on that holds data; None when only a hole follows."""
+        """The first offset from `offset` on that holds data; None when only a hole follows."""
         for start, length in self.extents:
             if offset < start + length:
                 return max(offset, start)
         return None
 
     def seek_hole(self, offset: int) -> int:
-        """The first place from `offset` on that is in a hole; the end of the file is one."""
+        """The first offset from `offset` on that is in a hole; the end of the file is one."""
         for start, length in self.extents:
             if start <= offset < start + length:
                 offset = start + length
         return min(offset, self.size)
 
     def part_at(self, place: int) -> tuple[tuple[bytes, int], int]:
-        """The chunk that holds a place of the joined chunks, and where it ends."""
+        """The chunk that holds an offset of the joined chunks, and where it ends."""
         part = bisect_right(self._part_places, place) - 1
         return self._parts[part], self._part_places[part + 1]
 
@@ -121,7 +121,7 @@ class FileContent:
         return pieces
 
     def _read_ahead(self, place: int, end: int, part: int) -> None:
-        """Bring the following chunks into the cache while somebody reads straight on."""
+        """Load the following chunks into the cache when reads are sequential."""
         with self._lock:
             straight_on = place == self._next_place
             self._next_place = end

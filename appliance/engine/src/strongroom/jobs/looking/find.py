@@ -1,8 +1,7 @@
 """Find rows by name, type, size and time in many snapshots.
 
-Snapshots share most of their pages, and a page says the same wherever it stands. So each page is
-decoded and searched once, and what was found in it is kept for the snapshots that follow, up to
-`KEPT_ROWS` rows.
+Snapshots share most of their pages, and a page has the same rows in each. So each page is decoded
+and searched once, and its matches are kept for the following snapshots, up to `KEPT_ROWS` rows.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Criteria:
 
 
 class Match(NamedTuple):
-    """A row that fits, and the snapshot it is in."""
+    """A matching row, and the snapshot it is in."""
 
     snapshot: Snapshot
     row: RowView
@@ -78,7 +77,7 @@ class Finder:
         self._kept_rows = 0
 
     def search(self, snapshot: Snapshot) -> Iterator[Match]:
-        """What fits in a snapshot that was read with its pages, in order. Raises DamageError."""
+        """Matching rows of a snapshot read with its pages, in order. Raises DamageError."""
         listing = Listing(snapshot.pages, self._chunks, 1)
         for number in page_range(snapshot.pages, self._criteria.below):
             for row in self._page(listing, number, snapshot.pages[number].block_id):
@@ -115,7 +114,7 @@ class Finder:
             yield from map(RowReader(rows).view, sorted(matched))
 
     def _fitting_columns(self, rows: Rows) -> NDArray[np.bool_]:
-        """Which rows fit as far as their stat columns go."""
+        """Which rows match by their stat columns."""
         criteria = self._criteria
         stats = np.frombuffer(rows.stats, "<i8").reshape(-1, COLUMN_COUNT)
         fits = np.ones(rows.row_count, np.bool_)

@@ -1,7 +1,7 @@
-"""One row at a time out of a listing, for whoever asks in no order (a mounted snapshot).
+"""Random access to single rows of a listing, for a mounted snapshot.
 
-Beside a row this gives its *ordinal*, its place in the snapshot, which never changes; and it goes
-through a directory from any name on. The slices of directories asked for last are kept ready, at
+Besides a row this gives its *ordinal*, its place in the snapshot, which never changes; and it
+lists a directory from any name on. The most recently used slices of directories are cached, at
 most `KEPT_ROWS` rows of them. One lock guards that cache; threads may share a RowLookup.
 """
 
@@ -29,7 +29,7 @@ _MODE: Final = struct.Struct("<q")
 
 
 class Slice(NamedTuple):
-    """Rows of one directory from one page, ready to be asked for single ones."""
+    """Rows of one directory from one page, prepared for access to single rows."""
 
     rows: Rows
     reader: RowReader
@@ -47,7 +47,7 @@ class Slice(NamedTuple):
 
 
 class RowLookup:
-    """Rows of one snapshot by path, and directories from any place in them on."""
+    """Rows of one snapshot by path, and directories from any name on."""
 
     def __init__(
         self, pages: Sequence[PageReference], chunks: ChunkReader, lru_size_pages: int = 4

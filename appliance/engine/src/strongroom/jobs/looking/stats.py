@@ -1,4 +1,4 @@
-"""How much snapshots hold, how much of that is stored, and what one of them alone keeps alive.
+"""Size of snapshots, how much of it is stored, and what each alone keeps from being pruned.
 
 Content is counted by reference: a chunk that many files, or snapshots, refer to counts once. The
 references of a page are read without its rows, and a page that snapshots share is read once.
@@ -42,11 +42,11 @@ class ContentStats:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStats:
-    """What one snapshot holds.
+    """Figures of one snapshot.
 
     restore_bytes: sizes of its files, as a restore writes them (holes included). content: the
-    chunks it refers to. alone: those of them that no other snapshot refers to, which is what
-    forgetting it would give back.
+    chunks it refers to. alone: the chunks that no other snapshot refers to, which forgetting it
+    would free.
     """
 
     snapshot: Snapshot
@@ -60,7 +60,7 @@ class SnapshotStats:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryStats:
-    """What a repository holds.
+    """Figures of a repository.
 
     restore_bytes: of all snapshots together. raw_bytes, stored_bytes: of data blocks.
     marked_bytes: of packs that a prune will remove. other_bytes: index, snapshots and the rest.
@@ -152,7 +152,7 @@ class _ReferenceCounter:
         self._reader = repository.block_reader(self._index, _CACHE_BYTES)
         self._raw = self._index.raw_lengths.astype(np.int64)
         self._stored = self._index.stored_lengths.astype(np.int64)
-        # Where the chunk lengths of each block begin in `_lengths`, and how many they are.
+        # Start and number of the chunk lengths of each block in `_lengths`.
         self._starts = np.zeros(len(self._raw), np.int64)
         self._counts = np.zeros(len(self._raw), np.int64)
         lengths = []
@@ -212,7 +212,7 @@ class _ReferenceCounter:
 
 
 class _Gathered:
-    """Distinct numbers out of many arrays, merged now and then so that few are held twice."""
+    """Distinct numbers of many arrays, merged periodically to bound duplicates."""
 
     def __init__(self) -> None:
         self._merged: NDArray[np.int64] = np.zeros(0, np.int64)

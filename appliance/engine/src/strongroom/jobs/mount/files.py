@@ -1,13 +1,13 @@
 """A repository as a read-only file system: attributes, names, content, by path.
 
-Knows nothing of FUSE: paths and names are bytes, failure is OSError. Paths are without the slashes
-around them, b"" is the root.
+Independent of FUSE: paths and names are bytes, errors are OSError. Paths have no leading or
+trailing slash, b"" is the root.
 
-A snapshot's root shows a directory of ours, not the row of the source's root: to list thousands of
-snapshots must not mean to open each.
+The root of a snapshot shows generated attributes, not those of the source's root: listing
+thousands of snapshots must not open each.
 
-Inode numbers: a row's is its place in the snapshot, so that a program that reads files in the order
-of inodes (cp, tar, find) reads the repository in the order in which it is stored. Names of one
+Inode numbers: a row's is its place in the snapshot, so that a program that reads files in inode
+order (cp, tar, find) reads the repository in the order in which it is stored. All names of a
 hard-linked file have one number. Numbers of one mount never collide.
 """
 
@@ -56,7 +56,7 @@ _PAIR: Final = struct.Struct("<qq")
 class MountedFiles:
     """The files of a mounted repository; every method is safe from any thread.
 
-    `report(text)` is told of damage and failures of the store, which the reader sees as EIO.
+    `report(text)` gets damage and store failures, which the reader sees as EIO.
     """
 
     def __init__(self, repository: MountedRepository, report: Callable[[str], None]) -> None:
@@ -130,7 +130,7 @@ class MountedFiles:
             yield from self._directories[handle].entries(offset)
 
     def close_directory(self, handle: int) -> None:
-        """Forget an open directory."""
+        """Close an open directory."""
         with self._lock:
             del self._directories[handle]
 
@@ -162,7 +162,7 @@ class MountedFiles:
         return place
 
     def close_file(self, handle: int) -> None:
-        """Forget an open file."""
+        """Close an open file."""
         with self._lock:
             del self._files[handle]
 
@@ -180,7 +180,7 @@ class MountedFiles:
         return place
 
     def _find(self, place: Inside) -> tuple[RowView, int]:
-        """The row of a place and its ordinal. Raises OSError (ENOENT) where there is none."""
+        """The row at a place and its ordinal. Raises OSError (ENOENT) where there is none."""
         found = self._repository.rows(place.snapshot).find(place.path)
         if found is None:
             raise OSError(errno.ENOENT, "no such name")
@@ -211,7 +211,7 @@ class MountedFiles:
         return self._snapshot_number(snapshot) << _ORDINAL_BITS | (ordinal + 1)
 
     def _snapshot_number(self, snapshot: Snapshot) -> int:
-        """A number of its own for each snapshot, the same in every mount unless two ask for it."""
+        """A unique number for each snapshot, the same in every mount unless two collide."""
         with self._lock:
             number = self._snapshot_numbers.get(snapshot.id)
             if number is None:
@@ -224,7 +224,7 @@ class MountedFiles:
 
 
 class _Failures:
-    """Turns our errors into what a file system says, and reports them."""
+    """Turns our errors into errno values, and reports them."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
@@ -272,7 +272,7 @@ def _attributes(mode: int, inode: int, time_ns: int) -> Attributes:
     return {
         "st_mode": mode,
         "st_ino": inode,
-        # One link says nothing about sub-directories; two would promise that there are none.
+        # A link count of 1 leaves the number of sub-directories open; 2 would mean none.
         "st_nlink": 1,
         "st_mtime": time_ns,
         "st_ctime": time_ns,

@@ -1,8 +1,8 @@
-"""Shows `MountedFiles` through FUSE, by the library mfusepy. Import only where it is installed.
+"""Serves `MountedFiles` through FUSE with mfusepy. Import only where it is installed.
 
-libfuse calls from threads of its own where more than one is asked for; as all of them need the one
-interpreter, several are only faster where the store is slow to answer. It handles SIGINT, SIGTERM
-and SIGHUP itself: each unmounts and ends `serve`.
+libfuse calls from its own threads if more than one is configured; as all of them need the
+interpreter lock, several are only faster if the store has a high latency. It handles SIGINT,
+SIGTERM and SIGHUP itself: each unmounts and ends `serve`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
-# libfuse 3 before 2, where both are installed; the library asks for this when it is imported.
+# Prefer libfuse 3 to 2 where both are installed; mfusepy reads this when it is imported.
 os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
 
 import mfusepy
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.mount.files import MountedFiles
 
-# Snapshots never change, but names above them come and go.
+# Snapshots never change, but the names above them do.
 _KERNEL_CACHE_SECONDS = 10
 _STATFS_BLOCK_BYTES = 4096
-# FS_IOC_GETFLAGS as 64-bit and 32-bit programs write it; the kernel always asks for four bytes.
+# FS_IOC_GETFLAGS as 64-bit and 32-bit programs write it; the kernel always transfers four bytes.
 _GET_FLAGS = (0x80086601, 0x80046601)
 _NAME_LIMIT_BYTES = 255
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -45,17 +45,17 @@ def serve(
     threads: int,
     ready: Callable[[], None],
 ) -> None:
-    """Mount at `mount_point`, call `ready`, answer until it is unmounted or told to stop.
+    """Mount at `mount_point`, call `ready`, serve until it is unmounted or stopped.
 
-    `threads`: requests answered at the same time. Raises OperatingSystemError when it cannot be
-    mounted; libfuse says why on standard error.
+    `threads`: requests served at the same time. Raises OperatingSystemError when it cannot be
+    mounted; libfuse prints the reason on standard error.
     """
-    # libfuse sets its handlers only where nobody else has.
+    # libfuse installs its signal handlers only where none are set.
     for number in _STOPPING:
         signal.signal(number, signal.SIG_DFL)
     operations = _Operations(files, ready)
     if threads == 1:
-        # Until libfuse has set them, a signal would end the process and leave a dead mount behind.
+        # Until libfuse has set them, a signal would kill the process and leave a stale mount.
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     try:
         _Fuse(
@@ -75,7 +75,7 @@ def serve(
             **_thread_options(threads),
         )
     except RuntimeError as error:
-        # Ended by a signal, libfuse gives a number too.
+        # libfuse also returns a non-zero number after a signal.
         if not operations.was_mounted:
             raise OperatingSystemError(
                 f"could not mount at {os.fsdecode(mount_point)}; libfuse says why above (is "
@@ -94,7 +94,7 @@ class _Fuse(mfusepy.FUSE):  # type: ignore[misc]
 
 
 class _Operations:
-    """What libfuse calls; paths are text with stray bytes escaped, and begin with a slash."""
+    """The callbacks of libfuse; paths are text with stray bytes escaped, and begin with a slash."""
 
     use_ns = True
 
@@ -110,7 +110,7 @@ class _Operations:
         self._ready()
 
     def destroy(self, path: str) -> None:
-        """Nothing is held that the end of the process does not give back."""
+        """Nothing to do: the end of the process releases everything."""
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
         return self._files.attributes(_plain(path))
@@ -157,7 +157,7 @@ class _Operations:
         return value
 
     def ioctl(self, path: str, cmd: int, arg: Any, fh: int, flags: int, data: Any) -> int:
-        """Tell chattr flags (lsattr); nothing else can be asked."""
+        """Return chattr flags (lsattr); no other request is supported."""
         if cmd not in _GET_FLAGS:
             raise OSError(errno.ENOTTY, "no such request")
         ctypes.memmove(data, struct.pack("I", self._files.flags(_plain(path))), 4)
@@ -174,7 +174,7 @@ class _Operations:
 
 
 def _thread_options(threads: int) -> dict[str, int | bool]:
-    """How libfuse is told about threads; it has learnt that by and by."""
+    """The thread options of libfuse, which depend on its version."""
     version = (mfusepy.fuse_version_major, mfusepy.fuse_version_minor)
     if threads == 1 or version < (3, 0):
         return {"nothreads": threads == 1}

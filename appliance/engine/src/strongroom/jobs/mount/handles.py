@@ -1,8 +1,8 @@
 """Open directories of a mounted repository: their entries from any offset on.
 
-An offset is the number of entries before: 0 is `.`, 1 is `..`, the names follow. For a directory
-of a snapshot a handle only remembers where each of its slices began, so that a directory of
-millions of names takes no memory and reading it goes on where it stopped.
+An offset is the number of entries before it: 0 is `.`, 1 is `..`, the names follow. For a
+directory of a snapshot a handle stores only where each of its slices began, so that a directory
+of millions of names takes no memory and reading resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DOTS: Final = (b".", b"..")
 
 
 class Entry(NamedTuple):
-    """A name in a directory; `next_offset` is where reading goes on behind it."""
+    """A name in a directory; `next_offset` is where reading continues after it."""
 
     name: bytes
     mode: int

@@ -6,8 +6,8 @@
     hosts/HOST/latest      a link to the newest of them
     tags/TAG/TIME, tags/TAG/latest
 
-A slash in a host's or tag's name becomes `%2F` (and `%` becomes `%25`). Of snapshots that began in
-the same second, all but the first have their id behind the time.
+A slash in a host's or tag's name becomes `%2F` (and `%` becomes `%25`). If snapshots began in the
+same second, all but the first have their id appended to the time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LATEST_SECOND: Final = 253_402_214_400
 
 
 class Folder(NamedTuple):
-    """A directory of names that are not of any snapshot."""
+    """A directory above the snapshots."""
 
     time_ns: int
     names: dict[bytes, Folder | Link | Inside]
@@ -52,7 +52,7 @@ Place = Folder | Link | Inside
 
 
 class NameTree:
-    """Finds the place that a path of the mounted file system means."""
+    """Resolves paths of the mounted file system."""
 
     def __init__(self, snapshots: Sequence[Snapshot]) -> None:
         """`snapshots`: the oldest first."""
@@ -79,7 +79,7 @@ class NameTree:
                 self.root.names[LATEST] = Link(b"ids/" + name, newest_ns)
 
     def place(self, path: bytes) -> Place | None:
-        """What `path` (without slashes around it) means; whether it is in the snapshot is open."""
+        """Resolve `path` (no slashes around it); whether the snapshot has it is not checked."""
         found: Place = self.root
         rest = path
         while rest:
@@ -96,7 +96,7 @@ class NameTree:
 
 
 def _shelves(by_name: dict[bytes, list[Snapshot]], newest_ns: int) -> Folder:
-    """A folder of folders of snapshots by time."""
+    """A folder of folders that hold snapshots by time."""
     shelves: dict[bytes, Place] = {}
     for name, snapshots in by_name.items():
         by_time: dict[bytes, Place] = {}
@@ -112,7 +112,7 @@ def _shelves(by_name: dict[bytes, list[Snapshot]], newest_ns: int) -> Folder:
 
 
 def _unique(ids: Iterable[tuple[bytes, Snapshot]]) -> dict[bytes, Snapshot]:
-    """Snapshots by the beginning of their id, by the whole of it where that is taken."""
+    """Snapshots by their short id, or by the whole id where the short one is taken."""
     named: dict[bytes, Snapshot] = {}
     for an_id, snapshot in ids:
         short = an_id[:_SHORT_ID_DIGITS]

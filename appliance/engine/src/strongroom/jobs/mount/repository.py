@@ -1,10 +1,10 @@
-"""What a mounted repository reads: snapshots as they come and go, their rows, their chunks.
+"""Reads a mounted repository that changes: its current snapshots, their rows and chunks.
 
-A mount lives for days beside backups and prunes. So the list of snapshots is looked at again when
-names are asked for, and a block that is not where the index says makes the index be read again: a
+A mount lives for days beside backups and prunes. So the list of snapshots is refreshed when names
+are looked up, and a block that is not where the index says causes the index to be reloaded: a
 prune may have moved it.
 
-Threads: `_lock` guards the state that is exchanged (names, open snapshots, reader). One of
+Threads: `_lock` guards the state that is replaced (names, open snapshots, reader). One of
 `_block_locks` is held while a block is decoded, so that several threads that want the same block
 decode it once.
 """
@@ -44,7 +44,7 @@ class MountedRepository:
         choose: Callable[[Sequence[Snapshot]], Sequence[Snapshot]],
         cache_bytes: int,
     ) -> None:
-        """`choose`: which snapshots are shown; gets them without pages, the oldest first."""
+        """`choose`: selects the snapshots to show; gets them without pages, the oldest first."""
         self._repository = repository
         self._choose = choose
         self._cache_bytes = cache_bytes
@@ -58,7 +58,7 @@ class MountedRepository:
         self._load_index()
 
     def names(self) -> NameTree:
-        """The names as they are now, or were a few seconds ago."""
+        """The names, at most a few seconds old."""
         with self._lock:
             if elapsed_seconds() - self._refreshed >= REFRESH_SECONDS:
                 self._refresh()
@@ -100,7 +100,7 @@ class MountedRepository:
         return self._reader.chunk_length(block_id, slot)
 
     def prefetch(self, wanted: Iterable[bytes]) -> None:
-        """Begin to bring blocks into the cache; returns at once."""
+        """Load blocks into the cache in the background; returns at once."""
         with self._lock:
             if self._read_ahead is None:
                 self._read_ahead = ThreadPoolExecutor(
@@ -125,7 +125,7 @@ class MountedRepository:
             with self._block_locks[block_id[0] % _BLOCK_LOCKS]:
                 self._reader.block(block_id)
         except StrongroomError:
-            # Whoever really reads the block gets the error, and is told.
+            # The reader that needs the block gets the error.
             return
 
     def _refresh(self) -> None:
@@ -151,7 +151,7 @@ class MountedRepository:
         self._reader = self._repository.block_reader(self._index, self._cache_bytes)
 
     def _reload_index(self) -> bool:
-        """Read the index again if it is another by now; whether it may know more than before."""
+        """Reload the index if it has changed; returns whether it may know more than before."""
         with self._lock:
             listed = frozenset(info.name for info in self._repository.store.list("index"))
             if listed != self._index_names:
@@ -161,5 +161,5 @@ class MountedRepository:
 
 
 def _leave_signals_to_others() -> None:
-    # libfuse's handlers must run in its main thread, which waits for them.
+    # libfuse's signal handlers must run in its main thread, which waits for them.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

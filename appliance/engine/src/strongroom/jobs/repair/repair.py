@@ -1,9 +1,9 @@
-"""Repair: drop what is lost, name the files, keep the rest.
+"""Repair: remove what is lost, report the affected files, keep the rest.
 
-In order: small objects that can't be read, the index (rebuilt from the footers of packs when it is
-not what packs say), damaged packs (what is whole in them is copied out), and snapshots that have
-lost something (replaced by ones that say so). Each step leaves the repository no worse than it was,
-should the machine stop there. A damaged object is deleted only after all that can be saved of it is
+In order: unreadable small objects, the index (rebuilt from pack footers if it differs from them),
+damaged packs (their intact blocks are copied out), and snapshots that have lost something
+(replaced by ones that mark it). Each step leaves the repository no worse than before if the
+machine stops there. A damaged object is deleted only after all that can be saved of it is
 durable elsewhere.
 
 Runs beside backups, but not beside the removing phase of a prune, whose lease it holds.
@@ -87,7 +87,7 @@ class RepairReport:
 
 @dataclass(slots=True)
 class _Repair:
-    """A repair under way."""
+    """A repair in progress."""
 
     repository: Repository
     options: RepairOptions
@@ -99,7 +99,7 @@ class _Repair:
     healed_chunks: int = 0
 
     def act(self, kind: str, name: str, text: str) -> None:
-        """Write down what is done."""
+        """Record an action."""
         self.actions.append(RepairAction(kind, name, text))
 
     def delete(self, kind: Kind, name: str) -> None:
@@ -108,7 +108,7 @@ class _Repair:
             self.repository.store.delete(kind, name)
 
     def renew(self) -> None:
-        """Keep the leases; by hand, since processes are forked."""
+        """Renew the leases; by hand, since processes are forked."""
         now = clock.elapsed_seconds()
         if now - self.renewed > _RENEWAL_SECONDS:
             for lease in self.leases:
@@ -162,14 +162,14 @@ def _repair_small_objects(run: _Repair) -> None:
     own = {lease.name for lease in run.leases}
     for listed in list_leases(store, run.repository.key):
         if listed.holder is None and listed.name not in own:
-            # Its holder, should there be one, finds out before it commits.
+            # If its holder is still running, it detects the loss before it commits.
             run.act("leases", listed.name, "unreadable: removed")
             run.delete("leases", listed.name)
     sound: list[str] = []
     damaged: list[str] = []
     for info in store.list("keys"):
         data = store.get("keys", info.name)
-        # A digest of its own content is all that can be asked of it without its passphrase.
+        # Without its passphrase only the digest of its content can be verified.
         (sound if object_name(data) == info.name else damaged).append(info.name)
     for name in damaged:
         if sound:
@@ -180,7 +180,7 @@ def _repair_small_objects(run: _Repair) -> None:
 
 
 def _check_packs(run: _Repair, known: SoundIndex) -> dict[bytes, PackAnswer]:
-    """What is wrong with packs, of those with which something is."""
+    """The problems of the packs that have any."""
     store = run.repository.store
     packs = {pack.pack_id: pack for pack in known.index.packs()}
     present = {
@@ -207,7 +207,7 @@ def _check_packs(run: _Repair, known: SoundIndex) -> dict[bytes, PackAnswer]:
             if not gone and (answer.problems or answer.bad_blocks):
                 answers[question.pack_id] = answer
             elif pack is None and not gone:
-                # Sound, but the index does not know it.
+                # Sound, but not in the index.
                 answers[question.pack_id] = PackAnswer([], [], [], False, False, 0)
     return answers
 
@@ -215,7 +215,7 @@ def _check_packs(run: _Repair, known: SoundIndex) -> dict[bytes, PackAnswer]:
 def _repair_index_and_packs(
     run: _Repair, known: SoundIndex, answers: dict[bytes, PackAnswer]
 ) -> set[bytes]:
-    """Rebuild the index, save what is whole; ids of the blocks that are lost."""
+    """Rebuild the index, save intact blocks; returns the ids of lost blocks."""
     repository, options = run.repository, run.options
     unknown = {one for one, answer in answers.items() if not answer.problems}
     unknown -= {one for one, answer in answers.items() if answer.bad_blocks}
@@ -231,7 +231,7 @@ def _repair_index_and_packs(
             run.act("index", item.name, "damaged: rebuilt from packs")
     rebuild = "index" in options.parts and bool(damaged_index or unknown)
     if rebuild and unknown:
-        run.act("index", "", f"{len(unknown)} packs that it did not know: added")
+        run.act("index", "", f"{len(unknown)} packs that were not in it: added")
     lost: list[LostBlock] = []
     saved = SavedPacks(repository, dry_run=options.dry_run or "packs" not in options.parts)
     try:
@@ -276,7 +276,7 @@ def _write_index(
 ) -> None:
     repository = run.repository
     footers = saved.finish()
-    # What was saved must be durable and known before what it was saved from is forgotten.
+    # Saved blocks must be durable and indexed before the packs they came from are dropped.
     if footers:
         repository.write_index(footers)
     repository.store.sync()

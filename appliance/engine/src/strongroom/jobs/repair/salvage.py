@@ -1,8 +1,8 @@
-"""Saves from damaged packs what is whole in them, block by block.
+"""Saves intact blocks from damaged packs.
 
-A block that is lost in one pack may be whole in another; if it is nowhere, its chunks may be in
-other blocks, and then it is put together again from them, as far as there are any. What remains
-lost is known by block id and slot.
+A block that is lost in one pack may be intact in another; if in none, its chunks may be in other
+blocks, and then it is reassembled from those that are found. What remains lost is identified by
+block id and slot.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CHUNK_ID = np.dtype((np.void, CHUNK_ID_SIZE))
 
 
 class LostBlock(NamedTuple):
-    """A block that is whole nowhere, and the kind of pack it was in."""
+    """A block without an intact copy, and the kind of pack it was in."""
 
     kind: int
     entry: BlockEntry
@@ -71,14 +71,14 @@ class SavedPacks:
             self.footers.append(self._writers.pop(kind).finish())
 
     def finish(self) -> list[PackFooter]:
-        """Publish what is open; every pack made."""
+        """Publish the open packs; returns all packs written."""
         for writer in self._writers.values():
             self.footers.append(writer.finish())
         self._writers = {}
         return self.footers
 
     def abort(self) -> None:
-        """Drop what is open."""
+        """Discard the open packs."""
         for writer in self._writers.values():
             writer.abort()
 
@@ -86,7 +86,7 @@ class SavedPacks:
 def indexed_footers(
     repository: Repository, object_names: Iterable[str], pack_ids: Collection[bytes]
 ) -> dict[bytes, PackFooter]:
-    """What index objects say of some packs."""
+    """Index entries of some packs."""
     found: dict[bytes, PackFooter] = {}
     for name in object_names if pack_ids else ():
         an_object = read_index_object(repository.store, repository.key, name, chunks=True)
@@ -97,7 +97,7 @@ def indexed_footers(
 
 
 def whole_blocks(index: Index, without: Collection[bytes]) -> IdTable:
-    """Raw lengths of blocks by id, of the wholest copy outside of some packs."""
+    """Raw lengths of blocks by id, of the most complete copy outside of some packs."""
     stays = np.array([pack.pack_id not in without for pack in index.packs()], np.bool_)
     rows = np.flatnonzero(stays[index.pack_numbers])
     raw_lengths = index.raw_lengths[rows].astype(np.int64)
@@ -115,10 +115,10 @@ def save_blocks(
     elsewhere: IdTable,
     saved: SavedPacks,
 ) -> list[LostBlock]:
-    """Copy the whole blocks of a damaged or missing pack; the blocks that are lost.
+    """Copy the intact blocks of a damaged or missing pack; returns the blocks that are lost.
 
-    `indexed`: what the index says of it, if anything. Blocks that are as whole elsewhere are
-    neither copied nor lost.
+    `indexed`: its index entry, if any. Blocks that are as complete elsewhere are neither copied nor
+    lost.
     """
     store, key = repository.store, repository.restore_key
     name = pack_id.hex()
@@ -158,9 +158,9 @@ def _only_here(footer: PackFooter, elsewhere: IdTable) -> list[BlockEntry]:
 def heal_blocks(
     repository: Repository, index: Index, lost: list[LostBlock], saved: SavedPacks
 ) -> int:
-    """Put lost blocks together from chunks that are in other blocks; how many chunks were found.
+    """Reassemble lost blocks from chunks in other blocks; returns the number of chunks found.
 
-    `index` must know only what is sound.
+    `index` must hold only sound blocks.
     """
     wanted = {
         block.entry.chunk_ids[at : at + CHUNK_ID_SIZE]

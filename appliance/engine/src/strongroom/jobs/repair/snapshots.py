@@ -1,4 +1,4 @@
-"""Replaces snapshots that have lost something by ones that say so.
+"""Replaces snapshots that have lost something by ones that mark it.
 
 A file whose content is lost keeps its row, marked unreadable; the next backup reads it again. A
 listing page that is lost takes its rows with it, names and all. The old snapshot goes only after
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Rows whose very names are lost: so many, from a path to just before another (or the end)."""
+    """Rows lost with their names: how many, from a path to just before another (or the end)."""
 
     first_path: bytes
     before_path: bytes | None
@@ -42,7 +42,7 @@ class LostRange:
 
 @dataclass(slots=True)
 class SnapshotLoss:
-    """What a snapshot has lost; `new_id` names the one in its place, if there is one."""
+    """What a snapshot has lost; `new_id`: the snapshot that replaces it, if any."""
 
     snapshot: Snapshot
     new_id: str = ""
@@ -75,7 +75,7 @@ def replace_snapshot(
     index: Index,
     lease: Lease,
 ) -> str:
-    """Commit a snapshot without what is lost and delete the old one; the new id.
+    """Commit a snapshot without what is lost and delete the old one; returns the new id.
 
     "" when nothing of it is left: then it is only deleted.
     """

@@ -2,7 +2,7 @@
 
 A row is wanted when it, or a directory it is in, matches an include pattern (or there is none)
 and neither it nor a directory it is in matches an exclude pattern. Directories that only lead to
-something wanted are *passed*: they are made when, and only when, something in them is.
+something wanted are *passed*: they are created only if something in them is.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def _match(
 
 
 class BackedUp:
-    """Tells what a snapshot has whole from the directories that only lead there.
+    """Distinguishes what a snapshot has completely from directories that only lead there.
 
-    Of the latter a snapshot holds the row and nothing of what else is in them, so an existing one
-    is left as it is and nothing in it is surplus.
+    Of the latter a snapshot holds the row but not the other entries, so an existing one is left
+    unchanged and nothing in it is surplus.
     """
 
     def __init__(self, roots: Sequence[bytes], base: bytes) -> None:
@@ -94,10 +94,10 @@ class BackedUp:
         self._base = base
 
     def source_of(self, place: bytes) -> bytes:
-        """The snapshot's path of what belongs at `place`."""
+        """The snapshot's path of `place`."""
         return join_path(self._base, place) if self._base and place else self._base or place
 
     def __call__(self, place: bytes) -> bool:
-        """Whether all of the directory that belongs at `place` was backed up."""
+        """Whether all of the directory at `place` was backed up."""
         path = self.source_of(place)
         return any(not root or path == root or path.startswith(root + b"/") for root in self._roots)

@@ -1,10 +1,10 @@
-"""Puts the content of files where it belongs: whole, in parts, with holes, or only what differs.
+"""Writes the content of files: completely, in parts, with holes, or only what differs.
 
 A row's content is its parts joined; a sparse file's parts joined are its extents joined, and what
-lies between the extents is a hole. `Layout` says where in the file a stretch of content goes.
+lies between the extents is a hole. `Layout` maps content offsets to file offsets.
 
-Parts are always checked against their ids before a byte of them is written (the source does
-that), so a file never holds bytes that the snapshot does not.
+The source verifies parts against their ids before a byte of them is written, so a file never
+holds bytes that the snapshot does not.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Layout:
                 offset -= min(offset, size)
 
     def holes(self) -> Iterator[tuple[int, int]]:
-        """(offset, length) of what is no data."""
+        """(offset, length) of the holes."""
         position = 0
         for start, size in self.extents or [(0, self.size_bytes)]:
             if start > position:
@@ -82,7 +82,7 @@ class Layout:
 
 
 def layout_of(row: RowView) -> Layout:
-    """The layout of a regular file. Raises DamageError when its extents are no extents of it."""
+    """The layout of a regular file. Raises DamageError when its extents are invalid."""
     if row.extents is not None:
         position = 0
         for start, size in row.extents:
@@ -107,7 +107,7 @@ def part_lengths(row: RowView, source: ContentSource, layout: Layout) -> list[in
 
 
 def check_length(content_bytes: int, layout: Layout) -> None:
-    """Refuse content that is not as long as the row says. Raises DamageError."""
+    """Reject content whose length differs from the row's. Raises DamageError."""
     expected = layout.content_bytes
     if content_bytes != expected:
         raise DamageError(f"{content_bytes} bytes of content are stored, {expected} belong to it")
@@ -165,7 +165,7 @@ def write_differing_parts(
 
 
 def punch_holes(fd: int, layout: Layout) -> None:
-    """Make holes of whatever lies outside the extents of a file with content. Raises OSError."""
+    """Punch holes outside the extents of a file with content. Raises OSError."""
     for offset, length in layout.holes():
         if not _has_data(fd, offset, length):
             continue
@@ -190,13 +190,13 @@ def content_is(fd: int, row: RowView, layout: Layout, source: ContentSource) -> 
 
 
 def refuse_dead_target(error: OSError) -> None:
-    """Raise OperatingSystemError when no further file can be written after `error`."""
+    """Raise OperatingSystemError if `error` means that no further file can be written."""
     advice = _TARGET_IS_DEAD.get(error.errno or 0)
     if advice is not None:
         reason = error.strerror or "it cannot be written"
         raise OperatingSystemError(
             f"the target of the restore: {reason}; {advice}, then run the same command again, "
-            "it goes on where it ended"
+            "it continues where it stopped"
         ) from error
 
 

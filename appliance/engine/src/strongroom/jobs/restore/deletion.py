@@ -1,8 +1,8 @@
 """--delete: removes what an existing directory holds and the snapshot does not.
 
 Only below the paths that were backed up: a snapshot of /home/ann says nothing about what else
-there is in /home. What the patterns leave out is left alone. The names that were there are read
-before anything is restored into the directory, so temporary names of ours are never among them.
+exists in /home. What the patterns leave out is left alone. The existing names are read before
+anything is restored into the directory, so our own temporary names are never among them.
 """
 
 from __future__ import annotations

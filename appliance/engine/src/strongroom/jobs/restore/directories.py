@@ -1,11 +1,11 @@
-"""Directories of a restore: made before anything is put into them, given their attributes at last.
+"""Directories of a restore: created before their entries, given their attributes at the end.
 
-New directories are ours alone (mode 0700) until everything is restored; then each gets what its
-row says, the innermost first, so that times stay and closed directories can still be filled.
-What that takes is kept compressed, about twenty bytes a directory.
+New directories are private (mode 0700) until everything is restored; then each gets the
+attributes in its row, the innermost first, so that times stay and read-only directories can be
+filled. These attributes are kept compressed, about twenty bytes a directory.
 
-The rows of a snapshot come in pre-order and all sub-directories of a directory are made at once,
-so only the way down to the present directory has to be remembered: a stack of levels.
+The rows of a snapshot come in pre-order and all sub-directories of a directory are created at
+once, so only the path to the current directory is kept: a stack of levels.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _ACLS: Final = ("system.posix_acl_default", "system.posix_acl_access")
 
 @dataclass(slots=True)
 class Level:
-    """A directory on the way down to the present one, and what is known of those in it.
+    """A directory on the path to the current one, and what is known of those in it.
 
-    is_new: this restore made it. is_wanted: all of it is to be restored, not only what matches.
-    passed_row: its row, as long as it is only passed. Names in it: existing were there before,
-    lost are not to be entered, visited have had a level of their own, passed are made when
-    something in them is wanted. present, position: see `deletion`.
+    is_new: this restore created it. is_wanted: all of it is to be restored, not only what matches.
+    passed_row: its row, while it is only passed. Names in it: existing were there before, lost are
+    not to be entered, visited have had a level of their own, passed are created when something in
+    them is wanted. present, position: see `deletion`.
     """
 
     place: bytes
@@ -63,7 +63,7 @@ class Level:
 
 
 class Directories:
-    """Makes directories below the target and finishes them."""
+    """Creates directories below the target and sets their attributes."""
 
     def __init__(self, restorer: RowRestorer, options: RestoreOptions, backed_up: BackedUp) -> None:
         self._backed_up = backed_up
@@ -79,7 +79,7 @@ class Directories:
         self._levels = [Level(b"", is_new, is_wanted)]
 
     def descend(self, place: bytes) -> tuple[Level | None, list[Level]]:
-        """The level of `place`, None when it cannot be or is not to be entered; and levels left.
+        """The level of `place`, None if it cannot or must not be entered; and the levels left.
 
         `place` is the directory whose rows come next; every level is left after all below it.
         """
@@ -110,9 +110,9 @@ class Directories:
         return level
 
     def make_passed(self) -> bool:
-        """Make the directories that were only passed until now, down to the present one.
+        """Create the directories that were only passed so far, down to the current one.
 
-        Returns whether the present one is there.
+        Returns whether the current one exists.
         """
         for above, level in zip(self._levels, self._levels[1:], strict=False):
             if level.passed_row is None:
@@ -127,7 +127,7 @@ class Directories:
         return True
 
     def make(self, level: Level, rows: list[RowView]) -> None:
-        """Make the directories `rows` in `level`, which is there; errors become problems."""
+        """Create the directories `rows` in `level`, which exists; errors become problems."""
         if not rows:
             return
         try:
@@ -144,7 +144,7 @@ class Directories:
             self._make_one(level, row)
 
     def record(self, place: bytes, row: RowView, *, is_new: bool) -> None:
-        """The directory `row` in `place` (b"" and no name: the target) is to get its attributes."""
+        """The directory `row` in `place` (b"" and no name: the target) gets attributes later."""
         attributes = (row.mode, row.uid, row.gid, row.mtime_ns, row.xattrs, row.flags)
         self._batch.append((place, row.name, *attributes, is_new))
         if len(self._batch) >= _BATCH:
@@ -152,7 +152,7 @@ class Directories:
             self._batch = []
 
     def finish(self) -> None:
-        """Give every directory its attributes, in the reverse order of their making."""
+        """Give every directory its attributes, in the reverse order of their creation."""
         if self._options.dry_run:
             return
         self._finish_batch(self._batch)
@@ -188,7 +188,7 @@ class Directories:
             os.close(fd)
 
     def _make_one(self, level: Level, row: RowView) -> None:
-        """In the working directory, which is the level's."""
+        """Runs in the working directory, which is the level's."""
         tally = self._restorer.tally
         if row.state == UNREADABLE:
             tally.problem(Kind.UNREAD, row.name, "the backup could not read what is in it")
@@ -221,7 +221,7 @@ class Directories:
             self._make_usable(row.name, status)
             return Action.UPDATED if _differs(row, status) else Action.UNCHANGED
         if is_kept(row, status, self._options.overwrite):
-            reason = "something that is no directory is kept in its place"
+            reason = "something that is not a directory is kept in its place"
             raise OSError(errno.ENOTDIR, reason, row.name)
         if not self._options.dry_run:
             unlink(row.name)
@@ -236,7 +236,7 @@ class Directories:
             make_private(name)
 
     def _make_usable(self, name: bytes, status: os.stat_result) -> None:
-        """See to it that an existing directory can be changed; `finish` sets what belongs there."""
+        """Make an existing directory writable; `finish` sets its final attributes."""
         if self._options.dry_run:
             return
         if self._is_root:
@@ -252,7 +252,7 @@ class Directories:
 
 
 def unlink(name: bytes) -> None:
-    """Unlink `name` in the working directory, protected by flags or not. Raises OSError."""
+    """Unlink `name` in the working directory, clearing flags if necessary. Raises OSError."""
     try:
         os.unlink(name)
     except PermissionError:
@@ -262,7 +262,7 @@ def unlink(name: bytes) -> None:
 
 
 def make_private(name: bytes) -> None:
-    """Take from a new directory what it got from the one it is in: set-id bit, ACLs, flags."""
+    """Remove what a new directory inherited from its parent: set-id bit, ACLs, flags."""
     fd = os.open(name, _OPEN)
     try:
         if os.fstat(fd).st_mode != PRIVATE_MODE:

@@ -1,13 +1,13 @@
-"""Deals with entries that are there already: keep, adjust, write what differs, or replace.
+"""Handles entries that exist already: keep, adjust, write what differs, or replace.
 
-Which of these, `--overwrite` decides (`options.Overwrite`). Replacing means: make the new
-entry under a temporary name beside the old one, whole, then rename it over the old one; so a
-failure leaves the old entry as it was. Only a file of several parts is written in place, and only
-the parts that differ. Should that fail half-way, what is left gets the suffix INCOMPLETE, for it
-is neither the old file nor the new one.
+`--overwrite` decides which (`options.Overwrite`). Replacing means: create the complete new entry
+under a temporary name beside the old one, then rename it over the old one; so a failure leaves
+the old entry as it was. Only a file of several parts is written in place, and only the parts that
+differ. If that fails half-way, the file gets the suffix INCOMPLETE, for it is neither the old
+file nor the new one.
 
 An existing inode with several names is never written to and never adjusted, for one of its names
-may lie outside the target; where anything about it differs it is replaced.
+may be outside the target; if anything about it differs it is replaced.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from strongroom.rows.views import RowView
 
 INCOMPLETE: Final = b".strongroom-incomplete"
-# Not allowed; a program that runs just now.
+# Not permitted; a program that is being executed.
 _NOT_TO_BE_OPENED: Final = (errno.EACCES, errno.EPERM, errno.ETXTBSY)
 _OPEN: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def is_kept(row: RowView, status: os.stat_result, overwrite: Overwrite) -> bool:
-    """Whether `overwrite` leaves an existing entry alone, whatever it is."""
+    """Whether `overwrite` leaves an existing entry alone, whatever its type."""
     return overwrite is Overwrite.NEVER or (
         overwrite is Overwrite.IF_NEWER and row.mtime_ns <= status.st_mtime_ns
     )
 
 
 class ExistingEntries:
-    """Deals with existing names of the directory that `maker` has entered."""
+    """Handles existing names of the directory that `maker` has entered."""
 
     def __init__(
         self, maker: EntryMaker, tally: Tally, overwrite: Overwrite, *, delete: bool
@@ -63,7 +63,7 @@ class ExistingEntries:
     def place(self, row: RowView, status: os.stat_result) -> Action:
         """Make the existing entry what `row` says, as far as the policy allows.
 
-        Raises OSError, DamageError; the entry is as it was then, or named INCOMPLETE.
+        Raises OSError, DamageError; then the entry is unchanged, or named INCOMPLETE.
         """
         if is_kept(row, status, self._overwrite):
             return Action.KEPT
@@ -78,7 +78,7 @@ class ExistingEntries:
         return Action.UPDATED
 
     def replace(self, row: RowView, status: os.stat_result) -> None:
-        """Make `row` anew and put it in the place of what is there. Raises OSError, DamageError."""
+        """Create `row`, then rename it over the old entry. Raises OSError, DamageError."""
         name = temporary_name()
         self._maker.make(row, name, is_final=False)
         try:
@@ -108,7 +108,7 @@ class ExistingEntries:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                reason = "a directory that is not empty stands in its place; --delete removes it"
+                reason = "a directory that is not empty is in its place; --delete removes it"
                 raise OSError(error.errno, reason) from error
             return
         here = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -125,7 +125,7 @@ class ExistingEntries:
         return True
 
     def _adjust(self, row: RowView, status: os.stat_result) -> Action:
-        """The content is right: see to the attributes."""
+        """The content is right: set the attributes."""
         if status.st_nlink > 1:
             if self._has_same_attributes(row):
                 return Action.UNCHANGED
@@ -192,9 +192,9 @@ class ExistingEntries:
     def give_up_in_place(
         self, fd: int, name: bytes, before: os.stat_result, error: DamageError | OSError
     ) -> None:
-        """See to it that a file written half-way is taken for neither the old nor the new one.
+        """Ensure that a half-written file is taken for neither the old nor the new one.
 
-        Raises an error that says so, or nothing when the file is as it was.
+        Raises an error that says so; returns if the file is unchanged.
         """
         after = os.fstat(fd)
         if (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
@@ -206,7 +206,7 @@ class ExistingEntries:
         raise DamageError(reason) from error
 
     def finish_in_place(self, fd: int, row: RowView) -> None:
-        """Give an existing file whose data was written its size, holes and attributes."""
+        """Set size, holes and attributes of an existing file whose data was written."""
         layout = layout_of(row)
         if os.fstat(fd).st_size != layout.size_bytes:
             os.ftruncate(fd, layout.size_bytes)
@@ -219,7 +219,7 @@ class ExistingEntries:
 def open_to_write(name: bytes, status: os.stat_result) -> int | None:
     """The existing file for reading and writing; None when it cannot be written in place.
 
-    It is the very inode of `status`, and it has no other name.
+    It is the inode of `status`, and it has no other name.
     """
     fd = _open_as(name, status, os.O_RDWR)
     if fd is None and clear_protection(name):
@@ -231,7 +231,7 @@ def open_to_write(name: bytes, status: os.stat_result) -> int | None:
 
 
 def set_aside(name: bytes) -> None:
-    """Give what is left of a file the suffix INCOMPLETE."""
+    """Rename an incomplete file with the suffix INCOMPLETE."""
     with suppress(OSError):
         os.rename(name, name[: 255 - len(INCOMPLETE)] + INCOMPLETE)
 
@@ -246,5 +246,5 @@ def _open_as(name: bytes, status: os.stat_result, access: int) -> int | None:
     present = os.fstat(fd)
     if (present.st_dev, present.st_ino) != (status.st_dev, status.st_ino):
         os.close(fd)
-        raise OSError(errno.ESTALE, "it was exchanged while it was restored", name)
+        raise OSError(errno.ESTALE, "it was replaced while it was restored", name)
     return fd

@@ -1,8 +1,8 @@
-"""Further names of files: made once the file itself is whole.
+"""Further names of files: linked once the file itself is complete.
 
-The first wanted name of an inode is restored like any other row. The others wait until every
-task up to that one has ended, then they are linked to it. Where the first name did not become
-what the snapshot has (it was kept as --overwrite asks, or failed), the next name takes its place.
+The first wanted name of an inode is restored like any other row. The others wait until all tasks
+up to that one have ended, then they are linked to it. If the first name does not match the
+snapshot (it was kept as --overwrite asks, or failed), the next name replaces it.
 
 Memory: one entry for each inode whose names have not all been seen.
 """
@@ -37,7 +37,7 @@ class _FirstName(NamedTuple):
 
 
 class OtherName(NamedTuple):
-    """A name that waits to be linked; `rows` is its row, encoded, `is_new` its directory's."""
+    """A name that waits to be linked; `rows`: its row, encoded; `is_new`: its directory is new."""
 
     place: bytes
     is_new: bool
@@ -78,15 +78,15 @@ class Links:
         self._waiting.append(name)
 
     def cannot_link_to(self, inodes: list[Inode]) -> None:
-        """The first names of these did not become what the snapshot has."""
+        """The first names of these inodes do not match the snapshot."""
         self._unusable.update(inodes)
 
     def has_mark(self, inode: Inode, mark: int) -> None:
-        """The first name of `inode` is restored by another task than thought."""
+        """The first name of `inode` is restored by another task than assumed."""
         self._first[inode] = self._first[inode]._replace(mark=mark)
 
     def link_ready(self, marks: Marks) -> None:
-        """Link the names whose first one is whole, or restore one in its stead."""
+        """Link the names whose first one is complete, or restore one instead."""
         while self._waiting:
             other = self._waiting[0]
             first = self._first[other.inode]

@@ -1,8 +1,8 @@
-"""Very large files: made by the coordinator, written by all workers at once.
+"""Very large files: created by the coordinator, written by all workers at once.
 
-The coordinator makes (or opens) the file and keeps it open, hands out stretches of its parts, and
-when the last one is written gives the file its attributes and, where it replaces another, its
-name. Workers open it anew and make sure that it is the same inode.
+The coordinator creates (or opens) the file and keeps it open, hands out stretches of its parts,
+and when the last one is written sets the attributes and, if the file replaces another, its name.
+Workers open it again and verify that it is the same inode.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STRETCH_BYTES: Final = 16 << 20
 
 @dataclass(slots=True, eq=False)
 class _LargeFile:
-    """One file under way. before: what was there; in_place: that is written to."""
+    """One file in progress. before: the existing entry; in_place: it is written to."""
 
     row: RowView
     place: bytes
@@ -69,7 +69,7 @@ class LargeFiles:
         self._under_way: list[_LargeFile] = []
 
     def restore(self, row: RowView, place: bytes, mark: int, *, is_new: bool) -> None:
-        """Begin to restore one file; `mark` ends when it is done."""
+        """Start restoring one file; `mark` ends when it is done."""
         tally = self._restorer.tally
         try:
             self._restorer.maker.enter(place, is_new=is_new)
@@ -95,7 +95,7 @@ class LargeFiles:
             self._pool.submit(task, done)
 
     def abort(self) -> None:
-        """Remove what is half written, or set it aside; no worker writes any more."""
+        """Remove half-written files, or rename them; no worker writes any more."""
         while self._under_way:
             file = self._under_way.pop()
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the coordinator of a restore and its workers say to each other: each task has one reply."""
+"""Messages between the coordinator of a restore and its workers: each task has one reply."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from strongroom.jobs.restore.options import (  # noqa: TC001 - msgspec looks at it
+from strongroom.jobs.restore.options import (  # noqa: TC001 - msgspec reads annotations
     Action,
     RestoreProblem,
     Step,
@@ -22,7 +22,7 @@ Inode: TypeAlias = tuple[int, int]
 
 
 class LateFlags(Message, frozen=True):
-    """chattr flags that can be set only when nothing is linked any more."""
+    """chattr flags that can be set only after the last link was made."""
 
     place: bytes
     name: bytes

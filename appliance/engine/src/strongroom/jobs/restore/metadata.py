@@ -1,13 +1,13 @@
-"""Sets owner, mode, attributes, ACLs, times and flags of restored entries, in the order that lasts.
+"""Sets owner, mode, attributes, ACLs, times and flags of restored entries, in a safe order.
 
 chown drops set-id bits and capabilities, user attributes need a writable mode, an ACL is part of
 the mode, flags may forbid all further changes: so owner, attributes of users, mode, ACLs and
 other attributes, times, flags. Entries are addressed by an open descriptor, or by a path that
-stands for the inode itself (`target_directories.pinned`), or, in a private directory, by name.
+refers to the inode itself (`target_directories.pinned`), or, in a private directory, by name.
 
-What may not be set is a problem of its kind, and the rest is set all the same. Without the right
-to give files away an entry stays ours, and then loses its set-id bits: they would run it as
-somebody else than before.
+What may not be set is a problem of its kind, and the rest is still set. Without the right to
+change the owner an entry stays ours, and then loses its set-id bits: it would run with another
+user's rights than in the snapshot.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IMMUTABLE: Final = 0x10
 _APPEND_ONLY: Final = 0x20
 PROTECTING_FLAGS: Final = _IMMUTABLE | _APPEND_ONLY
 _JOURNAL_DATA: Final = 0x4000
-# Only root sets these; without them the other flags can still be set.
+# Only root can set these; others can still set the other flags.
 _PRIVILEGED_FLAGS: Final = PROTECTING_FLAGS | _JOURNAL_DATA
 _OPEN_FOR_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _ACL_PREFIX: Final = b"system.posix_acl_"
@@ -50,7 +50,7 @@ Place = int | bytes
 
 
 class MetadataSetter:
-    """Sets what rows say; tells problems as `problem(kind, name, reason)`."""
+    """Sets what rows say; reports problems as `problem(kind, name, reason)`."""
 
     def __init__(self, problem: Callable[[Kind, bytes, str], None]) -> None:
         self._problem = problem
@@ -98,7 +98,7 @@ class MetadataSetter:
             self.set_flags(where, row.name, row.mode, row.flags)
 
     def has_same_attributes(self, where: Place, row: RowView, status: os.stat_result) -> bool:
-        """Whether nothing that `settle` sets is missing or different."""
+        """Whether everything that `settle` sets is already right."""
         if (status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns) != (
             row.mode,
             row.uid,
@@ -164,7 +164,7 @@ class MetadataSetter:
                 os.close(fd)
 
     def _make_writable(self, where: Place, row: RowView, status: os.stat_result) -> None:
-        """Without root's rights, only what its owner may write takes attributes of users."""
+        """Without root's rights, user attributes can be set only if the owner may write."""
         if self._is_root or status.st_mode & stat.S_IWUSR or stat.S_ISLNK(row.mode):
             return
         if status.st_uid == os.geteuid():
@@ -203,7 +203,7 @@ class MetadataSetter:
                     self._problem(Kind.OWNER, row.name, reason_of(error))
                     return False
                 self._refused_owners.add(owner)
-        # A group of our own can be given even where the owner cannot.
+        # A group of which we are a member can be set even if the owner cannot.
         try:
             os.chown(where, -1, row.gid)
             kept = "group"
@@ -219,7 +219,7 @@ class MetadataSetter:
         mode = stat.S_IMODE(row.mode)
         if not is_owner and mode & _SET_ID_BITS and not stat.S_ISDIR(row.mode):
             mode &= ~_SET_ID_BITS
-            reason = "set-id bits left out, for it belongs to somebody else than before"
+            reason = "set-id bits left out, for its owner is not the one in the snapshot"
             self._problem(Kind.MODE, row.name, reason)
         try:
             os.chmod(where, mode)
@@ -238,9 +238,9 @@ def change_flags(fd: int, mask: int, flags: int) -> None:
 
 
 def clear_protection(name: bytes) -> bool:
-    """Take the immutable and append-only flags off `name` in the working directory.
+    """Clear the immutable and append-only flags of `name` in the working directory.
 
-    Returns whether there was one to take off; never follows a link.
+    Returns whether one was set; never follows a link.
     """
     try:
         fd = os.open(name, _OPEN_FOR_FLAGS | os.O_NOFOLLOW)
@@ -258,7 +258,7 @@ def clear_protection(name: bytes) -> bool:
 
 
 def reason_of(error: OSError | OverflowError) -> str:
-    """What a system call said, without the path (which the problem has)."""
+    """The error of a system call, without the path (which the problem has)."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return str(error)

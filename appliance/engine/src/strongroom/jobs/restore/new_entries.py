@@ -1,13 +1,13 @@
-"""Makes entries that are not there yet, in the working directory, with the fewest system calls.
+"""Creates entries that do not exist yet, in the working directory, with few system calls.
 
-A small file in a private directory, owned as our own new files are, costs four: open, write,
-utimensat, close; an empty one two. Whatever is out of the ordinary (another owner, set-id bits,
-attributes, flags, a directory that passes ACLs on to what is made in it) goes the long way
-through `MetadataSetter.settle`.
+A small file in a private directory, with the default owner of new files, costs four: open, write,
+utimensat, close; an empty one two. Anything unusual (another owner, set-id bits, attributes,
+flags, a directory with inherited ACLs) takes the slow path through `MetadataSetter.settle`.
 
-A file is made under its final name; when its content cannot be had or written it is removed
-again. Until it is whole it is readable by its owner only and its mtime is the present, so that
-what a killed restore leaves behind is neither seen by others nor taken for whole by the next.
+A file is created under its final name; if its content cannot be read or written it is removed
+again. Until it is complete it is readable by its owner only and its mtime is the current time, so
+that what a killed restore leaves behind is neither visible to others nor taken for complete by
+the next.
 
 The process's umask must be 0.
 """
@@ -48,7 +48,7 @@ _SPECIAL_BITS: Final = 0o7000
 
 
 class EntryMaker:
-    """Makes entries of one directory after the other. For one thread, whose cwd it owns."""
+    """Creates the entries of one directory at a time. For one thread, whose cwd it owns."""
 
     def __init__(self, directories: TargetDirectories, source: ContentSource, tally: Tally) -> None:
         self._directories = directories
@@ -61,13 +61,13 @@ class EntryMaker:
         self.source = source
         self.setter = MetadataSetter(tally.problem)
         # Nobody but us can have been in it: see `target_directories`.
-        # Whether new entries begin without attributes: the directory passes none on.
+        # Whether new entries start without attributes: none are inherited from the directory.
         self.is_clean = False
-        # Flags that would bar the names still to be linked.
+        # Flags that would prevent linking further names.
         self.flags_for_later: list[LateFlags] = []
 
     def enter(self, place: bytes, *, is_new: bool) -> None:
-        """Work in the directory `place` from now on; `is_new`: this restore made it.
+        """Work in the directory `place` from now on; `is_new`: this restore created it.
 
         Raises OSError.
         """
@@ -81,7 +81,7 @@ class EntryMaker:
         self._owner_of_new = self._owners_of_new.get(self._owner_key)
 
     def make(self, row: RowView, name: bytes, *, is_final: bool = True) -> None:
-        """Make the entry of `row` under `name`, where nothing is.
+        """Create the entry of `row` under `name`, which does not exist.
 
         is_final: `name` is the row's own, not a temporary one, so that its flags can be set.
         Raises OSError (FileExistsError), DamageError; nothing is left behind then.
@@ -106,7 +106,7 @@ class EntryMaker:
         fd = os.open(name, NEW_FILE, 0o600)
         early = row.flags & _EARLY_FLAGS
         if early:
-            # What is refused here is refused again, and told, when all flags are set.
+            # What is refused here is refused again, and reported, when all flags are set.
             with suppress(OSError):
                 change_flags(fd, early, early)
         return fd
@@ -121,7 +121,7 @@ class EntryMaker:
         self.setter.settle(fd, row, status, is_new=self.is_clean, flags=wants_flags)
 
     def defers_flags(self, row: RowView) -> bool:
-        """Whether the row's flags have to wait for its other names; they are noted down."""
+        """Whether the row's flags have to wait for its other names; then records them."""
         if row.link_count > 1 and row.flags & PROTECTING_FLAGS:
             late = LateFlags(self._tally.place, row.name, row.mode, row.flags)
             self.flags_for_later.append(late)
@@ -209,7 +209,7 @@ class EntryMaker:
 
 
 def passes_attributes_on() -> bool:
-    """Whether the working directory gives new entries an ACL or flags of its own."""
+    """Whether new entries inherit an ACL or flags from the working directory."""
     try:
         os.getxattr(b".", _DEFAULT_ACL)
         return True
@@ -218,7 +218,7 @@ def passes_attributes_on() -> bool:
     try:
         fd = os.open(b".", _OPEN_DIRECTORY)
     except OSError:
-        return True  # it cannot be read: better look at each entry than miss one
+        return True  # it cannot be read: checking each entry is safer than missing one
     try:
         return read_flags(fd) != 0
     finally:

@@ -1,7 +1,7 @@
-"""What a restore is asked to do and what it reports, settled at the edge.
+"""Options and report of a restore, validated once by the caller.
 
-A restore never stops for one file: what could not be brought back, or not be set, becomes a
-`RestoreProblem` of one kind, is told to the observer at once and is counted in the report.
+A restore never stops for one file: what could not be restored or set becomes a `RestoreProblem` of
+one kind, is passed to the observer at once and is counted in the report.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Kind(StrEnum):
     """What a problem is about. The first five lose an entry, the others an attribute of it."""
 
     CONTENT = "content"  # the stored content is damaged or missing
-    UNREAD = "unread"  # the backup could not read it, so there is nothing to bring back
-    ENTRY = "entry"  # it could not be made or replaced in the target
+    UNREAD = "unread"  # the backup could not read it, so there is nothing to restore
+    ENTRY = "entry"  # it could not be created or replaced in the target
     LINK = "link"  # another name of a file could not be made
     DELETE = "delete"  # what the snapshot does not hold could not be removed
     OWNER = "owner"
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 class Overwrite(StrEnum):
-    """What happens to an entry that is there already.
+    """What to do with an entry that exists already.
 
     ALWAYS compares content and writes what differs. IF_CHANGED does so only where size or mtime
     differ, and sets attributes. IF_NEWER leaves an entry alone unless the snapshot's is newer.
@@ -61,7 +61,7 @@ class Action(StrEnum):
 
 
 class RestoreProblem(NamedTuple):
-    """Something that is not as the snapshot has it; `path` is relative to the target."""
+    """Something that differs from the snapshot; `path` is relative to the target."""
 
     kind: Kind
     path: bytes
@@ -69,7 +69,7 @@ class RestoreProblem(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One entry dealt with; told only when the options ask for it."""
+    """One finished entry; reported only if the options ask for it."""
 
     action: Action
     path: bytes
@@ -108,7 +108,7 @@ class RestoreOptions:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What a restore did. `actions` and `problems` count by kind, in no particular order."""
+    """Report of a restore. `actions` and `problems` count by kind, in no particular order."""
 
     actions: dict[Action, int] = field(default_factory=dict)
     problems: dict[Kind, int] = field(default_factory=dict)
@@ -117,13 +117,13 @@ class RestoreReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the target now is what the snapshot (and the options) say."""
+        """Whether the target now matches the snapshot (and the options)."""
         return not self.problems
 
     def summary(
         self, snapshot_id: str, options: RestoreOptions, differences: Mapping[str, int] | None
     ) -> dict[str, Any]:
-        """The same as JSON has it (docs/json-output.md), where names may be bytes.
+        """The fields of the JSON report (docs/json-output.md), where names may be bytes.
 
         differences: what a verify afterwards found; None: there was none.
         """

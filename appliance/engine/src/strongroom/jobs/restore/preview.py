@@ -1,4 +1,4 @@
-"""A dry run: says for each row what a restore would do with it, and does nothing."""
+"""A dry run: reports for each row what a restore would do, and changes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Preview(RowRestorer):
-    """Tells what `restore` of its base would do. Extended attributes and flags are not compared."""
+    """Reports what `restore` would do. Extended attributes and flags are not compared."""
 
     def __init__(self, root_fd: int, source: ContentSource, options: RestoreOptions) -> None:
         super().__init__(root_fd, source, options)

@@ -3,15 +3,16 @@
 Promises
 - Nothing is written outside the target, whatever the snapshot claims and whoever plants links in
   the target meanwhile (`target_directories`); and the target is where it may be (`target`).
-- What a file holds in the end is what the snapshot holds, checked chunk by chunk before it is
-  written. A file whose content is damaged or missing is named, and not there afterwards: a new
-  one is removed; one that was to be replaced is as it was; one that was being changed in place
-  gets the suffix `existing_entries.INCOMPLETE`. Everything else is restored.
-- What is killed can be run again and goes on: until a file is whole its mtime is the present, so
-  `if-changed` takes it up again; names like `.strongroom-0123456789abcdef` are left-overs.
-- Memory does not grow with the number of files (see `stream` for what little does).
+- A restored file holds exactly what the snapshot holds, verified chunk by chunk before it is
+  written. A file whose content is damaged or missing is reported, and does not remain: a new one
+  is removed; one that was to be replaced is unchanged; one that was being changed in place gets
+  the suffix `existing_entries.INCOMPLETE`. Everything else is restored.
+- A restore that was killed can be run again and resumes: until a file is complete its mtime is the
+  current time, so `if-changed` restores it; names like `.strongroom-0123456789abcdef` are
+  left-overs.
+- Memory does not grow with the number of files (but see `stream` for small parts that do).
 
-Processes: this one streams the listing, makes directories and links, and reports; workers
+Processes: this one streams the listing, creates directories and links, and reports; workers
 (`worker`) are forked from it and write files.
 """
 
@@ -60,7 +61,7 @@ _NEEDED_FILES = 4096
 
 
 class RestoreObserver(Protocol):
-    """Is told what happens to single entries, in the process that restores."""
+    """Receives events of single entries, in the process that restores."""
 
     def problem(self, problem: RestoreProblem) -> None:
         """Something could not be restored or set."""
@@ -76,15 +77,14 @@ def restore(
     show: Callable[[], AbstractContextManager[Progress]],
     observer: RestoreObserver,
 ) -> RestoreReport:
-    """Restore `snapshot` (read with its pages) as `options` say.
+    """Restore `snapshot` (read with its pages) by `options`.
 
     `show` gives the progress; it is entered after the workers were forked, so it may start
-    threads. `observer` is told of single entries while that is so.
+    threads. `observer` gets events of single entries meanwhile.
 
-    Raises SnapshotNotFoundError when it has no such sub-path, OperatingSystemError when the
-    target cannot be made or can take nothing more, NotPermittedError when `where` denies it,
-    DamageError when the listing is not sound,
-    StoreError.
+    Raises SnapshotNotFoundError when it has no such sub-path, OperatingSystemError when the target
+    cannot be created or is full, NotPermittedError when `where` denies it, DamageError when the
+    listing is not sound, StoreError.
     """
     return _Restore(repository, snapshot, options, show, observer).run()
 
@@ -180,7 +180,7 @@ class _Restore:
     def _pool(self, index: Index, root_fd: int) -> RestorePool:
         def work(channel: WorkerChannel[RestoreTask]) -> None:
             signal.signal(signal.SIGTERM, _stop)
-            # Closed, so that a storage daemon hears of an end and not of a connection that breaks.
+            # An orderly close, so that a storage daemon does not see a broken connection.
             with closing(self._repository.reopen()) as repository:
                 source = StoredContent(repository.block_reader(index, WORKER_CACHE_BYTES))
                 serve(channel, RowRestorer(root_fd, source, self._options), source)
@@ -203,7 +203,7 @@ class _Restore:
 
 
 def _allow_open_files() -> None:
-    """Removing a deep tree holds a descriptor for each of its levels."""
+    """Raise the limit of descriptors: removing a deep tree holds one for each level."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < _NEEDED_FILES and soft != resource.RLIM_INFINITY:
         limit = _NEEDED_FILES if hard == resource.RLIM_INFINITY else min(hard, _NEEDED_FILES)
@@ -211,5 +211,5 @@ def _allow_open_files() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """End a worker by an error, so that it removes the file it is writing."""
+    """End a worker by raising an error, so that it removes the file it is writing."""
     raise ChannelClosedError

@@ -1,9 +1,9 @@
-"""Content of a repository as a restore and a verify need it.
+"""Reads content of a repository for restore and verify.
 
-A block of small files is decoded once for a whole task, wherever in the task its files are: the
-task says beforehand which chunks it will ask for (`expect`), and when the first of a block is
-asked for, all of them are taken out of it. After many backups the small files of a directory are
-in many blocks, and a cache of blocks alone would decode each of them over and over.
+A block of small files is decoded once for a whole task, wherever its files are in the task: the
+task announces which chunks it will need (`expect`), and the first request for a block extracts
+all of them. After many backups the small files of a directory are in many blocks, and a cache of
+blocks alone would decode each of them many times.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from strongroom.repo.blocks import BlockReader
     from strongroom.rows.rows import Rows
 
-# Chunks are copied out of a block of which less than one in so many bytes is wanted; otherwise
-# they are views that keep all of it in memory until the last one is used.
+# If less than one in so many bytes of a block is wanted, chunks are copied out of it; otherwise
+# they are views that keep the block in memory until the last one is used.
 _COPY_BELOW: Final = 4
 _AVERAGE_BLOCK_BYTES: Final = 1 << 20
 
@@ -30,14 +30,14 @@ class StoredContent:
 
     def __init__(self, reader: BlockReader) -> None:
         self._reader = reader
-        # Of each block not yet read the slots that will be asked for, with how often.
+        # Of each block not yet read, the slots that will be requested, and how often.
         self._expected: dict[bytes, dict[int, int]] = {}
         self._ready: dict[tuple[bytes, int], tuple[bytes | memoryview, int]] = {}
 
     def expect(self, tasks: Iterable[tuple[Rows, frozenset[int]]]) -> None:
-        """Say which rows will be restored next, all but those given by number.
+        """Announce the rows to be restored next, all but those given by number.
 
-        What was expected before and not asked for is forgotten.
+        Earlier announcements that were not requested are dropped.
         """
         self._ready.clear()
         expected = self._expected = {}
@@ -74,13 +74,13 @@ class StoredContent:
         return self._reader.is_chunk(block_id, slot, data)
 
     def _take_out(self, block_id: bytes) -> None:
-        """Read all that is expected of a block; what is damaged in it is left out."""
+        """Read all announced chunks of a block; damaged ones are left out."""
         taken: list[tuple[int, int, memoryview]] = []
         for slot, uses in self._expected.pop(block_id).items():
             try:
                 taken.append((slot, uses, self._reader.chunk(block_id, slot)))
             except DamageError:
-                # It is raised, with the name of the file, when this very chunk is asked for.
+                # It is raised, with the name of the file, when this chunk is requested.
                 continue
         copies = sum(len(data) for _, _, data in taken) * _COPY_BELOW < _AVERAGE_BLOCK_BYTES
         for slot, uses, data in taken:

@@ -1,9 +1,9 @@
-"""Streams the rows of a snapshot once, in order, and has everything done that they ask for.
+"""Streams the rows of a snapshot once, in order, and restores them.
 
-Directories are made here, ahead of their rows; files are restored by the workers; further names
-of a file are linked here once it is whole; very large files are begun and ended here. What is
-not in the snapshot is removed here. Memory holds the way down to the present directory, names of
-inodes whose other names are still to come, and, compressed, the attributes of directories.
+Directories are created here, ahead of their rows; files are restored by the workers; further names
+of a file are linked here once it is complete; very large files are started and finished here;
+entries that are not in the snapshot are removed here. Memory holds the path to the current
+directory, names of inodes with further names to come, and compressed attributes of directories.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _LIGHT_FILE_BYTES: Final = 16 << 10
 
 
 class RestoreStream:
-    """One restore under way, in the coordinating process.
+    """One restore in progress, in the coordinating process.
 
-    restorer: works in this process; its tally is what `report(rows done, bytes done)` looks at
-    whenever that is called. pool: None in a dry run, which does everything here.
+    restorer: works in this process; its tally is read by `report(rows done, bytes done)` at every
+    call. pool: None in a dry run, which does everything here.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class RestoreStream:
         # Whether the target itself gets attributes from the snapshot.
         self.has_target_row = False
         self._is_file = row is not None and not stat.S_ISDIR(row.mode)
-        # The snapshot's path that stands at the target.
+        # The snapshot's path that corresponds to the target.
         self._base = b"" if options.in_place else options.subpath
         if self._is_file:
             self._base = split_path(self._base)[0]
@@ -154,7 +154,7 @@ class RestoreStream:
         return path[len(self._base) :].lstrip(b"/") if self._base else path
 
     def _lead_to(self, path: bytes) -> None:
-        """In place: the directories down to `path` are made where they are missing."""
+        """In place: create the missing directories down to `path`."""
         steps = path.split(b"/") if path else []
         place = b""
         for number, name in enumerate(steps):
@@ -189,7 +189,7 @@ class RestoreStream:
             self._take_level(level, rows, names)
 
     def _take_root(self, rows: Rows) -> None:
-        """The row of "/" is for the target only where that is "/" or was made just now."""
+        """Apply the row of "/" only if the target is "/" or was created by this restore."""
         row = next(views(rows, 0, 1))
         wants_root = self._options.in_place and not self._options.subpath
         if wants_root and self._choice.takes_all and self._backed_up(b""):
@@ -248,7 +248,7 @@ class RestoreStream:
         are_directories: list[bool],
         skipped: set[int],
     ) -> bool:
-        """Sort out what is not wanted; whether anything is, and can be put into the level."""
+        """Skip what is not wanted; returns whether anything is wanted and the level can hold it."""
         chosen = self._choice.choose(
             rows.directory, names, are_directories, is_wanted=level.is_wanted
         )
@@ -303,20 +303,20 @@ class RestoreStream:
                 self._marks.end(mark)
             self._report(row_count, content_bytes)
 
-        # Two processes that make small files in one directory wait for each other's every name.
+        # Processes that create small files in the same directory contend for its lock.
         goes_on = entries[0].place == self._last_place and len(entries) == 1
         is_light = content_bytes < row_count * _LIGHT_FILE_BYTES
         self._last_place = entries[-1].place
         self._pool.submit(RestoreRows(entries), done, by_last_worker=goes_on and is_light)
 
     def _follow_up(self) -> None:
-        """Link what can be linked by now."""
+        """Link what can be linked already."""
         self._links.cannot_link_to(self._restorer.unusable)
         self._restorer.unusable.clear()
         self._links.link_ready(self._marks)
 
     def _settle(self) -> None:
-        """Until every task has ended and every name is linked or restored."""
+        """Wait until every task has ended and every name is linked or restored."""
         if self._pool is None:
             return
         self._pool.drain()
@@ -327,7 +327,7 @@ class RestoreStream:
         self._pool.drain()
 
     def _restore_instead(self, other: OtherName) -> None:
-        """The first name of an inode did not come about: this one is restored as a file."""
+        """The first name of an inode failed: restore this one as a file."""
         row = next(views(decode_rows(other.rows)))
         mark = self._marks.begin()
         self._links.is_first(other.inode, other.place, row.name, row.link_count, mark)
@@ -335,7 +335,7 @@ class RestoreStream:
         self._submit([entry], [mark], 1, max(0, row.size))
 
     def _set_late_flags(self) -> None:
-        """Flags that forbid linking, now that nothing is linked any more."""
+        """Set the flags that forbid linking, after the last link."""
         maker, tally = self._restorer.maker, self._restorer.tally
         later = self._flags_for_later + maker.flags_for_later
         for late in later:

@@ -1,4 +1,4 @@
-"""Counts what one process did for a restore, and carries it to the process that reports."""
+"""Counts what one process did for a restore, and sends it to the process that reports."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ class Tally:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything but the place."""
+        """Clear everything but the place."""
         self.actions: Counter[Action] = Counter()
         self.problems: list[RestoreProblem] = []
         self.steps: list[Step] = []
         self.written_bytes = 0
 
     def problem(self, kind: Kind, name: bytes, reason: str) -> None:
-        """Something about `name` in the current place (b"": the place itself) went wrong."""
+        """Record a problem of `name` in the current place (b"": the place itself)."""
         path = join_path(self.place, name) if name else self.place
         self.problems.append(RestoreProblem(kind, path, reason))
 
     def step(self, action: Action, name: bytes) -> None:
-        """An entry of the current place is done."""
+        """Record an entry of the current place as done."""
         self.actions[action] += 1
         if self.tells_steps:
             self.steps.append(Step(action, join_path(self.place, name) if name else self.place))
 
     def take_counts(self) -> TallyCounts:
-        """Everything counted, to be sent to another process; and forgets it."""
+        """Return all counts, to be sent to another process, and clear them."""
         counts = TallyCounts(self.actions, self.problems, self.steps, self.written_bytes)
         self.clear()
         return counts

@@ -1,8 +1,8 @@
-"""The target of a restore: opened, or made, where it really is and where files may go.
+"""Opens or creates the target of a restore at its resolved path, if rules allow it.
 
 The path is walked from / by descriptors, one name at a time, and every symbolic link on it is read
-and followed here, never by the kernel. So the folder that rules judge is the very one that is
-opened, whoever exchanges links meanwhile, and nothing is made before they have allowed it.
+and followed here, never by the kernel. So the folder that rules judge is the one that is opened,
+even if links are replaced meanwhile, and nothing is created before the rules have allowed it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MOST_LINKS: Final = 40
 
 
 def open_target(target: bytes, rules: WhereRules | None, *, dry_run: bool) -> tuple[int, bool]:
-    """An O_PATH descriptor of `target`, an absolute path, and whether it was not there before.
+    """An O_PATH descriptor of `target`, an absolute path, and whether it was created.
 
-    What is missing is made, the target itself with mode 0700; in a dry run it is not, and the
-    descriptor is -1. Raises NotPermittedError when `rules` deny where it really is,
-    OperatingSystemError when it cannot be opened or made.
+    A missing path is created, the target itself with mode 0700; in a dry run it is not, and the
+    descriptor is -1. Raises NotPermittedError when `rules` deny its resolved path,
+    OperatingSystemError when it cannot be opened or created.
     """
     walk = _TargetWalk()
     try:
@@ -51,7 +51,7 @@ def open_target(target: bytes, rules: WhereRules | None, *, dry_run: bool) -> tu
 
 def _judge(target: bytes, real: bytes, rules: WhereRules) -> None:
     is_led = real != os.path.normpath(target)
-    # Below the target that was asked for the director has looked, which knows what is restored.
+    # The director, which knows what is restored, has checked below the requested target.
     denied = rules.denied_below(real) if is_led else ""
     if rules.permits(real) and not denied:
         return
@@ -63,18 +63,18 @@ def _judge(target: bytes, real: bytes, rules: WhereRules) -> None:
 
 
 class _TargetWalk:
-    """The way down to a folder; all folders on it stay open, for `..` in links."""
+    """The path down to a folder; all folders on it stay open, for `..` in links."""
 
     def __init__(self) -> None:
         self._fds = [os.open(b"/", _FOLDER)]
         self._names: list[bytes] = []
 
     def path(self, missing: list[bytes]) -> bytes:
-        """Where it has come to, and what is missing from there on."""
+        """The path reached so far, and what is missing from there on."""
         return b"/" + b"/".join([*self._names, *missing])
 
     def go(self, path: bytes) -> list[bytes]:
-        """Walk as far as there is something; gives the names that are missing. Raises OSError."""
+        """Walk as far as the path exists; returns the missing names. Raises OSError."""
         ahead = deque(path.split(b"/"))
         links = 0
         while ahead:
@@ -111,17 +111,17 @@ class _TargetWalk:
         return []
 
     def make(self, name: bytes, mode: int) -> None:
-        """Make a directory and step into that very one. Raises OSError, also for a link there."""
+        """Create a directory and enter that inode. Raises OSError, also for a link there."""
         os.mkdir(name, mode, dir_fd=self._fds[-1])
         self._fds.append(os.open(name, _FOLDER, dir_fd=self._fds[-1]))
         self._names.append(name)
 
     def taken(self) -> int:
-        """The descriptor of where it has come to, which is the caller's from now on."""
+        """The descriptor of the folder reached, which the caller now owns."""
         return self._fds.pop()
 
     def close(self) -> None:
-        """Let go of everything else."""
+        """Close everything else."""
         for fd in self._fds:
             os.close(fd)
         self._fds.clear()

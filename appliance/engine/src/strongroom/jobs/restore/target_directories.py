@@ -1,16 +1,16 @@
 """Directories of the target, reached step by step, so that nothing outside is ever touched.
 
 A path is walked from the target's descriptor, one name at a time, with O_NOFOLLOW: a symbolic
-link that stands (or is planted while we work) where a directory should be is an error, never a
-way out, and paths may be longer than PATH_MAX. Names are checked before they get here
-(`check_names`): no "/", no NUL, no ".", no "..", none empty. Everything else then works on names
-relative to the working directory, which a restoring process owns.
+link in the place of a directory (even one planted while we work) is an error, never followed,
+and paths may be longer than PATH_MAX. Names are checked before they get here (`check_names`): no
+"/", no NUL, no ".", no "..", none empty. Everything else works on names relative to the working
+directory, which a restoring process owns.
 
-A directory is *private* when we made it for this restore and nobody else can have been in it:
-it belongs to us and has mode 0700, which it keeps until everything in it is done. Only there may
-a name we made be addressed by name again. Anywhere else `pinned` holds on to the inode itself and
-makes sure that it is the one we made: of the right type and, so that it cannot be some outside
-file that was linked in meanwhile, with a single name.
+A directory is *private* if this restore created it and nobody else can have been in it: it
+belongs to us and has mode 0700, which it keeps until everything in it is done. Only there may a
+name we created be addressed by name again. Anywhere else `pinned` opens the inode itself and
+verifies that it is the one we created: of the right type and with a single name, so that it
+cannot be an outside file that was linked in meanwhile.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _FORBIDDEN: Final = frozenset((b"", b".", b".."))
 
 
 def check_names(names: Sequence[bytes], joined: bytes) -> None:
-    """Refuse names that could lead out of their directory. Raises DamageError."""
+    """Reject names that could lead out of their directory. Raises DamageError."""
     if b"/" in joined or not _FORBIDDEN.isdisjoint(names):
         raise DamageError("a directory of the snapshot holds names that no directory can hold")
 
 
 def check_path(path: bytes) -> None:
-    """Refuse a path that could lead out of the target. Raises DamageError."""
+    """Reject a path that could lead out of the target. Raises DamageError."""
     if path and (b"\0" in path or not _FORBIDDEN.isdisjoint(path.split(b"/"))):
         raise DamageError("the snapshot holds a path that no file system can hold")
 
 
 def temporary_name() -> bytes:
-    """A name for what will replace something else by rename."""
+    """A temporary name for what will replace an entry by rename."""
     return b".strongroom-" + random_bytes(8).hex().encode()
 
 
 class TargetDirectories:
-    """Opens directories below the target; keeps those on the way to the last one open.
+    """Opens directories below the target; keeps those on the path to the last one open.
 
     Of a deep path only the first ALL_OPEN_STEPS, then every OPEN_STEP-th and the last stay open.
     For one thread. `enter` makes a directory the working directory.
@@ -67,7 +67,7 @@ class TargetDirectories:
         self._fds: list[int] = []
 
     def descriptor(self, path: bytes) -> int:
-        """An O_PATH descriptor of `path`, ours, good until the next call. Raises OSError."""
+        """An O_PATH descriptor of `path`, ours, valid until the next call. Raises OSError."""
         names = path.split(b"/") if path else []
         shared = 0
         for mine, wanted in zip(self._names, names, strict=False):
@@ -117,11 +117,11 @@ class TargetDirectories:
 
 @contextmanager
 def pinned(name: bytes, file_type: int) -> Iterator[tuple[bytes, os.stat_result]]:
-    """Hold on to the inode that `name` in the working directory is.
+    """Open the inode that `name` in the working directory is.
 
-    Gives a path that stands for the very inode (a symbolic link's own included) and its status.
+    Gives a path that refers to the inode itself (even of a symbolic link) and its status.
     Raises OSError; also when it has another type than `file_type` or, unless it is a directory,
-    more than one name, for then it may be a file from outside the target.
+    more than one name, since it may be a file from outside the target.
     """
     fd = os.open(name, _PIN)
     try:
@@ -129,14 +129,14 @@ def pinned(name: bytes, file_type: int) -> Iterator[tuple[bytes, os.stat_result]
         if stat.S_IFMT(status.st_mode) != file_type or (
             status.st_nlink > 1 and file_type != stat.S_IFDIR
         ):
-            raise OSError(errno.ESTALE, "it was exchanged while it was restored", name)
+            raise OSError(errno.ESTALE, "it was replaced while it was restored", name)
         yield b"/proc/self/fd/%d" % fd, status
     finally:
         os.close(fd)
 
 
 def status_of(name: bytes) -> os.stat_result | None:
-    """Status of `name` in the working directory; None when nothing is there. Raises OSError."""
+    """Status of `name` in the working directory; None when it does not exist. Raises OSError."""
     try:
         return os.lstat(name)
     except FileNotFoundError:
@@ -144,9 +144,9 @@ def status_of(name: bytes) -> os.stat_result | None:
 
 
 def remove_tree(name: bytes, parent_fd: int) -> None:
-    """Remove the directory `name` in `parent_fd` with everything in it, following no link.
+    """Remove the directory `name` in `parent_fd` with everything in it, without following links.
 
-    Depth costs no recursion. Raises OSError; what could be removed until then is gone.
+    Not recursive, so depth is not limited. Raises OSError; what was removed before is gone.
     """
     levels: list[tuple[int, bytes, list[bytes]]] = []
     fd = _open_to_empty(name, parent_fd)
@@ -177,7 +177,7 @@ def _open_to_empty(name: bytes, parent_fd: int) -> int:
 
 
 def _without_files(fd: int) -> list[bytes]:
-    """Unlink what is no directory in `fd`; returns the names of the directories."""
+    """Unlink everything but directories in `fd`; returns the names of the directories."""
     subdirectories = []
     for text in os.listdir(fd):
         name = os.fsencode(text)

@@ -1,9 +1,9 @@
 """Where files may be restored to: entries of Where ACLs, judged by the director and the agent.
 
-The director judges what was asked for, the agent where that really is: a symbolic link on the
-client leads nobody past the entries. As everywhere the first entry that fits decides, for or, with
-`!` before it, against; `*all*` fits everything. An entry fits the folder that it names and all
-below it. A regular expression fits what it matches whole, and with `!` all below that too.
+The director judges the requested path, the agent the resolved one: a symbolic link on the client
+cannot bypass the entries. As elsewhere the first entry that matches decides, for or, with `!`
+before it, against; `*all*` matches everything. An entry matches the folder that it names and all
+below it. A regular expression matches whole paths, and with `!` all below them too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ ALL: Final = "*all*"
 
 @dataclass(frozen=True, slots=True)
 class WhereRules:
-    """Lists of entries (without any: no rules); each of them must allow a folder."""
+    """Lists of entries (without any: no rules); every list must allow a folder."""
 
     layers: tuple[tuple[str, ...], ...]
 
     def permits(self, folder: bytes) -> bool:
-        """Whether files may go to this folder, an absolute path as it really is."""
+        """Whether files may go to this folder, an absolute, resolved path."""
         path = folder.decode("utf-8", "surrogateescape")
         return all(where_verdict(layer, path) for layer in self.layers)
 
@@ -37,12 +37,12 @@ class WhereRules:
         return next(filter(None, found), "")
 
     def __str__(self) -> str:
-        """As the configuration has them."""
+        """In the notation of the configuration."""
         return " and ".join(f"`Where ACL = {', '.join(layer)}`" for layer in self.layers)
 
 
 def where_verdict(entries: Iterable[str], path: str) -> bool | None:
-    """What a list says about a folder; None when it does not mention it."""
+    """Whether a list allows a folder; None when no entry matches."""
     for entry in entries:
         pattern = entry.removeprefix("!")
         denies = entry.startswith("!")
@@ -54,14 +54,14 @@ def where_verdict(entries: Iterable[str], path: str) -> bool | None:
 def denied_below(entries: Sequence[str], path: str) -> str:
     """A folder below `path`, or an expression that may match one, that a list denies; else "".
 
-    A restore makes whole trees, so what is denied within its target has to be known beforehand.
+    A restore creates whole trees, so what is denied below its target must be known beforehand.
     """
     above = path.rstrip("/") + "/"
     for entry in entries:
         pattern = entry.removeprefix("!")
         if pattern == entry:
             if pattern.lower() == ALL or _lies_in(path, pattern):
-                # It has the say about all below, and no entry after it has.
+                # It decides about all below, so later entries do not count.
                 return ""
         elif compiled_entry(pattern, minds_case=True) is not None:
             if _may_match_below(pattern, above):
@@ -73,7 +73,7 @@ def denied_below(entries: Sequence[str], path: str) -> str:
 
 @lru_cache(maxsize=4096)
 def compiled_entry(pattern: str, *, minds_case: bool) -> re.Pattern[str] | None:
-    """An entry of an ACL as a regular expression; None for one that is none."""
+    """An entry of an ACL as a regular expression; None if it is not one."""
     # The configuration allows letters, digits and !()[]|+?*.:_-'/ in an entry; within these Python
     # reads a regular expression as POSIX does.
     if not set(pattern) & set("()[]|+?*."):
@@ -102,9 +102,9 @@ def _lies_in(path: str, folder: str) -> bool:
 
 
 def _may_match_below(pattern: str, above: str) -> bool:
-    """Whether a regular expression might match what begins with `above`; in doubt it might."""
+    """Whether a regular expression might match what begins with `above`; True if unsure."""
     if not set(pattern) & set("()[]|+?*\\"):
-        # Nothing but dots, as names have them: it matches folders as deep as itself.
+        # No operators but dots, as in names: it matches folders as deep as itself.
         depth = above.count("/")
         parts = pattern.split("/")
         head = re.compile("/".join(parts[:depth]))
@@ -113,7 +113,7 @@ def _may_match_below(pattern: str, above: str) -> bool:
         return True
     plain = re.split(r"[()\[\].+?*\\]", pattern, maxsplit=1)[0]
     if pattern[len(plain) : len(plain) + 1] in tuple("+?*"):
-        # It is about the character before it.
+        # It applies to the character before it.
         plain = plain[:-1]
     beginning = plain[: plain.rfind("/") + 1]
     return beginning.startswith(above) or above.startswith(beginning)

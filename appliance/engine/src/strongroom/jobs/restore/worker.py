@@ -1,7 +1,7 @@
 """The work of one restoring process: directories of rows, and stretches of very large files.
 
-Every error of an entry is a problem in the tally; only a target that can take nothing more, a
-failing store or a fault of ours ends the process.
+Every error of an entry is a problem in the tally; only a full or failing target, a failing store
+or a bug ends the process.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class RowRestorer:
         self.existing = ExistingEntries(
             self.maker, self.tally, options.overwrite, delete=options.delete
         )
-        # Inodes whose first name is not what the snapshot has, so nothing may be linked to it.
+        # Inodes whose first name does not match the snapshot, so nothing may be linked to it.
         self.unusable: list[tuple[int, int]] = []
 
     def restore(self, place: bytes, rows: Rows, skipped: frozenset[int], *, is_new: bool) -> None:
-        """Bring back every row but directories and those `skipped`.
+        """Restore every row but directories and those `skipped`.
 
-        Raises OperatingSystemError when the target can take nothing more, StoreError.
+        Raises OperatingSystemError when the target is full, StoreError.
         """
         try:
             self.maker.enter(place, is_new=is_new)
@@ -80,7 +80,7 @@ class RowRestorer:
         tally.actions[Action.CREATED] += created
 
     def restore_row(self, row: RowView, is_new: bool) -> Action | None:
-        """Bring back one row of the directory entered; None after a problem."""
+        """Restore one row of the directory entered; None after a problem."""
         try:
             if row.state == UNREADABLE:
                 self.tally.problem(Kind.UNREAD, row.name, "the backup could not read it")
@@ -113,9 +113,9 @@ class RowRestorer:
         return RowsRestored(self.tally.take_counts(), unusable, later)
 
     def write_stretch(self, task: WriteStretch) -> str | None:
-        """Write consecutive parts of a large file made (or opened) by the coordinator.
+        """Write consecutive parts of a large file created (or opened) by the coordinator.
 
-        Returns why not, or None.
+        Returns the reason of a failure, or None.
         """
         write = write_differing_parts if task.compares else write_parts
         layout = Layout(task.size_bytes, task.extents)
@@ -125,7 +125,7 @@ class RowRestorer:
             try:
                 status = os.fstat(fd)
                 if (status.st_dev, status.st_ino) != task.inode or status.st_nlink != 1:
-                    return "it was exchanged while it was restored"
+                    return "it was replaced while it was restored"
                 self.tally.written_bytes += write(
                     fd, task.parts, task.offset, layout, self.maker.source
                 )

@@ -1,9 +1,9 @@
 """Snapshots that an agent stored in the name of another client.
 
-The host in a snapshot is its writer's word. Where a storage daemon knows who stored what, it is
-compared with that: false snapshots must not push out the true ones of the client that they name.
-What the appliance stored, and what nobody is known to have stored, is believed, as is everything in
-a plain folder.
+The host in a snapshot is set by whoever wrote it. If a storage daemon knows who stored what, the
+host is compared with that: false snapshots must not push out the true ones of the client that they
+name. What the appliance stored, and what has no known owner, is trusted, as is everything in a
+plain folder.
 """
 
 from __future__ import annotations
@@ -39,5 +39,5 @@ def owners_of(store: Store) -> dict[str, set[str]]:
     try:
         return knowing.owners("snapshots")
     except RightError:
-        # Who may not ask may not delete either.
+        # Whoever may not ask may not delete either.
         return {}

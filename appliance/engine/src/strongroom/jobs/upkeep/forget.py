@@ -1,10 +1,10 @@
 """Forget snapshots: those that are named, or those that no rule of retention keeps.
 
-Only snapshot objects are deleted; prune gives their space back. A running backup whose parent is
-forgotten is not disturbed: prune waits for it before it removes anything.
+Only snapshot objects are deleted; prune frees their space. A running backup whose parent is
+forgotten is not affected: prune waits for it before it removes anything.
 
-A snapshot counts from when it began, but never from later than the store received it: a client
-with a clock in the future can't push the others out. Minimum retention counts by the store alone.
+A snapshot's age is counted from its start, or from when the store received it if that is earlier:
+a client whose clock is ahead can't push others out. Minimum retention uses the store's time only.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ DEFAULT_GROUP_BY: Final = ("host", "paths")
 class ForgetOptions:
     """What to forget.
 
-    snapshot_ids: whole ids; if there are any, `rules` do not count. group_by: of GROUP_PARTS;
-    rules hold for each group on its own. allow_remove_all: a group may lose all its snapshots to
-    the rules. minimum_retention_seconds: younger snapshots are kept whatever else is said.
+    snapshot_ids: whole ids; if there are any, `rules` do not apply. group_by: of GROUP_PARTS;
+    rules apply to each group separately. allow_remove_all: a group may lose all its snapshots to
+    the rules. minimum_retention_seconds: younger snapshots are kept in any case.
     """
 
     rules: RetentionRules = field(default_factory=RetentionRules)
@@ -72,7 +72,7 @@ class ForgetGroup:
 
     @property
     def removed(self) -> list[Snapshot]:
-        """Those that nothing keeps."""
+        """Snapshots without a reason to keep them."""
         return [item.snapshot for item in self.judged if not item.reasons]
 
 
@@ -90,7 +90,7 @@ class ForgetReport:
 
     @property
     def kept_count(self) -> int:
-        """Snapshots looked at and kept."""
+        """Snapshots judged and kept."""
         return sum(len(group.judged) for group in self.groups) - self.removed_count
 
 
@@ -100,7 +100,7 @@ def forget(
     options: ForgetOptions,
     progress: Progress,
 ) -> ForgetReport:
-    """Judge `snapshots` and delete those that nothing keeps.
+    """Judge `snapshots` and delete those without a reason to keep them.
 
     UsageError when no rule and no id was given, or a group would lose everything.
     """
@@ -145,7 +145,7 @@ def _grouped(
     for snapshot in snapshots:
         key = tuple((part, GROUP_PARTS[part](snapshot)) for part in options.group_by)
         if snapshot.id in false:
-            # By themselves: they must not push out what the client that they name stored.
+            # A group of their own: they must not push out what the client they name stored.
             key += (("stored by", (false[snapshot.id],)),)
         groups.setdefault(key, []).append(snapshot)
     return dict(sorted(groups.items(), key=lambda item: repr(item[0])))

@@ -1,8 +1,8 @@
-"""Writes index objects anew: without packs that are to go, and fewer of them.
+"""Rewrites index objects: without packs to be removed, and fewer of them.
 
-Readers never see less than before: an object is deleted only after all that replaces it is durable,
-and the last of the new ones names every object that they replace together. Prunes that rewrite at
-the same time would bring back each other's packs, so the caller holds the sweep lease.
+The readable index never shrinks: an object is deleted only after all that replaces it is durable,
+and the last new object names every object that they replace together. Concurrent rewrites would
+restore each other's removed packs, so the caller holds the sweep lease.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def rewrite_index(repository: Repository, index: Index, without: Collection[byte
     doubted = repository.store.doubted("index")
     affected = set(_small_objects(repository, index)) - doubted
     for name in index.object_names:
-        # What is doubted must not become our own word. It may go on naming packs that are gone.
+        # Doubted objects are not merged into trusted ones. They may still name removed packs.
         if name not in affected and name not in doubted:
             known = read_index_object(repository.store, repository.key, name, chunks=False)
             if any(footer.pack_id in without for footer in known.footers):
                 affected.add(name)
-    # Leftovers too: deleted or not, what they held must never count again.
+    # Also superseded objects not deleted yet: their content must never be used again.
     replaced = affected | _leftovers(repository, index)
     if affected:
         footers = (
@@ -62,10 +62,10 @@ def rebuild_index(
     damaged: Collection[str],
     keep_alive: Callable[[], None],
 ) -> None:
-    """Write the whole index anew from the footers of the packs in the store.
+    """Rebuild the whole index from the footers of the packs in the store.
 
-    Packs whose footers can't be read are left out; so are those `without`. Replaces every index
-    object there is, `damaged` ones too. Calls `keep_alive` once a pack.
+    Packs whose footers can't be read are left out; so are those `without`. Replaces all existing
+    index objects, `damaged` ones too. Calls `keep_alive` once a pack.
     """
     store = repository.store
     replaced = {info.name for info in store.list("index")} | set(damaged)
@@ -89,7 +89,7 @@ def _write(
     without: Collection[bytes],
     replaced: Collection[str],
 ) -> None:
-    """Write index objects for packs; the last one names those that they replace together."""
+    """Write index objects for packs; the last one names all objects that they replace."""
     kept: dict[bytes, PackFooter] = {}
     written: set[bytes] = set()
     chunks = 0
@@ -117,6 +117,6 @@ def _small_objects(repository: Repository, index: Index) -> list[str]:
 
 
 def _leftovers(repository: Repository, index: Index) -> set[str]:
-    """Objects that were replaced but not deleted, by a prune that was cut off."""
+    """Objects that were replaced but not deleted, by an interrupted prune."""
     superseded = set(index.superseded_names)
     return {info.name for info in repository.store.list("index") if info.name in superseded}

@@ -1,8 +1,8 @@
-"""How much of each pack is used, and what to do about it.
+"""How much of each pack is used, and which packs to repack.
 
-A block may be stored in several packs (two backups at once, a prune that was cut off). One copy
-counts, the *keeper*: whole rather than thinned, and never in a pack that is marked or missing while
-there is another. The other copies are not used.
+A block may be stored in several packs (two concurrent backups, an interrupted prune). One copy
+counts, the *keeper*: a whole one rather than a thinned one, and never in a pack that is marked or
+missing while there is another. The other copies are unused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Usage(NamedTuple):
 
     @property
     def unused_bytes(self) -> int:
-        """What repacking would give back."""
+        """What repacking would free."""
         return self.block_bytes - self.used_bytes
 
 
@@ -53,7 +53,7 @@ class Keepers:
     """Which copy of each block counts."""
 
     def __init__(self, index: Index, present: Collection[bytes]) -> None:
-        """`present`: ids of the packs that are in the store, and not cut off."""
+        """`present`: ids of the packs that are in the store and not truncated."""
         packs = index.packs()
         avoided = np.array([pack.marked or pack.pack_id not in present for pack in packs], np.bool_)
         order = np.lexsort((-index.raw_lengths.astype(np.int64), avoided[index.pack_numbers]))
@@ -81,7 +81,7 @@ def measure_usage(
     """The usage of every pack of the index that is not marked.
 
     Reads the index objects once more, one at a time, for the lengths of chunks. ObjectMissingError
-    when another prune has replaced one meanwhile: load the index anew.
+    when another prune has replaced one meanwhile: reload the index.
     """
     usages: dict[bytes, Usage] = {}
     for name in index.object_names:
@@ -102,7 +102,7 @@ def measure_usage(
 
 
 def require_present(usages: Sequence[Usage], present: Collection[bytes]) -> None:
-    """DamageError when a pack that is used is not in the store, or cut off there."""
+    """DamageError when a pack that is used is not in the store, or truncated there."""
     for usage in usages:
         if usage.in_use and usage.pack.pack_id not in present:
             raise DamageError(
@@ -114,8 +114,8 @@ def require_present(usages: Sequence[Usage], present: Collection[bytes]) -> None
 def choose_repacked(usages: Sequence[Usage], repack_below: float, max_unused: float) -> list[Usage]:
     """The packs to repack, the emptiest first.
 
-    Of those used to less than `repack_below` (0 to 1) as many as it takes until no more than
-    `max_unused` of what is used lies beside it unused.
+    Of those used to less than `repack_below` (0 to 1), as many as needed until the unused part is
+    no more than `max_unused` times the used one.
     """
     partly = [usage for usage in usages if usage.in_use and usage.unused_bytes > 0]
     unused_bytes = sum(usage.unused_bytes for usage in partly)

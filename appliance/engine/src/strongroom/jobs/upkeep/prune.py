@@ -1,10 +1,10 @@
-"""Give back the space that no snapshot needs.
+"""Free the space that no snapshot needs.
 
-Two phases, both in one run. The first marks: it finds out which chunks snapshots use, repacks packs
-of which little is used, and marks those that nobody needs any more with a tombstone. The second
-(`sweep`) removes marked packs once every writer that might still refer to them has ended. Backups
-run beside it undisturbed; any number of prunes may run at once; a crash at any point costs nothing
-but space, which the next prune gives back.
+Two phases, both in one run. The first marks: it determines which chunks snapshots use, repacks
+packs of which little is used, and marks unneeded packs with a tombstone. The second (`sweep`)
+removes marked packs once every writer that might still refer to them has ended. Backups are not
+affected; prunes may run concurrently; a crash at any point wastes only space, which the next
+prune frees.
 
 Order of the first phase: lease, list of packs, snapshots, tombstones and index; new packs and their
 index durable, then the tombstone. It removes nothing itself.
@@ -48,13 +48,13 @@ _ATTEMPTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class PruneOptions:
-    """How thoroughly to prune.
+    """Options of a prune.
 
-    repack_below: packs used to less than this share may be repacked. max_unused: as many are as it
-    takes until no more than this share of what is used lies beside it unused. grace_seconds: how
-    long marked packs stay; None: not at all while nobody else holds a lease, else an hour.
-    spare_seconds: packs are left alone that are no more than this older than the oldest job under
-    way, which may have written them; it allows for clocks that differ. threads: 0 for one a core.
+    repack_below: packs used to less than this share may be repacked. max_unused: packs are repacked
+    until the unused part is no more than this share of the used one. grace_seconds: how long marked
+    packs stay; None: not at all while nobody else holds a lease, else an hour. spare_seconds: packs
+    are skipped if they are newer than the oldest running job, less this allowance for clock
+    differences, as the job may have written them. threads: 0 for one a core.
     """
 
     repack_below: float = 0.8
@@ -75,9 +75,9 @@ class PruneReport:
 
     packs, pack_bytes: in the store at the beginning. used_bytes, unused_bytes: of the blocks in
     packs that are not marked. unused_packs: those without anything used. orphan_packs: of these,
-    the ones that no index knew. repacked_packs: partly used packs that were copied, with repacked
-    _bytes in their place. marked_packs: marked by this run. removed_packs, removed_bytes: really
-    deleted, also those marked by earlier runs. kept_packs: marked once but needed after all.
+    the ones in no index. repacked_packs: partly used packs that were copied, with repacked_bytes in
+    their place. marked_packs: marked by this run. removed_packs, removed_bytes: actually deleted,
+    also those marked by earlier runs. kept_packs: marked once but needed after all.
     waiting_packs: marked and still there, because of waiting_for. freed_bytes: what the store lost
     in all. In a dry run removed_packs and removed_bytes are what the run would remove.
     """
@@ -107,7 +107,7 @@ class PruneReport:
         return self.removed_bytes - self.repacked_bytes
 
     def summary(self) -> dict[str, Any]:
-        """The same as JSON has it (docs/json-output.md)."""
+        """The fields of the JSON report (docs/json-output.md)."""
         return {
             "type": "prune",
             "dry_run": self.dry_run,
@@ -134,7 +134,7 @@ class PruneReport:
 
 @dataclass(slots=True)
 class _Plan:
-    """What the first phase found out."""
+    """Results of the first phase."""
 
     index: Index
     keepers: Keepers
@@ -163,7 +163,7 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
         plan = _plan(repository, marker, lease, options, progress)
         swept = Swept()
         if plan.unused and plan.repacked:
-            # What needs no copying goes first: on a disk that is nearly full it makes room.
+            # Packs that need no copying are removed first, to make room on a nearly full disk.
             only = _mark(repository, lease, plan.unused)
             swept.count(sweep(repository, lease, marker, options.grace_seconds, progress, only))
         footers = _repack(repository, plan, marker, options, progress)
@@ -211,17 +211,17 @@ def _plan_once(
     progress.message(f"finding out what {len(names)} snapshots use")
     marker.mark(names, index)
     sizes = {bytes.fromhex(info.name): info.size_bytes for info in packs}
-    # A power failure may have cut a pack off; what is whole elsewhere must not go in its stead.
+    # A power failure may have truncated a pack; its intact copies elsewhere must stay.
     cut_off = {
         pack.pack_id
         for pack in index.packs()
         if sizes.get(pack.pack_id, pack.size_bytes) != pack.size_bytes
     }
-    # A copy that nobody has vouched for is not what another may be removed for.
+    # An unverified copy is no reason to remove another one.
     doubted = doubted_packs(store)
     keepers = Keepers(index, sizes.keys() - cut_off - doubted)
     usages = measure_usage(repository, index, keepers, marker.live)
-    # Packs that came after the listing are in the index but not in `sizes`.
+    # Packs added after the listing are in the index but not in `sizes`.
     late = {usage.pack.pack_id for usage in usages} - sizes.keys()
     sizes.update(
         (bytes.fromhex(info.name), info.size_bytes)
@@ -252,9 +252,9 @@ def _unknown(repository: Repository, index: Index, packs: list[ObjectInfo]) -> l
 def _spared(
     repository: Repository, packs: list[ObjectInfo], lease: Lease | None, spare_seconds: float
 ) -> frozenset[bytes]:
-    """Packs that a writer under way may have written: it will use them, though nobody does yet.
+    """Packs that a running writer may have written and will use, though no snapshot does yet.
 
-    Only to spare the effort: a mark that is wrong is taken back by the sweep.
+    Only an optimization: the sweep removes wrong marks.
     """
     if lease is not None:
         others = live_leases(repository, lease)
@@ -281,7 +281,7 @@ def _repack(
     repacker = Repacker(repository, plan.keepers, marker.live, progress, options.thread_count())
     footers = repacker.run([usage.pack for usage in plan.repacked])
     repository.write_index(footers)
-    # Before the old packs are marked: what replaces them must survive anything that they do.
+    # Before the old packs are marked, their replacements must be durable.
     repository.store.sync()
     return footers
 

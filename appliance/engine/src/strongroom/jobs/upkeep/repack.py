@@ -1,6 +1,6 @@
-"""Copies what is used of packs into new packs.
+"""Copies the used parts of packs into new packs.
 
-A block is copied as it is stored, only sealed anew. One of which a good part is unused is
+A block is copied as it is stored and only encrypted again. If a good part of it is unused it is
 *thinned*: it keeps its id and its list of chunks, so every reference stays valid, but the unused
 chunks lose their bytes. Several threads share the packs; each writes packs of its own.
 """
@@ -57,7 +57,7 @@ _COMPRESSIONS: Final = {NONE: "none", ZSTD: "zstd3", LZ4: "lz4", GZIP: "gzip6", 
 
 
 class Repacker:
-    """Copies packs; `run` once."""
+    """Copies packs; call `run` once."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Repacker:
         self._stopped = threading.Event()
 
     def run(self, packs: Sequence[IndexedPack]) -> list[PackFooter]:
-        """The packs that hold what was used of `packs`; they are in the store, but not synced.
+        """The new packs with the used parts of `packs`; they are in the store, but not synced.
 
         DamageError when a block does not open: nothing may be removed then. StoreError.
         """
@@ -125,7 +125,7 @@ class _Lane:
         self._compressors: dict[int, Compressor] = {}
 
     def copy(self, footer: PackFooter, use: BlockUse) -> Iterator[int]:
-        """Copy the blocks in use; the raw size of each after it was copied."""
+        """Copy the used blocks; returns the raw size of each copy."""
         repository = self.repository
         name = footer.pack_id.hex()
         header = parse_header(repository.store.get("packs", name, 0, HEADER_SIZE))
@@ -150,14 +150,14 @@ class _Lane:
                 yield entry.raw_length
 
     def finish(self) -> list[PackFooter]:
-        """Publish the open packs; every pack written."""
+        """Publish the open packs; returns every pack written."""
         for writer in self._writers.values():
             self._finished.append(writer.finish())
         self._writers = {}
         return self._finished
 
     def close(self) -> None:
-        """Drop what is open."""
+        """Discard the open packs."""
         for writer in self._writers.values():
             writer.abort()
         self.repository.close()

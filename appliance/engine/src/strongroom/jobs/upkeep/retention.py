@@ -2,8 +2,8 @@
 
 Snapshots are judged newest first, in the calendar of the local time zone: an hour, a day, an ISO
 week (Monday to Sunday), a month or a year is kept by its newest snapshot, and only periods that
-have a snapshot count. An hour that a change to winter time repeats counts twice. `within` counts
-back from the newest snapshot, not from now: when backups stop, nothing more is forgotten.
+have a snapshot count. An hour repeated by a change to winter time counts twice. `within` counts
+back from the newest snapshot, not from now: if backups stop, nothing more is forgotten.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 UNLIMITED: Final = -1
 
-# Calendars of the C library end somewhere; a snapshot from beyond counts as from the end.
+# The range of the C library's calendar is limited; times beyond it are clamped to the end.
 _LATEST_SECOND: Final = 253_402_214_400
 _DURATION_PART: Final = re.compile(r"(\d{1,6})\s*([a-z]+)\s*")
 _UNIT_SECONDS: Final = {
@@ -54,13 +54,13 @@ _UNIT_MONTHS: Final = {
 
 
 class Duration(NamedTuple):
-    """A span of the calendar: months are of their own length, the rest is exact."""
+    """A span of the calendar: months vary in length, the rest is exact."""
 
     months: int
     seconds: int
 
     def before(self, moment_ns: int) -> int:
-        """The moment that lies this span earlier, in the local time zone; ns since 1970."""
+        """The time this span earlier, in the local time zone; ns since 1970."""
         if not self.months:
             return moment_ns - self.seconds * SECOND_NS
         local = _local(moment_ns)
@@ -121,7 +121,7 @@ class RetentionRules:
 
 
 class Candidate(NamedTuple):
-    """A snapshot as rules see it; `time_ns`: when it began, but no later than the store got it."""
+    """A snapshot for the rules; `time_ns`: its start, but no later than the store received it."""
 
     snapshot_id: str
     time_ns: int
@@ -129,7 +129,7 @@ class Candidate(NamedTuple):
 
 
 def reasons_to_keep(candidates: Sequence[Candidate], rules: RetentionRules) -> dict[str, list[str]]:
-    """For each snapshot id the reasons to keep it; none means that nothing keeps it."""
+    """For each snapshot id the reasons to keep it; empty: no rule keeps it."""
     newest_first = sorted(candidates, key=lambda item: (-item.time_ns, item.snapshot_id))
     reasons: dict[str, list[str]] = {item.snapshot_id: [] for item in newest_first}
     if not newest_first:
@@ -186,7 +186,7 @@ def _local(time_ns: int) -> time.struct_time:
 
 def _hour(item: Candidate) -> tuple[object, str]:
     local = _local(item.time_ns)
-    # The offset tells the two hours apart that a change to winter time gives the same name.
+    # The offset distinguishes the hour that a change to winter time repeats.
     return (local[:4], local.tm_gmtoff), time.strftime("%Y-%m-%d %H:00", local)
 
 

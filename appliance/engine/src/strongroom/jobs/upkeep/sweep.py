@@ -1,17 +1,18 @@
-"""The second phase of prune: removes packs that were marked, once nobody can need them.
+"""The second phase of prune: removes marked packs once nobody can need them.
 
-What makes this safe beside writers and other prunes:
+Why this is safe beside writers and other prunes:
 
-- A tombstone is swept only when every lease there is names it. Whoever holds such a lease began
-  after the marking and does not refer to the packs; whoever began before has committed or failed.
+- A tombstone is swept only when every existing lease names it. The holder of such a lease began
+  after the marking and does not refer to the packs; writers that began before have committed or
+  failed.
 - After that, and not before, snapshots are listed, then tombstones, index and packs read. A marked
-  pack goes only when each chunk of it that a snapshot uses is also in a pack that is present and
-  not marked by anybody. Two prunes that mark each other's copy both see both marks, and both keep.
-- What is needed after all loses its mark and stays.
-- The index forgets the packs before they are deleted, the tombstone goes last: after a crash the
-  next prune finds it and goes on.
+  pack is removed only if each of its chunks that a snapshot uses is also in a present pack that
+  no prune has marked. Two prunes that mark each other's copy see both marks and keep both.
+- A pack that is needed after all loses its mark and stays.
+- The index drops the packs before they are deleted, the tombstone is deleted last: after a crash
+  the next prune finds it and continues.
 
-One prune sweeps at a time (it holds the lease SWEEP_LEASE); safety does not hang on that.
+One prune sweeps at a time (it holds the lease SWEEP_LEASE); safety does not depend on that.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ if TYPE_CHECKING:
     from strongroom.stores.store import Store
 
 SWEEP_LEASE: Final = "5" * 32
-# What is marked stays so long for readers without a lease, while others hold leases.
+# Grace for readers without a lease: how long marked packs stay while others hold leases.
 GRACE_BESIDE_OTHERS_SECONDS: Final = 3600.0
 
 
 @dataclass(slots=True)
 class Swept:
-    """What a sweep did."""
+    """Results of a sweep."""
 
     packs: int = 0
     bytes: int = 0
@@ -60,7 +61,7 @@ class Swept:
     temporary_files: int = 0
 
     def count(self, later: Swept) -> None:
-        """Add what a later sweep of the same prune did."""
+        """Add the results of a later sweep of the same prune."""
         self.packs += later.packs
         self.bytes += later.bytes
         self.kept_after_all += later.kept_after_all
@@ -94,7 +95,7 @@ def sweep(
     """Remove what may be removed now.
 
     `grace_seconds` None: none when nobody else holds a lease. `only`: the one tombstone to sweep,
-    by a prune that still counts on packs which others may have marked since it began. Raises
+    by a prune that still relies on packs which others may have marked since it began. Raises
     LeaseError when our own lease has ended, DamageError when a snapshot can't be read: then
     nothing is removed.
     """
@@ -169,7 +170,7 @@ def _sweep(
     marker.mark(names, index)
     tombstones = [item for item in read_tombstones(store, repository.key) if item.name in ready]
     condemned = {pack_id for tombstone in tombstones for pack_id in tombstone.pack_ids}
-    # One that is cut off is no more use than one that is not there.
+    # A truncated pack counts as missing.
     missing = {
         pack.pack_id for pack in index.packs() if present.get(pack.pack_id.hex()) != pack.size_bytes
     }
@@ -194,12 +195,12 @@ def _sweep(
 
 
 def doubted_packs(store: Store) -> frozenset[bytes]:
-    """Packs whose content may not be what they say."""
+    """Packs whose content may not match their claims."""
     return frozenset(bytes.fromhex(name) for name in store.doubted("packs"))
 
 
 class _Cover:
-    """What is used and in packs that stay, and that are not doubted."""
+    """Used chunks in packs that stay and that are not doubted."""
 
     def __init__(
         self,
@@ -218,7 +219,7 @@ class _Cover:
             [not pack.marked and pack.pack_id not in missing for pack in self._packs], np.bool_
         )
         rows = np.flatnonzero(stays[self._pack_numbers])
-        # The wholest copy first, as readers find it.
+        # The most complete copy first, as readers find it.
         rows = rows[np.argsort(-index.raw_lengths[rows].astype(np.int64), kind="stable")]
         ids = np.frombuffer(index.block_ids(), np.uint64).reshape(-1, 2)[rows]
         self._table = IdTable(16)
@@ -226,7 +227,7 @@ class _Cover:
         self._dead: dict[bytes, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
 
     def lacks(self, pack: IndexedPack) -> bool:
-        """Whether a chunk that is used might be nowhere but in `pack`."""
+        """Whether a used chunk might be only in `pack`."""
         ids = self._index.block_ids(pack.first_row, pack.block_count)
         used = np.flatnonzero(self._live.uses(ids))
         if not len(used):

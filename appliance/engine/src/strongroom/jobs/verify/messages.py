@@ -1,4 +1,4 @@
-"""What the coordinator of a comparison and its workers say to each other."""
+"""Messages between the coordinator of a comparison and its workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from strongroom.jobs.verify.options import LiveDifference  # noqa: TC001 - msgspec looks at it
+from strongroom.jobs.verify.options import LiveDifference  # noqa: TC001 - msgspec reads annotations
 from strongroom.jobs.workers.messages import Failed, Message, RowsEntry
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class NamedInode(Message, frozen=True):
 
 
 class CompareRows(Message, frozen=True, tag="compare"):
-    """Compare rows of some directories with what stands there."""
+    """Compare rows of some directories with the tree."""
 
     entries: list[RowsEntry]
 

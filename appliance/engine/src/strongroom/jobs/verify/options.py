@@ -1,4 +1,4 @@
-"""What a comparison of a snapshot with live files is asked to do, and what it finds."""
+"""Options and results of a comparison of a snapshot with live files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LiveDifference(NamedTuple):
-    """Something that is not in the tree as it is in the snapshot.
+    """An entry that differs between snapshot and tree.
 
     kind: missing, extra, type, owner, mode, size, mtime, target, device, xattr, acl, flags, links,
     content, damage (the repository cannot tell), unreadable. path: from the root compared.
@@ -30,7 +30,7 @@ class LiveDifference(NamedTuple):
 class VerifyOptions:
     """One comparison.
 
-    root: absolute path of the tree. base: the snapshot's path that stands at `root`. subpath:
+    root: absolute path of the tree. base: the snapshot's path that corresponds to `root`. subpath:
     what of the snapshot to compare, at or below base. reads_content: read every file and compare
     it chunk by chunk. reads_signatures: read every file that has a signature and compare that.
     from_disk: flush the file system first and read past its cache. finds_extra: also look for
@@ -65,7 +65,7 @@ class VerifyReport:
     elapsed_seconds: float
 
     def summary(self, snapshot_id: str, options: VerifyOptions) -> dict[str, Any]:
-        """The same as JSON has it (docs/json-output.md), where names may be bytes."""
+        """The fields of the JSON report (docs/json-output.md), where names may be bytes."""
         return {
             "type": "summary",
             "snapshot": snapshot_id,

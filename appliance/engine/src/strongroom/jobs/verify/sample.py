@@ -1,8 +1,8 @@
 """Restore a sample of a snapshot's files, compare what was written, and remove it again.
 
-The sample is drawn anew each time, every regular file with the same chance, until so many files or
-bytes are reached. It goes through the whole of a restore and of a verify: if this works, a restore
-works. Needs room for the sample in the scratch folder, which is emptied before and after.
+The sample is random at each run, every regular file with the same chance, until so many files or
+bytes are reached. It exercises a complete restore and verify: if this works, a restore works.
+Needs room for the sample in the scratch folder, which is emptied before and after.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _CACHE_BYTES: Final = 8 << 20
 _ESCAPED: Final = b"*?[]\\!"
 _MOST_TOLD: Final = 100
-# What a restore by somebody who is not root cannot set, and says so. The mode is compared after.
+# What a restore without root's rights cannot set, and reports. The mode is compared later.
 _RIGHTS: Final = frozenset(("owner", "xattr", "acl", "flags", "device"))
 _SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 
@@ -68,7 +68,7 @@ def restore_sample(
 ) -> SampleReport:
     """Restore a sample of `snapshot` (read with its pages) into the folder `scratch`.
 
-    Raises what restore and verify raise; the folder is gone in any case.
+    Raises what restore and verify raise; the folder is removed in any case.
     """
     started = clock.elapsed_seconds()
     reader = repository.block_reader(repository.load_index(), _CACHE_BYTES)
@@ -99,14 +99,14 @@ def restore_sample(
 
 
 def literal_pattern(path: bytes) -> bytes:
-    """A pattern that fits this path and nothing else."""
+    """A pattern that matches this path and nothing else."""
     return b"/" + b"".join(
         b"\\" + bytes((byte,)) if byte in _ESCAPED else bytes((byte,)) for byte in path.strip(b"/")
     )
 
 
 def _draw(listing: Listing, most_files: int, most_bytes: int) -> list[tuple[int, bytes]]:
-    """(Size, path) of files chosen by chance, but of no more bytes than allowed together."""
+    """(Size, path) of randomly chosen files, together of no more bytes than allowed."""
     seed = clock.random_bytes(32)
     # The files of the smallest digests: each has the same chance, and only those are kept.
     kept: list[tuple[int, int, bytes]] = []
@@ -140,13 +140,13 @@ def _regular(rows: Rows) -> Iterator[tuple[int, bytes]]:
         reader = RowReader(rows)
         for row in found:
             view = reader.view(row)
-            # Without root's rights nobody compares what its owner may not read.
+            # Without root's rights, files that their owner may not read cannot be compared.
             if view.state == WHOLE and (view.mode & stat.S_IRUSR or not os.geteuid()):
                 yield int(columns[row, SIZE]), view.path
 
 
 class _Faults:
-    """Told by restore and verify what is wrong."""
+    """Receives the problems of restore and verify."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -172,7 +172,7 @@ class _Faults:
 
 
 def _is_set_id_alone(difference: LiveDifference) -> bool:
-    """Whether modes differ in bits only that nobody gives to what is not his."""
+    """Whether modes differ only in the set-id bits, which only the owner can set."""
     if difference.kind != "mode":
         return False
     then, now = (int(part.split()[0], 8) for part in difference.reason.split(","))

@@ -1,4 +1,4 @@
-"""Read everything that one snapshot needs, as a restore would, and write nothing.
+"""Read everything that one snapshot needs, as a restore would, without writing.
 
 Every chunk is fetched, decoded and compared with its id, and every page of the listing with its
 own; each once, however many files share it. Blocks are read in the order they are stored.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from strongroom.repo.snapshots import Snapshot
 
 _CACHE_BYTES: Final = 64 << 20
-# Blocks are about 1 MiB raw; so many fit in the cache together.
+# Blocks are about 1 MiB raw; so many fit in the cache.
 _FETCHED_BLOCKS: Final = 16
 _MOST_TOLD: Final = 100
 
@@ -64,7 +64,7 @@ def verify_stored(repository: Repository, snapshot: Snapshot, progress: Progress
         try:
             reader.prefetch(some)
         except DamageError:
-            # One of them; which, the chunks tell.
+            # One of them; reading the chunks shows which.
             progress.message("reading content, some of it damaged")
         before = read_bytes
         for block_id in some:

@@ -1,10 +1,10 @@
 """Compare a snapshot, or a part of it, with a live tree.
 
-Every row is compared with what stands in its place: type, owner, mode, size, mtime, link target,
-device number, extended attributes, ACLs, flags and which names are one inode; and, when asked,
-content: chunk by chunk against the chunks' ids, or whole against the rows' signatures. Neither
-needs the stored content itself, so no data is fetched. Entries that only the tree has are looked
-for below the paths that were backed up; sockets are never in a snapshot and do not count.
+Every row is compared with the live entry: type, owner, mode, size, mtime, link target, device
+number, extended attributes, ACLs, flags and which names are one inode; and, when asked, content:
+chunk by chunk against the chunks' ids, or as a whole against the rows' signatures. Neither needs
+the stored content, so no data is fetched. Entries that only the tree has are searched for below
+the paths that were backed up; sockets are never in a snapshot and do not count.
 
 Nothing is changed, and no link is followed. One process streams the listing and looks for extra
 entries; forked workers (`worker`) compare.
@@ -74,10 +74,10 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class VerifyObserver(Protocol):
-    """Is told of differences."""
+    """Receives differences."""
 
     def difference(self, difference: LiveDifference) -> None:
-        """Something is not as in the snapshot."""
+        """Something differs from the snapshot."""
 
 
 def verify(
@@ -98,7 +98,7 @@ def verify(
 
 @dataclass(slots=True)
 class _Level:
-    """A directory on the way down to the present one."""
+    """A directory on the path to the current one."""
 
     place: bytes
     is_wanted: bool
@@ -166,7 +166,7 @@ class _Verification:
 
     def _new_pool(self, index: Index, root_fd: int) -> _Pool:
         def work(channel: WorkerChannel[CompareRows]) -> None:
-            # Closed, so that a storage daemon hears of an end and not of a connection that breaks.
+            # An orderly close, so that a storage daemon does not see a broken connection.
             with closing(self._repository.reopen()) as repository:
                 source = StoredContent(repository.block_reader(index, _CACHE_BYTES))
                 serve(channel, RowComparer(root_fd, source, self._options, self._backed_up))
@@ -221,7 +221,7 @@ class _Verification:
         return [own]
 
     def _lead_to(self, place: bytes) -> None:
-        """Levels for the directories on the way to a sub-path below the base."""
+        """Levels for the directories leading to a sub-path below the base."""
         steps = place.split(b"/") if place else []
         for number in range(1, len(steps)):
             self._levels.append(_Level(b"/".join(steps[:number]), self._levels[0].is_wanted))
@@ -254,7 +254,7 @@ class _Verification:
             windows.add(level.place, rows, skipped, int(sizes.sum()), is_new=False)
 
     def _descend(self, place: bytes) -> _Level | None:
-        """The level of `place`; None when it is left out or not there."""
+        """The level of `place`; None when it is left out or missing."""
         while self._levels[-1].place != place:
             top = self._levels[-1]
             parent, name = split_path(place) if place else (b"", b"")
@@ -280,7 +280,7 @@ class _Verification:
         return level
 
     def _read(self, level: _Level) -> bool:
-        """Whether the level's directory is there; the names in it, if extra ones are looked for."""
+        """Whether the level's directory exists; reads its names if extra ones are searched for."""
         level.present = []
         try:
             os.fchdir(self._directories.descriptor(level.place))

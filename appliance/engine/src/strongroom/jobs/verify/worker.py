@@ -1,6 +1,6 @@
-"""Compares rows with what stands in their place: the work of one verifying process.
+"""Compares rows with live entries: the work of one verifying process.
 
-Nothing is followed and nothing but regular files is opened.
+No link is followed and nothing but regular files is opened.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RowComparer:
         self._clear()
 
     def take_result(self) -> RowsCompared:
-        """What was found; and forgets it."""
+        """Return the findings and clear them."""
         found = RowsCompared(self.row_count, self.read_bytes, self.differences, self.inodes)
         self._clear()
         return found
@@ -132,7 +132,7 @@ class RowComparer:
             self.inodes.append(NamedInode(stored, live, path))
 
     def _leads_on(self, row: RowView) -> bool:
-        """Whether it is a directory that the snapshot has only because it leads to others."""
+        """Whether the snapshot has this directory only because it leads to others."""
         return stat.S_ISDIR(row.mode) and not self._backed_up(join_path(self._place, row.name))
 
     def _compare_attributes(self, row: RowView) -> None:

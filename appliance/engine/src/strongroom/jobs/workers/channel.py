@@ -1,8 +1,8 @@
 """Framed messages between a job's coordinator and its worker processes.
 
-A message is a struct in msgpack behind a length of four bytes. The worker's end blocks; the
-coordinator's end never does: what does not fit the socket waits in memory until the selector
-says that it fits, so two processes that send to each other at once cannot lock up.
+A message is a struct in msgpack with a length prefix of four bytes. The worker's end blocks; the
+coordinator's never does: what does not fit the socket is buffered in memory until the socket is
+writable again, so two processes that send to each other at once cannot deadlock.
 
 Each end belongs to one thread, which needs no lock.
 """
@@ -28,7 +28,7 @@ encode_message = msgspec.msgpack.Encoder().encode
 
 
 class ChannelClosedError(Exception):
-    """The process at the other end is gone."""
+    """The peer process has ended."""
 
 
 def channel_pair() -> tuple[socket.socket, socket.socket]:
@@ -127,8 +127,8 @@ class CoordinatorChannel(Generic[_Received]):
     def flush(self) -> None:
         """Send as much as the socket takes.
 
-        To a process that is gone nothing is sent; what it said last is still to be received, and
-        then `receive` raises.
+        Nothing is sent to a process that has ended; its last messages can still be received,
+        and then `receive` raises.
         """
         while self._outgoing:
             data = self._outgoing[0]

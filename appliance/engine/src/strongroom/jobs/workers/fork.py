@@ -1,9 +1,9 @@
-"""Starts a worker as a forked process, and is the first code that runs in it.
+"""Starts a worker as a forked process, and contains the first code that runs in it.
 
-Forking is cheap because nothing is loaded anew: pages of the coordinator are shared until written.
-It must happen before the coordinator starts any thread. A worker dies with its coordinator: the
-closed channel ends it, SIGTERM makes it drop what it is at, and the kernel kills it when the
-coordinator is gone or has waited long enough.
+Forking is cheap because nothing is loaded again: pages of the coordinator are shared until
+written. It must happen before the coordinator starts any thread. A worker dies with its
+coordinator: the closed channel ends it, SIGTERM makes it abandon its task, and the kernel kills
+it when the coordinator has ended or the timeout has passed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _Received = TypeVar("_Received")
 
 _PR_SET_PDEATHSIG: Final = 1
-# How long a worker may take to end when the job is broken off.
+# How long a worker may take to end when the job is aborted.
 _END_SECONDS: Final = 2.0
 _END_POLL_SECONDS: Final = 0.005
 
 
 class _StoppedError(BaseException):
-    """The job was broken off; raised wherever the worker happens to be."""
+    """The job was aborted; raised at any point of the worker."""
 
 
 def fork_worker(
@@ -61,13 +61,13 @@ def fork_worker(
 
 
 def await_workers(pids: list[int]) -> None:
-    """Until the workers, which were told to finish, have ended."""
+    """Wait until the workers, which were told to finish, have ended."""
     for pid in pids:
         os.waitpid(pid, 0)
 
 
 def stop_workers(pids: list[int]) -> None:
-    """End workers whose job is broken off, and wait until they have."""
+    """End workers of an aborted job, and wait for them."""
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
     deadline = clock.elapsed_seconds() + _END_SECONDS
@@ -93,12 +93,12 @@ def _be_worker(
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(status)
-        # A key typed at the terminal reaches every process; only the coordinator decides.
+        # Ctrl-C at the terminal signals every process; only the coordinator handles it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _stop)
         for end in to_close:
             end.close()
-        # Nothing a worker makes is cyclic, and collecting would unshare the coordinator's pages.
+        # A worker creates no cycles, and collecting would unshare the coordinator's pages.
         gc.disable()
         channel = WorkerChannel(channel_end, decode)
         try:
@@ -116,6 +116,6 @@ def _be_worker(
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    # Once is enough: what follows is to close and remove what is half done.
+    # Once is enough: what follows only closes and cleans up.
     signal.signal(number, signal.SIG_IGN)
     raise _StoppedError

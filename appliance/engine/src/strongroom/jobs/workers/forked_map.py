@@ -1,7 +1,7 @@
 """Runs a function over many items in forked processes that share what the function refers to.
 
-Nothing is sent to the children but the items: they are forks, so the index and other large tables
-are there already. The caller must not have started threads.
+Only the items are sent to the children: they are forks, so the index and other large tables are
+there already. The caller must not have started threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AHEAD: Final = 2
 
 
 class ForkedMap(Generic[_Item, _Result]):
-    """A pool of processes for one piece of work; with one process everything happens in ours."""
+    """A pool of processes for one piece of work; with one process all runs in the caller's."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class ForkedMap(Generic[_Item, _Result]):
         work: Callable[[Repository, _Item], _Result],
         processes: int,
     ) -> None:
-        """`work(repository, item)` is called with a repository of its process's own."""
+        """`work(repository, item)` is called with its process's own repository."""
         self._repository = repository
         self._work = work
         self._processes = processes
@@ -71,7 +71,7 @@ class ForkedMap(Generic[_Item, _Result]):
                     yield pending.pop(future), future.result()
         except BrokenProcessPool as error:
             raise StrongroomError(
-                "a process died (killed by the system, perhaps for want of memory); run the same "
+                "a process died (killed by the system, perhaps for lack of memory); run the same "
                 "command again, with fewer --processes"
             ) from error
 
@@ -99,7 +99,7 @@ _begun: list[tuple[Repository, Callable[[Repository, Any], Any]]] = []
 def _begin(repository: Repository, work: Callable[[Repository, Any], Any]) -> None:
     import signal
 
-    # A key typed at the terminal reaches every process; only the first one decides.
+    # Ctrl-C at the terminal signals every process; only the first one handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _begun.append((repository.reopen(), work))

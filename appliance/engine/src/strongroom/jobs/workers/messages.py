@@ -1,7 +1,7 @@
-"""What coordinators and workers of every kind of job say to each other.
+"""Messages between coordinators and workers of every kind of job.
 
 Messages are tagged structs in msgpack arrays: a tag, then the fields in order. Both ends are forks
-of one process, so the format is of no concern to anybody else and may change with any release.
+of one process, so the format is internal and may change with any release.
 Each kind of job has its own messages beside these: `backup.shards.messages`, `restore.messages`
 and `verify.messages`. Structs cost what untyped lists would: all messages of a directory of 30
 rows that changed take 1.4 microseconds of CPU, within a tenth of one (`python -m bench.messages`).
@@ -39,10 +39,10 @@ class RowsEntry(Message, frozen=True):
 
 
 def failure(error: errors.StrongroomError) -> Failed:
-    """The message that tells of an error."""
+    """The message for an error."""
     return Failed(error.error_id, error.exit_code, str(error))
 
 
 def error_of(failed: Failed) -> errors.StrongroomError:
-    """The error that a worker failed with, as the class it was."""
+    """The error that a worker failed with, as its original class."""
     return errors.error_named(failed.error_id, failed.text, exit_code=failed.exit_code)

@@ -1,7 +1,7 @@
 """Worker processes that answer one task with one reply.
 
-`submit` hands a task to the worker with the least to do and waits while all have enough; a reply
-is given to the function that came with the task, always in the process (and the thread) that
+`submit` gives a task to the least loaded worker and blocks while all have enough; a reply is
+passed to the function that came with the task, always in the process (and the thread) that
 submits. A worker is a forked process (see `fork`), so tasks and replies are messages.
 """
 
@@ -40,7 +40,7 @@ class _Worker(Generic[_Reply]):
 
 
 class WorkerPool(Generic[_Task, _Reply]):
-    """Forked workers, each running `serve(channel)`: receive a task, send its reply, for ever.
+    """Forked workers, each running `serve(channel)`: receive a task, send its reply, in a loop.
 
     Must be made before this process starts a thread that works for the job.
     """
@@ -66,9 +66,9 @@ class WorkerPool(Generic[_Task, _Reply]):
     def submit(
         self, task: _Task, done: Callable[[_Reply], None], *, by_last_worker: bool = False
     ) -> None:
-        """Have `task` done; `done(reply)` is called in some later call of this pool.
+        """Queue `task`; `done(reply)` is called during a later call of this pool.
 
-        by_last_worker: by the one that got the last task. Raises StrongroomError when a worker
+        by_last_worker: by the worker that got the last task. Raises StrongroomError when a worker
         failed.
         """
         worker = self._choose(by_last_worker)
@@ -94,7 +94,7 @@ class WorkerPool(Generic[_Task, _Reply]):
             self._turn()
 
     def close(self, *, kill: bool = False) -> None:
-        """End the workers; with `kill` at once, in the middle of a task."""
+        """End the workers; with `kill` immediately, in the middle of a task."""
         self._selector.close()
         for worker in self._workers:
             worker.channel.socket.close()
@@ -134,6 +134,6 @@ def _load(worker: _Worker[_Reply]) -> int:
 
 def _died() -> errors.StrongroomError:
     return errors.StrongroomError(
-        "a worker process died (killed by the system, perhaps for want of memory); run the same "
-        "command again, it goes on where it ended"
+        "a worker process died (killed by the system, perhaps for lack of memory); run the same "
+        "command again, it continues where it stopped"
     )

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 TASK_BYTES: Final = 24 << 20
 TASK_ROWS: Final = 8192
-# No more than this much beyond the above, wherever the blocks end.
+# At most this much beyond the above, wherever the blocks end.
 _SLACK: Final = 2
 
 
 class Windows:
-    """Collects rows of directories and gives them away as tasks.
+    """Collects rows of directories and submits them as tasks.
 
     `submit(entries, marks, row count, bytes)` takes a whole task.
     """
@@ -69,7 +69,7 @@ class Windows:
             self._add(place, slice_rows(rows, start, stop), inside, size, is_new, mark)
 
     def flush(self) -> None:
-        """Give away what has been collected."""
+        """Submit what has been collected."""
         if self._entries:
             entries, self._entries = self._entries, []
             row_count, self._rows = self._rows, 0

@@ -1,12 +1,12 @@
 """From raw chunks to blocks in packs, inside one shard process.
 
 Small files are gathered into a batch; a batch, or a chunk of a large file, becomes a block once
-the coordinator has said which of its chunks are new (a *claim*). While a claim is on its way the
-shard reads on: `CLAIMS_IN_FLIGHT` batches wait at most, which bounds memory. Blocks are then
-compressed, sealed and written, inline or by the workers of `BlockLane`. Files that are to be
-compressed in different ways (by number, see `LaneSettings`) never share a batch.
+the coordinator has reported which of its chunks are new (a *claim*). While a claim is in flight
+the shard reads on: at most `CLAIMS_IN_FLIGHT` batches wait, which bounds memory. Blocks are then
+compressed, encrypted and written, inline or by the workers of `BlockLane`. Files with different
+compressions (by number, see `LaneSettings`) never share a batch.
 
-Every chunk has an owner, a `ContentSink`, that is told its reference `(block id, slot)`.
+Every chunk has an owner, a `ContentSink`, that receives its reference `(block id, slot)`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CLAIMS_IN_FLIGHT: Final = 1
 
 
 class ContentSink(Protocol):
-    """Who wants to know where a chunk went."""
+    """Receives the references of chunks."""
 
     def place(self, row: int, part: int, reference: Reference) -> None:
         """The chunk that is part `part` of row `row` is stored at `reference`."""
@@ -58,7 +58,7 @@ class _Group:
 
 
 class BlockAssembler:
-    """Gathers chunks, claims them and hands new ones on as blocks.
+    """Gathers chunks, claims them and passes new ones on as blocks.
 
     `ask(groups)` sends a claim; `answer()` waits for the oldest claim's answers, one a group.
     """
@@ -79,13 +79,13 @@ class BlockAssembler:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every chunk handed in has its reference."""
+        """Whether every chunk added has its reference."""
         return not self._batches and not self._claimed
 
     def add_small(
         self, sink: ContentSink, row: int, part: int, data: Buffer, compression: int = 0
     ) -> None:
-        """Take a chunk that may share its block with others."""
+        """Add a chunk that may share its block with others."""
         batch = self._batches.get(compression)
         if batch is not None and (
             batch.raw_bytes + len(data) > BATCH_BYTES or len(batch.ids) >= BATCH_CHUNKS
@@ -104,9 +104,9 @@ class BlockAssembler:
         chunks: list[Buffer],
         compression: int = 0,
     ) -> None:
-        """Take consecutive chunks of a large file; each becomes a block of its own.
+        """Add consecutive chunks of a large file; each becomes a block of its own.
 
-        The memory behind `chunks` must stay as it is until they have their references, that is
+        The memory behind `chunks` must stay unchanged until they have their references, that is
         until `CLAIMS_IN_FLIGHT` further calls or `flush`.
         """
         groups = []
@@ -117,7 +117,7 @@ class BlockAssembler:
         self._claim(groups)
 
     def flush(self) -> None:
-        """Settle everything handed in so far."""
+        """Store everything added so far."""
         batches, self._batches = self._batches, {}
         for batch in batches.values():
             self._claim([batch])

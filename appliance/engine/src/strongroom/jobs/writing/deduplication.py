@@ -1,7 +1,7 @@
 """Decides which chunks of a backup are new.
 
-The table of everything stored is large, and an unchanged backup never asks: it is loaded at the
-first claim.
+The table of everything stored is large, and an unchanged backup never needs it: it is loaded at
+the first claim.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class ChunkGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class GroupAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is new of a group.
+    """The new chunks of a group.
 
-    new: positions of the chunks that are stored in the block `block_id` (b"": none is new) by
-    whoever asked. known: (position, block id, slot) of the others.
+    new: positions of the chunks that the claimant stores in the block `block_id` (b"": none is
+    new). known: (position, block id, slot) of the others.
     """
 
     block_id: bytes
@@ -48,7 +48,7 @@ class Deduplication:
         self.new_bytes = 0
 
     def claim(self, group: ChunkGroup) -> GroupAnswer:
-        """Settle a group of chunks; the new ones belong to the claimant.
+        """Answer a claim; the new chunks belong to the claimant.
 
         Raises DamageError, StoreError when the table is loaded.
         """

@@ -1,4 +1,4 @@
-"""A pack that is never written: what a dry run puts blocks into, to learn how large they are."""
+"""A pack that is never written: a dry run uses it to measure blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DryPack:
-    """Takes the calls of a PackWriter and counts bytes."""
+    """Has the methods of a PackWriter and only counts bytes."""
 
     def __init__(self, kind: int) -> None:
         self._kind = kind
@@ -39,4 +39,4 @@ class DryPack:
         return PackFooter(bytes(32), self._kind, self.size_bytes, columns)
 
     def abort(self) -> None:
-        """Nothing to forget."""
+        """Nothing to discard."""

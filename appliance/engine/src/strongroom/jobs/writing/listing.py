@@ -1,7 +1,7 @@
 """Writes the listing of a snapshot: rows in, pages out, in order, deduplicated and stored.
 
-A page is one chunk in a block of its own in a listing pack. A page that the repository holds
-already (an unchanged region of the parent's listing) costs one look-up.
+A page is one chunk in a block of its own in a listing pack. A page that is stored already (an
+unchanged region of the parent's listing) costs one look-up.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ListingWriter:
         progress: Progress,
         keep: Callable[[bytes, bytes], None] | None = None,
     ) -> None:
-        """`keep(block id, page)` is told every page, new or not."""
+        """`keep(block id, page)` is called for every page, new or not."""
         self._keep = keep
         self._key = key
         self._index = index
@@ -63,12 +63,12 @@ class ListingWriter:
         self.size_bytes = 0
 
     def add(self, rows: Rows) -> None:
-        """The next rows. Raises StoreError."""
+        """Add the next rows. Raises StoreError."""
         for page in self._builder.add(rows):
             self._store(page)
 
     def finish(self) -> list[PageReference]:
-        """Store what is left and finish the pack. Raises StoreError."""
+        """Store the rest and finish the pack. Raises StoreError."""
         for page in self._builder.finish():
             self._store(page)
         if self._pack is not None:
@@ -77,7 +77,7 @@ class ListingWriter:
         return self.pages
 
     def abort(self) -> None:
-        """Drop the open pack."""
+        """Discard the open pack."""
         if self._pack is not None:
             self._pack.abort()
             self._pack = None

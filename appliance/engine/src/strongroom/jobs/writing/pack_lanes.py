@@ -1,16 +1,16 @@
 """From blocks to packs: compress, seal, write; inline or by worker threads.
 
-A lane keeps several packs open and puts each block into one of them at random, because a keyed
-chunker alone lets the order and sizes of blocks betray which files are stored (eprint 2025/532,
-2025/558). A pack that reaches its size is finished in the background, so that nobody waits while a
-distant store answers, and its footer handed on. So is one that has been open for long: what is in
-an open pack is sent again after an interruption, and where little goes through that would be hours
-of work.
+A lane keeps several packs open and puts each block into one of them at random, because with a
+keyed chunker alone the order and sizes of blocks reveal which files are stored (eprint 2025/532,
+2025/558). A pack that reaches its size is finished in the background, so that nothing waits for a
+distant store, and its footer passed on. So is one that has been open for long: the blocks of an
+open pack are sent again after an interruption, which at a low throughput would be hours of
+work.
 
 Threads: the shard's thread calls `store`, `finish` and `abort`; workers compress and write;
-finishers publish packs that nobody adds to any more. A pack slot is used by one thread at a time,
-which holds the slot's lock. At most `upload_queue_size_blocks` blocks wait or are under way, and at
-most FINISHED_AT_ONCE packs are being finished; `store` blocks while that many are.
+finishers publish full packs. A pack slot is used by one thread at a time, which holds the slot's
+lock. At most `upload_queue_size_blocks` blocks are queued or in progress, and at most
+FINISHED_AT_ONCE packs are being finished; `store` blocks at these limits.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 OPEN_PACKS: Final = 2
 FINISHED_AT_ONCE: Final = 4
-# A pack that has been open for so long is finished if it holds enough not to be a nuisance.
+# A pack that has been open for so long is finished unless it is very small.
 OPEN_SECONDS: Final = 30.0
 WORTH_FINISHING_BYTES: Final = 1 << 20
 
 
 class OpenPack(Protocol):
-    """A pack being written, or a dry run's pretence of one."""
+    """A pack being written, or a dry run's substitute."""
 
     size_bytes: int
 
@@ -58,12 +58,12 @@ class OpenPack(Protocol):
         """Publish the pack."""
 
     def abort(self) -> None:
-        """Forget the pack."""
+        """Discard the pack."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSettings:
-    """How one shard turns blocks into packs. compressions: what a block may ask for by number."""
+    """How one shard turns blocks into packs. compressions: what a block refers to by number."""
 
     compressions: tuple[Compression, ...]
     worker_threads: int  # 0: inline
@@ -72,7 +72,7 @@ class LaneSettings:
 
 
 class _PackSlot:
-    """A place for one open pack; whoever holds `lock` may use it."""
+    """A slot for one open pack; the holder of `lock` may use it."""
 
     __slots__ = ("lock", "opened_at", "pack")
 
@@ -83,7 +83,7 @@ class _PackSlot:
 
 
 class BlockLane:
-    """Stores blocks; counts what it wrote.
+    """Stores blocks and counts what it wrote.
 
     `new_pack()` opens a pack, `finished(footer)` is called in the shard's thread, from `store`
     or `finish`. Errors of workers are raised by the next call.
@@ -99,7 +99,7 @@ class BlockLane:
         self._new_pack = new_pack
         self._finished = finished
         self._slots = [_PackSlot() for _ in range(max(OPEN_PACKS, settings.worker_threads))]
-        # Which pack a block goes to is no secret; it only must not follow from the files.
+        # The choice of the pack is not secret; it only must not depend on the files.
         self._random = clock.random_choices()
         self._footers: list[PackFooter] = []
         self._failure: BaseException | None = None
@@ -112,7 +112,7 @@ class BlockLane:
 
     @property
     def compressions(self) -> tuple[Compression, ...]:
-        """What `store` may be asked for by number."""
+        """The compressions that `store` takes by number."""
         return self._settings.compressions
 
     def store(
@@ -131,12 +131,12 @@ class BlockLane:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._settings.worker_threads, "worker")
             self._room.acquire()
-            # The copy lets the shard use its read buffers again at once.
+            # The copy lets the shard reuse its read buffers at once.
             self._executor.submit(self._work, block_id, ids, lengths, b"".join(data), compression)
         self._report()
 
     def finish(self) -> None:
-        """Write what is under way and finish every open pack. Raises StoreError."""
+        """Write queued blocks and finish every open pack. Raises StoreError."""
         if self._executor is not None:
             self._executor.shutdown(wait=True)
             self._executor = None
@@ -144,7 +144,7 @@ class BlockLane:
         packs = [slot.pack for slot in self._slots if slot.pack is not None]
         for slot in self._slots:
             slot.pack = None
-        # The last one here: a small backup needs no thread.
+        # The last one in this thread: a small backup needs no other.
         for pack in packs[1:]:
             self._finish_later(pack)
         for pack in packs[:1]:
@@ -153,7 +153,7 @@ class BlockLane:
         self._report()
 
     def abort(self) -> None:
-        """Drop every open pack."""
+        """Discard every open pack."""
         self._failure = self._failure or CancelledError("the job was given up")
         if self._executor is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
@@ -165,7 +165,7 @@ class BlockLane:
                 slot.pack = None
 
     def _finish_later(self, pack: OpenPack) -> None:
-        """Publish a pack by a thread of its own, as soon as one is free."""
+        """Publish a pack in a separate thread, as soon as one is free."""
         with self._starting:
             if self._finishers is None:
                 self._finishers = ThreadPoolExecutor(FINISHED_AT_ONCE, "finisher")

@@ -1,7 +1,7 @@
-"""What a job that adds to a repository may refer to: packs in the index, and packs of jobs cut off.
+"""What a new backup may refer to: packs in the index, and packs of interrupted jobs.
 
-Packs that a prune is about to remove do not count, nor those that are named but not there or cut
-off. Make it after the job's lease: what is marked later is kept until that lease ends.
+Packs marked by a prune do not count, nor do indexed packs that are missing or truncated. Create it
+after the job's lease: packs marked later are kept until that lease ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StoredChunks:
-    """`index`: blocks that are there to stay. `orphans`: packs that no index object names yet.
+    """`index`: blocks not marked for removal. `orphans`: packs that no index object names yet.
 
     The job that uses orphans writes them into its index.
     """
@@ -36,7 +36,7 @@ class StoredChunks:
     def load_table(self) -> ChunkTable:
         """The chunks of data packs. Raises DamageError, StoreError."""
         whole = self._repository.load_index(chunks=True)
-        # What was added or marked since the first look does not count: our lease is older.
+        # Objects added or marked since the first load do not count: our lease is older.
         whole.exclude([pack.pack_id for pack in whole.packs() if not self._is_usable(pack.pack_id)])
         table = ChunkTable.load(whole)
         for footer in self.orphans:
@@ -47,7 +47,7 @@ class StoredChunks:
     def _find_orphans(self) -> list[PackFooter]:
         """Packs that a job stored but never indexed, because it was interrupted or still runs.
 
-        Packs that a prune is about to remove are none, and damaged ones are left to `check`.
+        Packs marked by a prune are not included, and damaged ones are left to `check`.
         """
         store, key = self._repository.store, self._repository.key
         doomed = {
@@ -55,15 +55,15 @@ class StoredChunks:
         }
         footers = []
         present = {info.name: info.size_bytes for info in store.list("packs")}
-        # What else somebody put there is no pack.
+        # Foreign files are not packs.
         ids = (bytes.fromhex(name) for name in sorted(present) if is_object_name(name))
         for pack_id in ids:
             if self.index.pack(pack_id) is None and pack_id not in doomed:
                 with contextlib.suppress(DamageError):
                     footers.append(read_footer(store, key, pack_id))
-        # An index written early may have outlived its packs, or the ends of them, in a power
-        # failure, and whoever lost a pack wants it stored again: nothing refers to a pack that is
-        # not there as it was written.
+        # After a power failure an index written early may name packs that were lost or truncated.
+        # Their content is stored again: nothing refers to a pack that is missing or differs from
+        # what was written.
         self.index.exclude(
             [
                 pack.pack_id

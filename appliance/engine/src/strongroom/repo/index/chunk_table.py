@@ -1,6 +1,6 @@
 """Which chunks the repository has, and where: the table that deduplicates a backup.
 
-At most 48 bytes a chunk: the id, a number that names block and slot, and the block ids beside.
+At most 48 bytes a chunk: the id, a number that names block and slot, and the block ids in addition.
 Packs that are marked for removal are not in it. Safe from any thread: one lock guards everything.
 """
 
@@ -37,7 +37,7 @@ class ChunkTable:
 
     @classmethod
     def load(cls, index: Index) -> ChunkTable:
-        """All chunks of data packs of an index loaded with chunks, but for marked packs."""
+        """All chunks of data packs of an index loaded with chunks, except marked packs."""
         table = cls()
         parts = list(index.deduplicated_columns())
         index.release_chunks()
@@ -49,7 +49,7 @@ class ChunkTable:
             return len(self._table)
 
     def claim(self, ids: bytes) -> list[Reference | None]:
-        """For each of n * 24 bytes of ids the place of that chunk, or None where it is new."""
+        """For each of n * 24 bytes of ids the location of that chunk, or None if it is new."""
         with self._lock:
             found = self._table.find(ids)
             known = np.flatnonzero(found >= 0)
@@ -77,14 +77,14 @@ class ChunkTable:
     def _gather(
         self, parts: list[BlockColumns]
     ) -> tuple[list[NDArray[np.uint64]], NDArray[np.int64]]:
-        """The words of all live ids as columns, and what the ids stand for; `parts` is emptied."""
+        """The words of all live ids as columns, and their values; `parts` is emptied."""
         room = sum(columns.chunk_count for columns in parts)
         words = np.empty((CHUNK_ID_SIZE // 8, room), np.uint64)
         values = np.empty(room, np.int64)
         count = 0
         parts.reverse()
         while parts:
-            # Each part goes when it is taken in: there may be millions of chunks.
+            # Each part is freed once it is copied: there may be millions of chunks.
             columns = parts.pop()
             taken = self._take_blocks(columns)
             end = count + len(taken)

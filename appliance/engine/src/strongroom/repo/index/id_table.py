@@ -30,13 +30,13 @@ class _SortedRun:
     __slots__ = ("_directory", "_first", "_rest", "_shift", "values")
 
     def __init__(self, columns: list[NDArray[np.uint64]], values: NDArray[np.int64]) -> None:
-        """`columns`: the 8-byte words of the ids, one column after the other; taken over.
+        """`columns`: the 8-byte words of the ids, one column after the other; owned by the run.
 
         Equal ids stay in their order.
         """
         order = np.argsort(columns[0], kind="stable")
         values = values[order]
-        # One column at a time: with millions of ids all of them twice would be felt.
+        # One column at a time: a second copy of millions of ids is too much memory.
         for number, column in enumerate(columns):
             columns[number] = column[order]
             del column
@@ -53,13 +53,13 @@ class _SortedRun:
         return len(self.values)
 
     def columns(self) -> list[NDArray[np.uint64]]:
-        """The words of the ids, sorted; the run is good for nothing afterwards."""
+        """The words of the ids, sorted; the run must not be used afterwards."""
         columns = [self._first, *self._rest]
         del self._first, self._rest, self._directory
         return columns
 
     def find(self, words: NDArray[np.uint64], found: NDArray[np.int64]) -> None:
-        """Fill in what is here, over what `found` says so far."""
+        """Write the values of ids found here into `found`."""
         rows = np.arange(len(words))
         first = words[:, 0]
         slots = (first >> self._shift).astype(np.intp)
@@ -67,7 +67,7 @@ class _SortedRun:
         ends = self._directory[slots + 1]
         while len(rows):
             window = at[:, None] + _WINDOW
-            # Past the end the last entry is seen again, which does no harm.
+            # Past the end the last entry is compared again, which is harmless.
             equal = self._first.take(window, mode="clip") == first[:, None]
             hit = equal.any(axis=1)
             if hit.any():
@@ -102,7 +102,7 @@ class _SortedRun:
             for column, rest in enumerate(self._rest, 1):
                 same &= rest[at] == words[rows, column]
             found[rows[same]] = self.values[at[same]]
-            # Other ids with the same first word come next to each other.
+            # Ids with the same first word are adjacent.
             different = ~same & (at + 1 < len(self.values))
             rows, at = rows[different], at[different] + 1
 
@@ -137,7 +137,7 @@ class IdTable:
         self.add_columns([words[:, number].copy() for number in range(words.shape[1])], values)
 
     def add_columns(self, columns: list[NDArray[np.uint64]], values: NDArray[np.int64]) -> None:
-        """`add_many` of ids given as columns of their 8-byte words, which are taken over."""
+        """`add_many` of ids given as columns of their 8-byte words, which the table then owns."""
         while self._runs and len(self._runs[-1]) < _MERGE_FACTOR * len(values):
             older = self._runs.pop()
             values = np.concatenate((older.values, values))

@@ -1,8 +1,8 @@
 """The index in memory: in which pack, and where in it, a block is.
 
 About 70 bytes a block; the columns of chunks, a thousand times as many where files are small, are
-kept only when asked for, and given away with `release_chunks`. Reading is safe from any thread
-while nobody adds.
+loaded only on request, and released by `release_chunks`. Concurrent reads are safe while nothing
+is added.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOAD_ATTEMPTS = 5
 
 
 class BlockLocation(NamedTuple):
-    """Where a block is stored: what one read of `stored_length` bytes at `offset` gets."""
+    """Where a block is stored: `stored_length` bytes at `offset` of a pack."""
 
     pack_id: bytes
     number: int
@@ -45,7 +45,7 @@ class BlockLocation(NamedTuple):
 
 
 class IndexedPack(NamedTuple):
-    """A pack the index knows; its blocks are `block_count` rows from `first_row` on."""
+    """A pack in the index; its blocks are `block_count` rows from `first_row` on."""
 
     pack_id: bytes
     kind: int
@@ -84,7 +84,7 @@ class Index:
             try:
                 return cls._load(store, key, chunks=chunks)
             except ObjectMissingError:
-                # A prune replaced it since it was listed; what supersedes it is there by now.
+                # A prune replaced it since it was listed; its replacement exists by now.
                 continue
         return cls._load(store, key, chunks=chunks)
 
@@ -95,8 +95,8 @@ class Index:
             pack_id for tombstone in read_tombstones(store, key) for pack_id in tombstone.pack_ids
         }
         names = sorted(info.name for info in store.list("index"))
-        # Who is doubted replaces nobody's objects, and of a pack that others describe says nothing:
-        # the first description counts. Nor is it damage when it makes no sense.
+        # A doubted object replaces no other, and does not describe packs that others describe: the
+        # first description counts. If it is invalid, that is not damage either.
         doubted = store.doubted("index")
         objects = []
         for name in sorted(names, key=lambda name: name in doubted):
@@ -132,7 +132,7 @@ class Index:
     ) -> Index:
         """The index of some packs.
 
-        Those in `marked` are about to be removed; those in `doubted` may not hold what they say.
+        Those in `marked` are about to be removed; those in `doubted` may not match their claims.
         """
         index = cls()
         for footer in footers:
@@ -150,7 +150,7 @@ class Index:
         return self._table.find_one(block_id) >= 0
 
     def add(self, footer: PackFooter) -> None:
-        """A pack that was written or read just now; one known already changes nothing."""
+        """Add a pack that was written or read just now; no effect if it is known already."""
         first_row = len(self._codecs)
         if self._add_pack(footer, marked=False):
             self._table.add(footer.columns.block_ids, range(first_row, len(self._codecs)))
@@ -165,7 +165,7 @@ class Index:
         return self.location_of(row)
 
     def copies(self, block_id: bytes) -> list[BlockLocation]:
-        """Every place of a block. Looks through all ids: for when the first place is no good."""
+        """Every location of a block. Scans all ids: only for when the first location fails."""
         wanted = np.frombuffer(block_id, np.uint64)
         ids = np.frombuffer(self._block_ids, np.uint64).reshape(-1, 2)
         rows = np.flatnonzero((ids[:, 0] == wanted[0]) & (ids[:, 1] == wanted[1]))
@@ -189,7 +189,7 @@ class Index:
         return self._table.find(block_ids)
 
     def has_blocks(self, block_ids: bytes) -> NDArray[np.bool_]:
-        """Which of n * 16 bytes of ids are there to stay: in a pack that is not marked."""
+        """Which of n * 16 bytes of ids are in a pack that is not marked."""
         rows = self.rows_of(block_ids)
         known = rows >= 0
         if any(pack.marked for pack in self._packs):
@@ -218,7 +218,7 @@ class Index:
 
     @property
     def raw_lengths(self) -> NDArray[np.uint32]:
-        """Raw bytes of each block without its dropped chunks; as the next three a copy."""
+        """Raw bytes of each block without its dropped chunks; like the next three, per copy."""
         return np.array(self._raw_lengths, np.uint32)
 
     @property
@@ -233,7 +233,7 @@ class Index:
 
     @property
     def pack_numbers(self) -> NDArray[np.uint32]:
-        """For each block the place of its pack in `packs`."""
+        """For each block the position of its pack in `packs`."""
         return np.array(self._pack_of, np.uint32)
 
     def packs(self) -> list[IndexedPack]:
@@ -258,21 +258,21 @@ class Index:
             yield self._packs[number], columns
 
     def exclude(self, pack_ids: Sequence[bytes]) -> None:
-        """Treat packs as marked: nothing new may refer to them."""
+        """Treat packs as marked: new references to them are not allowed."""
         for pack_id in pack_ids:
             number = self._pack_numbers[pack_id]
             self._packs[number] = self._packs[number]._replace(marked=True)
 
     def release_chunks(self) -> None:
-        """Give back the memory of the chunk columns."""
+        """Release the memory of the chunk columns."""
         self._chunk_columns = []
 
     def _order_of_preference(self, doubted: Collection[bytes]) -> NDArray[np.int64]:
         """Rows, of copies of a block the best first.
 
-        One that is not doubted, and then the one with the most bytes: of a thinned and a whole copy
-        the whole one, even if it is marked, since a snapshot that began before the marking may need
-        what the other lacks.
+        One that is not doubted, then the one with the most bytes: a whole copy before a thinned
+        one, even if it is marked, since a snapshot that began before the marking may need chunks
+        that the other lacks.
         """
         marked = np.array([pack.marked for pack in self._packs], np.bool_)
         raw_lengths = self.raw_lengths.astype(np.int64)

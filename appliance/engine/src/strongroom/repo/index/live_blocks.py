@@ -1,7 +1,7 @@
 """Which chunks snapshots use: one bit for each chunk of each block that is used at all.
 
-Prune fills it from the listing pages of every snapshot, check and repair ask it who needs what.
-It knows blocks by id only, so it outlives a change of the index. A reference costs about 20
+Prune fills it from the listing pages of every snapshot; check and repair use it to find who needs
+what. It uses block ids only, so it stays valid when the index changes. A reference costs about 20
 nanoseconds to mark; a used block 40 bytes and a bit for each of its chunks.
 """
 

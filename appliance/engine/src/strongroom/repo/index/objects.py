@@ -1,4 +1,4 @@
-"""Index objects: what many packs hold, in one object.
+"""Index objects: the contents of many packs in one object.
 
     magic "SRIX" | version u8 | 0 u8 x 3 | size of the first part u32
     first part, sealed: pack count u32 | superseded count u32 | zstd size u32

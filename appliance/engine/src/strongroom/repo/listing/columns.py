@@ -1,6 +1,6 @@
 """Columns of integers and of sorted texts, as listing pages store them.
 
-Numbers are int64. A column is stored in the form that leaves the compressor least to do:
+Numbers are int64. A column is stored in the form that should compress best:
 
     form u8, then
     CONSTANT  value i64
@@ -12,7 +12,7 @@ Arithmetic is modulo 2**64, so every column of int64 has every form. Numbers of 
 are stored as planes: all lowest bytes, then all second bytes, and so on. A column of more than
 CONSTANT_LIMIT numbers is never CONSTANT, so what is stored bounds what decoding allocates.
 
-Texts that are sorted share beginnings: each is stored as the number of bytes it takes over from
+Sorted texts share prefixes: each is stored as the number of bytes it shares with
 the one before (at most 255) and the rest.
 """
 
@@ -63,7 +63,7 @@ class SectionWriter:
 
 
 class SectionReader:
-    """Takes sections off in the order they were added. Raises DamageError at the first oddity."""
+    """Reads sections in the order they were added. Raises DamageError for the first bad one."""
 
     def __init__(self, data: bytes, offset: int) -> None:
         self._data = data
@@ -92,7 +92,7 @@ class SectionReader:
         return values
 
     def end(self) -> None:
-        """Raises DamageError when anything is left."""
+        """Raises DamageError when data is left."""
         if self._offset != len(self._data):
             raise DamageError("listing page is longer than its sections")
 
@@ -120,7 +120,7 @@ def encode_integers(values: Integers, *, table: bool = False) -> bytes:
 
 
 def decode_integers(data: bytes, count: int) -> Integers:
-    """`count` int64 from a column's bytes. Raises DamageError when they are not that."""
+    """`count` int64 from a column's bytes. Raises DamageError when they are invalid."""
     if not count:
         if data:
             raise DamageError("listing page holds a column for no rows")
@@ -145,7 +145,7 @@ def decode_integers(data: bytes, count: int) -> Integers:
 
 
 def _cost(numbers: Unsigned) -> int:
-    """Bytes that are not zero, about: what the compressor will have to deal with."""
+    """The approximate number of non-zero bytes, an estimate of the compressed size."""
     greatest = int(numbers.max())
     threshold, cost = 1, 0
     while threshold <= greatest:
@@ -195,7 +195,7 @@ def _decode_table(data: bytes, count: int) -> Integers:
 
 
 def add_texts(writer: SectionWriter, joined: bytes, count: int, group_starts: Integers) -> None:
-    """Append `count` texts, `joined` by NUL; no beginning is shared at a group's first text.
+    """Append `count` texts, `joined` by NUL; no prefix is shared at a group's first text.
 
     Raises ValueError when `joined` does not hold `count` texts.
     """
@@ -246,7 +246,7 @@ def take_texts(reader: SectionReader, count: int, group_starts: Integers) -> lis
 
 
 def _shared_beginnings(padded: bytes, starts: Integers, lengths: Integers) -> Integers:
-    """How many bytes each text begins alike with the one before, at most _PREFIX_LIMIT."""
+    """Length of the prefix that each text shares with the one before, at most _PREFIX_LIMIT."""
     shared = np.zeros(len(starts), np.int64)
     if len(starts) < 2:
         return shared
@@ -261,7 +261,7 @@ def _shared_beginnings(padded: bytes, starts: Integers, lengths: Integers) -> In
         ends = different != 0
         lowest = different[ends]
         lowest &= np.uint64(0) - lowest
-        # A power of two is exact in a float, and so its exponent.
+        # A power of two is exact in a float, and so is its exponent.
         bits = np.frexp(lowest.astype(np.float64))[1] - 1
         found = alive[ends]
         result[found] = np.minimum(result[found], at + (bits >> 3))

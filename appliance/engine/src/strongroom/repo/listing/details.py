@@ -1,4 +1,4 @@
-"""What is not a stat column: content references, and what only some rows have.
+"""All but names and stat columns: content references, and fields that only some rows have.
 
 Block ids go into a table in order of first use; rows whose files were batched together refer
 to the same one. Equal sets of extended attributes are stored once. Rows that have a link target,
@@ -94,7 +94,7 @@ def take_details(reader: SectionReader, groups: list[Rows], starts: Integers) ->
 
 
 def _add_blocks(writer: SectionWriter, ids: bytes) -> None:
-    """The table of block ids and the table's number for each reference."""
+    """The table of block ids, and the position in it for each reference."""
     halves = np.frombuffer(ids, "<u8").reshape(-1, 2)
     count = len(halves)
     is_new = np.ones(count, bool)

@@ -1,8 +1,8 @@
 """Listing pages: rows of a snapshot, packed into columns.
 
 A page holds 1 to MAX_PAGE_ROWS rows of one or more directories in listing order. Equal rows
-give equal bytes, whatever slices they came in, so an unchanged page is a chunk that the
-repository has already. A page is not compressed here; the block it is stored in is.
+give equal bytes, however they were sliced, so an unchanged page is a chunk that the repository
+has already. A page is not compressed here; the block it is stored in is.
 
 Layout: magic, row count u32, directory count u32, signature size u8, length u8 and text of the
 signature's name, then sections in a fixed order (docs/design/listing-pages.md). Decoding trusts
@@ -74,7 +74,7 @@ def encode_page(groups: list[Rows]) -> bytes:
 
 
 class PageHead(NamedTuple):
-    """What a page announces; counts are within bounds."""
+    """The head of a page; counts are within bounds."""
 
     row_count: int
     group_count: int
@@ -175,7 +175,7 @@ def _is_path(path: bytes) -> bool:
 
 
 def _are_names(joined: bytes, names: list[bytes], *, is_root: bool) -> bool:
-    """Whether `names` may stand in a directory, in this order; the root has a row named b""."""
+    """Whether `names` are valid in a directory, in this order; the root has a row named b""."""
     if joined.count(b"\0") != len(names) - 1 or b"/" in joined:
         return False
     if not names[0] and not is_root:

@@ -1,10 +1,10 @@
-"""Cut a stream of rows into listing pages at places that the rows themselves decide.
+"""Cut a stream of rows into listing pages at content-defined places.
 
-A page ends, once it has MIN_PAGE_ROWS rows, before a name or a directory whose checksum says
-so, and at MAX_PAGE_ROWS in any case. So an inserted or removed row changes its own page and at
-most the next; how the rows were sliced on their way here changes nothing. Rows with very much
-to them (long attributes, deep paths, files of many chunks) end a page early, so that a page is
-at most about MAX_PAGE_WEIGHT_BYTES unless a single row is more.
+A page ends, once it has MIN_PAGE_ROWS rows, before a name or a directory whose checksum matches,
+and at MAX_PAGE_ROWS in any case. So an inserted or removed row changes its own page and at most
+the next; how the rows were sliced before makes no difference. Rows with much data (long
+attributes, deep paths, files of many chunks) end a page early, so that a page is at most about
+MAX_PAGE_WEIGHT_BYTES unless a single row is more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HEAVY_BYTES: Final = 256
 
 
 class PageBuilder:
-    """Takes Rows in listing order, gives back the rows of each page as it becomes full."""
+    """Takes Rows in listing order, returns the rows of each page as it becomes full."""
 
     def __init__(self) -> None:
         self._page: list[Rows] = []
@@ -81,7 +81,7 @@ class PageBuilder:
         """
         cuts: list[int] = []
         weight = self._weight
-        # Without heavy rows nothing can happen before the page has its least number of rows.
+        # Without heavy rows a page cannot end before it has its least number of rows.
         first = 0 if heavy else max(0, MIN_PAGE_ROWS - self._row_count)
         count = self._row_count + first
         names = rows.name_list()
@@ -100,7 +100,7 @@ class PageBuilder:
 
 
 def _heavy_rows(rows: Rows) -> dict[int, int]:
-    """Bytes of the rows that have many; looking at single rows keeps slices without influence."""
+    """Bytes of the heavy rows; judged row by row, so that slicing makes no difference."""
     weights: dict[int, int] = {}
     if max(rows.part_counts) * _PART_BYTES >= _HEAVY_BYTES:
         for row, count in enumerate(rows.part_counts):

@@ -1,7 +1,7 @@
 """The content references of a listing page, without its rows.
 
-Prune needs nothing else of a page, and taking only four of its sections is some twenty times as
-fast as decoding the rows. What it skips it does not check; check decodes whole pages.
+Prune needs nothing else of a page, and decoding only four of its sections is some twenty times as
+fast as decoding the rows. It does not verify the sections it skips; check decodes whole pages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strongroom.repo.listing.page import open_page
 if TYPE_CHECKING:
     from strongroom.repo.listing.columns import Integers
 
-# Before the references stand directories (3), rows of each (1), names (3) and stat columns (13).
+# Sections before them: directories (3), rows of each (1), names (3) and stat columns (13).
 _SECTIONS_BEFORE: Final = 20
 _MAX_PARTS_OF_A_ROW: Final = (1 << 32) - 1
 _MAX_SLOT: Final = (1 << 16) - 1

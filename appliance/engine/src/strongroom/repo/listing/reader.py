@@ -1,8 +1,8 @@
 """Find and stream rows of a snapshot from its listing pages.
 
 Pages are in listing order and each names its first row, so a directory, a sub-tree or one path
-is found by binary search and only its pages are read. Decoded pages are kept, the least
-recently used going first; a lock guards them, and threads may share a Listing.
+is found by binary search and only its pages are read. Decoded pages are kept in an LRU cache; a
+lock guards them, and threads may share a Listing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ChunkReader(Protocol):
 
 
 class _Page:
-    """A decoded page; what looking up needs is made once and goes with it."""
+    """A decoded page; tables for lookups are built once and cached with it."""
 
     __slots__ = ("_readers", "directory_keys", "groups")
 
@@ -41,7 +41,7 @@ class _Page:
         self._readers: dict[int, RowReader] = {}
 
     def reader(self, group: int) -> RowReader:
-        # Two threads may make the same one; either is right.
+        # Two threads may build the same one; either is right.
         reader = self._readers.get(group)
         if reader is None:
             reader = self._readers[group] = RowReader(self.groups[group])
@@ -86,7 +86,7 @@ class Listing:
         return self._between(low, low + b"\1" if path else None)
 
     def directory(self, path: bytes) -> Iterator[Rows]:
-        """The rows right in the directory `path`, in order, in one or several Rows."""
+        """The rows directly in the directory `path`, in order, in one or several Rows."""
         low = path_key(path)
         return self._between(low, low + b"\0")
 

@@ -1,7 +1,7 @@
 """The stat columns of a listing page.
 
 Times are split into seconds and nanoseconds, since whole seconds are common; ctime is stored
-as its distance from mtime where that is more often nothing than its distance from the row
+as its difference from mtime where that is zero more often than its difference from the row
 before.
 """
 

@@ -1,4 +1,4 @@
-"""Bytes of files and streams in order, taken into the buffers that chunks are cut from."""
+"""Reads bytes of files and streams in order into the buffers that chunks are cut from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ByteSource(Protocol):
-    """Bytes in order, taken into buffers."""
+    """Reads bytes in order into buffers."""
 
     is_at_end: bool
 
@@ -26,7 +26,7 @@ class StreamReader:
         self.is_at_end = False
 
     def fill(self, view: memoryview, filled: int) -> int:
-        """Fill `view` from `filled` on; less than all only at the end."""
+        """Fill `view` from `filled` on; short only at the end."""
         while filled < len(view):
             count = self._stream.readinto(view[filled:])
             if not count:
@@ -55,7 +55,7 @@ class SegmentReader:
             filled += count
             self._position += count
             self._left -= count
-            if not count:  # the file ends before its time
+            if not count:  # the file is shorter than expected
                 self.is_at_end = True
             elif not self._left:
                 self._next += 1
@@ -67,7 +67,7 @@ class SegmentReader:
 
 
 def clipped(extents: list[tuple[int, int]], offset: int, length: int) -> list[tuple[int, int]]:
-    """What of the extents lies in a range."""
+    """The parts of the extents that lie in a range."""
     end = offset + length
     return [
         (max(start, offset), min(start + size, end) - max(start, offset))

@@ -1,8 +1,8 @@
-"""Reads the content of changed files in a shard and hands it on as chunks.
+"""Reads the content of changed files in a shard and passes it on as chunks.
 
-A file up to WHOLE_FILE_BYTES is one chunk; it is read again, up to ATTEMPTS times, while it
-changes under our hands. A larger one is cut by content into chunks; when it changes meanwhile
-that is reported and the row keeps what was read. Holes of sparse files are never read.
+A file up to WHOLE_FILE_BYTES is one chunk; it is read again, up to ATTEMPTS times, if it changes
+while it is read. A larger one is cut by content into chunks; if it changes while it is read, that
+is reported and the row keeps what was read. Holes of sparse files are never read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from strongroom.sources.source import Stream
 
 ATTEMPTS: Final = 3
-# Files opened before their turn: enough to keep a disk busy, few enough descriptors.
+# Files opened ahead: enough to keep a disk busy, few enough descriptors.
 OPENED_AHEAD: Final = 32
 # Content, chattr flags, and where the data of a sparse file lies.
 Fetched: TypeAlias = "tuple[bytes, int, list[tuple[int, int]] | None]"
@@ -51,7 +51,7 @@ _CHANGED: Final = "it changed while it was read; what was read is kept"
 
 
 class ContentReader:
-    """Reads for one shard; its two large buffers are made when the first large file comes."""
+    """Reads for one shard; its two large buffers are allocated for the first large file."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ContentReader:
         compressions: tuple[Compression, ...],
         tally: memoryview,
     ) -> None:
-        """`treatments`: as works name them; `compressions`: as the assembler numbers them.
+        """`treatments`: by the numbers in works; `compressions`: by the assembler's numbers.
 
         `tally`: this shard's part of a ShardTally.
         """
@@ -141,10 +141,10 @@ class ContentReader:
                 os.close(fd)
 
     def fetch(self, work: DirectoryWork, rows: list[int]) -> list[tuple[int, Fetched | None]]:
-        """Read small files of the working directory; None for all that is not as it was listed.
+        """Read small files of the working directory; None for each that changed meanwhile.
 
-        For threads of a scan pool: nothing is changed here, `take` does that. A file that gives
-        None is read in its turn by `read_rows`, which says what is wrong with it.
+        Called by threads of a scan pool: nothing is changed here, `take` does that. A file that
+        gives None is read in its turn by `read_rows`, which reports what is wrong with it.
         """
         found: list[tuple[int, Fetched | None]] = []
         for row in rows:
@@ -161,7 +161,7 @@ class ContentReader:
         return found
 
     def take(self, work: DirectoryWork, row: int, fetched: Fetched) -> None:
-        """Hand on what is the whole content of a small file. Raises StoreError."""
+        """Pass on the whole content of a small file. Raises StoreError."""
         data, flags, extents = fetched
         if flags:
             work.flags[row] = flags
@@ -183,7 +183,7 @@ class ContentReader:
         self._tally[FILES] += 1
 
     def _new_signature(self, work: DirectoryWork, row: int) -> Signature | None:
-        """A digest for the row's content; None when none is kept."""
+        """A digest for the row's content; None without signatures."""
         chosen = work.treatments
         if self._signature_name == "none" or (chosen is not None and not self._signs[chosen[row]]):
             return None
@@ -204,9 +204,9 @@ class ContentReader:
         self._read_large(work, row, fd, byte_range)
 
     def _fetch_open(self, work: DirectoryWork, row: int, fd: int) -> Fetched | None:
-        """The content of a small file; None when it is not as it was listed. Raises OSError."""
+        """The content of a small file; None when it changed since it was listed. Raises OSError."""
         size = work.column(row, SIZE)
-        # One byte more than expected: a file that grew gives itself away.
+        # One byte more than expected shows a file that grew.
         data = os.read(fd, size + 1)
         status = os.fstat(fd)
         required_regular(status)
@@ -215,9 +215,9 @@ class ContentReader:
         return self._fetched(fd, data, status)
 
     def _fetch_again(self, work: DirectoryWork, row: int, fd: int) -> Fetched | None:
-        """Read a small file that is not as it was listed until it keeps still.
+        """Read a small file that changed since it was listed until it is stable.
 
-        None when it is no small file any more. Raises OSError.
+        None when it is no longer a small file. Raises OSError.
         """
         status = os.fstat(fd)
         for _ in range(ATTEMPTS):
@@ -262,7 +262,7 @@ class ContentReader:
             _take_status(work.flat, row, before)
             segments = [(0, size)] if extents is None else extents
         else:
-            # Ranges of one file are read apart, so all must see the file that was listed.
+            # Ranges of one file are read separately, so all must see the file that was listed.
             is_as_listed = _is_as_seen(before, work.flat, row)
             if extents is not None:
                 segments = extents = clipped(extents, *byte_range)
@@ -296,7 +296,7 @@ class ContentReader:
     def _chunk(
         self, work: DirectoryWork, row: int, source: ByteSource, signature: Signature | None
     ) -> int:
-        """Hand on `source` as chunks of `row`; returns how many bytes it had."""
+        """Pass on `source` as chunks of `row`; returns how many bytes it had."""
         read_bytes = 0
         part = 0
         compression = self._compression(work, row)
@@ -311,7 +311,7 @@ class ContentReader:
         return read_bytes
 
     def _cut(self, source: ByteSource, signature: Signature | None) -> Iterator[list[memoryview]]:
-        """Chunks of `source`, some at a time; each lot stays valid for one more."""
+        """Chunks of `source` in lots; each lot stays valid until the one after the next."""
         if not self._buffers:
             self._buffers = [bytearray(GREATEST_SIZE) for _ in range(2)]
         chunker = Chunker(self._chunker_seed)
@@ -330,7 +330,7 @@ class ContentReader:
             for length in lengths:
                 chunks.append(view[start : start + length])
                 start += length
-            # The next lot goes to the other buffer: this one is settled by the time it is done.
+            # The next lot uses the other buffer; this one is free again after that.
             self._turn ^= 1
             yield chunks
             kept = view[start:filled]
@@ -357,5 +357,5 @@ def _same(before: os.stat_result, after: os.stat_result) -> bool:
 
 
 def _take_status(flat: array[int], row: int, status: os.stat_result) -> None:
-    """The row is what the open file is, which may be another file than the one listed."""
+    """Update the row from the open file, which may not be the file that was listed."""
     flat[row * COLUMN_COUNT : (row + 1) * COLUMN_COUNT] = array("q", fitting_columns(status))

@@ -1,8 +1,8 @@
 """How a shard scans one directory: list, examine, compare with the parent, read what changed.
 
-Each method is a generator of lots of calls (see `scan_threads`): what waits for the file system is
-in the calls, which change into the directory and work on its names, everything else between them.
-With one thread a lot is a single call, so that nothing is paid for threads that are not there.
+Each method is a generator of lots of calls (see `scan_threads`): calls contain what waits for the
+file system, change into the directory and work on its names; everything else is between them.
+With one thread a lot is a single call, so a single-threaded scan has no threading overhead.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from strongroom.jobs.backup.shards.scan_threads import Steps
     from strongroom.sources.problem import Problem
 
-# What a shard reads itself of a directory that it scans; other shards help with the rest.
+# What a shard reads itself of a directory that it scans; the rest is shared out.
 SHARE_BYTES: Final = 16 << 20
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# What one thread does at a time: few enough names that all threads get some.
+# Names that one thread processes at a time: few enough that all threads get some.
 _WINDOW_ROWS: Final = 32
 _FETCH_ROWS: Final = 4
 _WINDOW_BYTES: Final = 256 << 10
@@ -64,10 +64,10 @@ _LOT_WINDOWS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class ScanRules:
-    """What is left out, when a row counts as unchanged, and how rows are kept.
+    """What is left out, when a row counts as unchanged, and how rows are stored.
 
-    devices: of the file systems that are entered; None: all. recent_limit_ns: what changed then
-    or later is never trusted as unchanged. treatments: what the selection's judgements name; ():
+    devices: the file systems to enter; None: all. recent_limit_ns: a row changed at or after this
+    time never counts as unchanged. treatments: the table that the selection's judgements index; ():
     there is one, the job's.
     """
 
@@ -79,7 +79,7 @@ class ScanRules:
 
 @dataclass(slots=True)
 class _Attributes:
-    """What some rows have besides their stat columns."""
+    """What some rows have besides stat columns."""
 
     xattrs: dict[int, bytes] = field(default_factory=dict)
     targets: dict[int, bytes] = field(default_factory=dict)
@@ -91,8 +91,8 @@ class _Attributes:
 class DirectoryScan:
     """Scans for one shard.
 
-    `send` takes messages to the coordinator, `parent_rows(task)` asks it for the
-    parent's rows, `deliver` takes works that are whole.
+    `send` sends messages to the coordinator, `parent_rows(task)` asks it for the parent's rows,
+    `deliver` takes works that are complete.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class DirectoryScan:
     def _names(
         self, wanted: ScanDirectory, fd: int
     ) -> Generator[Lot, list[Any], list[bytes] | None]:
-        """The names to examine; None when the coordinator was told something else."""
+        """The names to examine; None when another message was sent to the coordinator instead."""
         if wanted.names is not None:
             return wanted.names.split(b"\0")
         task, path = wanted.task, wanted.path
@@ -182,7 +182,7 @@ class DirectoryScan:
         return names if path or names is None else [ROOT_NAME, *names]
 
     def _cut_wide(self, task: int, path: bytes) -> None:
-        """Leave a wide directory, which is the working directory, to be scanned in slices."""
+        """Split a wide directory, the working directory, into slices to be scanned later."""
         first: list[bytes] = [] if path else [ROOT_NAME]
         for number, joined in enumerate(name_slices(read_wide_names(), first), 1):
             self._send(DirectorySlice(task, number, joined))
@@ -213,7 +213,7 @@ class DirectoryScan:
         (judged,) = yield Lot([partial(_at, fd, selection.judge, path, kept, flat)])
         kept_rows, left, treatments = judged
         if not wanted.selects:
-            # The way to the paths given is kept as a whole.
+            # Directories leading to the given paths are always kept.
             kept_rows, left = None, frozenset()
         if kept_rows is not None and kept and kept[0] == ROOT_NAME:
             kept_rows[0] = True
@@ -227,15 +227,15 @@ class DirectoryScan:
         problems: list[Problem],
         threads: int,
     ) -> Steps:
-        """Say that the directory is the parent's, or read what is not."""
+        """Report the directory as equal to the parent's, or read what changed."""
         task, path = wanted.task, wanted.path
         names, flat, modes, _, treatments = found
         joined = b"\0".join(names)
         if names and names[0] == ROOT_NAME:
             joined = joined[len(ROOT_NAME) :]  # the root's own row is named b""
-        # The way to the paths given may lead over any file system.
+        # Directories leading to the given paths may be on any file system.
         children = directories_of(found, self._rules.devices if wanted.selects else None)
-        digest = None if problems else wanted.parent_digest  # problems are to be told every time
+        digest = None if problems else wanted.parent_digest  # problems are reported by every backup
         if digest is not None and comparison_digest(joined, flat) == digest:
             self._send(Same(task, children))
             return
@@ -290,12 +290,12 @@ class DirectoryScan:
                 except OSError as error:
                     found.unreadable.append(Failure(row, names[row], error))
             elif tuning.flags and (stat.S_ISDIR(mode) or not work.column(row, SIZE)):
-                # Regular files with content are asked when they are open for reading anyway.
+                # Regular files with content are examined when they are opened for reading anyway.
                 try:
                     flags = read_flags_of(names[row], mode)
                 except OSError:
-                    # Who may not open an empty file or a directory cannot see its flags; that
-                    # the directory cannot be listed is reported when it is its turn.
+                    # Flags of an empty file or a directory that may not be opened are unknown;
+                    # a directory that cannot be listed is reported when it is scanned.
                     continue
                 if flags:
                     found.flags[row] = flags
@@ -304,7 +304,7 @@ class DirectoryScan:
     def _by_attributes(
         self, work: DirectoryWork, rows: Sequence[int]
     ) -> Iterable[tuple[bool, bool, Sequence[int]]]:
-        """Rows by whether their ACLs and other attributes are wanted; those with neither not."""
+        """Rows by whether ACLs and other attributes are wanted; not those with neither."""
         chosen = work.treatments
         if chosen is None:
             return [(self._tuning.acls, self._tuning.xattrs, rows)]
@@ -333,10 +333,10 @@ class DirectoryScan:
         byte_range: tuple[int, int] | None,
         threads: int,
     ) -> Steps:
-        """Read the content of changed files; small ones by several threads when there are."""
+        """Read the content of changed files; small ones by several threads if available."""
         rows = self._reader.rows_to_read(work, share_bytes)
         if byte_range is not None and byte_range[0]:
-            work.changed_files = 0  # who reads the first range counts the file
+            work.changed_files = 0  # the reader of the first range counts the file
         if threads > 1 and byte_range is None:
             rows = yield from self._fetch(fd, work, rows)
         if rows:
@@ -346,7 +346,7 @@ class DirectoryScan:
     def _fetch(
         self, fd: int, work: DirectoryWork, rows: list[int]
     ) -> Generator[Lot, list[Any], list[int]]:
-        """Read small files that are as they were listed; gives back the rows that are left."""
+        """Read small files unchanged since they were listed; returns the rows that are left."""
         left: list[int] = []
         windows: list[list[int]] = []
         window: list[int] = []

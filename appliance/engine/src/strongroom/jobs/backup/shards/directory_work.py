@@ -1,7 +1,7 @@
-"""One directory (or slice) on its way through a shard: rows whose content is still being settled.
+"""One directory (or slice) in progress in a shard: rows whose content is still being stored.
 
-`changed_rows` are read; each chunk's reference comes back through `place`, perhaps much later and
-in another directory's turn. When the work is sealed and nothing is missing it is delivered.
+`changed_rows` are read; each chunk's reference comes back through `place`, perhaps much later,
+while another directory is processed. A work that is sealed and lacks nothing is delivered.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class DirectoryWork:
         self.xattrs: dict[int, bytes] = {}
         self.flags: dict[int, int] = {}
         self.extents: dict[int, list[tuple[int, int]]] = {}
-        # How each row is kept, see `ScanRules`; None: as the job says.
+        # How each row is stored, see `ScanRules`; None: as the job is configured.
         self.treatments: bytes | None = None
 
     def add_row(self) -> None:
@@ -107,7 +107,7 @@ class DirectoryWork:
         return self.flat[row * COLUMN_COUNT + column]
 
     def expect_one(self, row: int) -> None:
-        """Row `row` has one chunk, whose reference will come."""
+        """Row `row` has one chunk, whose reference is pending."""
         self._missing += 1
 
     def expect_many(self, row: int, first_part: int, count: int) -> None:
@@ -119,7 +119,7 @@ class DirectoryWork:
         self._missing += count
 
     def place(self, row: int, part: int, reference: Reference) -> None:
-        """A reference came."""
+        """Set a reference."""
         parts = self._parts[row]
         if isinstance(parts, list):
             parts[part] = reference
@@ -134,37 +134,37 @@ class DirectoryWork:
         self._signatures[row] = signature
 
     def incomplete(self, row: int, error: OSError) -> None:
-        """Row `row` lacks attributes; it is not taken for unchanged by the next backup."""
+        """Row `row` lacks attributes; the next backup will not treat it as unchanged."""
         self._states[row] = CHANGED
         self.problem(self.names[row], error)
 
     def problem(self, name: bytes, error: OSError) -> None:
-        """Report a problem that costs no content."""
+        """Report a problem that loses no content."""
         self.problems.append(problem(self._path, name, error))
 
     def unreadable(self, row: int, error: OSError) -> None:
-        """Row `row` goes without content, or altogether if the file is not there any more."""
+        """Row `row` goes without content, or is dropped if the file has vanished."""
         self._states[row] = VANISHED if error.errno == ENOENT else UNREADABLE
         self.extents.pop(row, None)
         self.problem(self.names[row], error)
 
     def changed_meanwhile(self, row: int, text: str) -> None:
-        """Row `row` has content that may be of no single moment."""
+        """Row `row` has content that may be inconsistent: the file changed while it was read."""
         self._states[row] = CHANGED
         self.problem(self.names[row], OSError(0, text))
 
     def resize(self, row: int, size_bytes: int) -> None:
-        """Row `row` has this size after all."""
+        """Correct the size of row `row`."""
         self.flat[row * COLUMN_COUNT + SIZE] = size_bytes
 
     def seal(self) -> None:
-        """Nothing more will be expected."""
+        """No more content will be added."""
         self._sealed = True
         if not self._missing:
             self._deliver(self)
 
     def message(self) -> Settled:
-        """What the coordinator is to know."""
+        """The result for the coordinator."""
         names = self.names
         rows = Rows(
             self._path,
@@ -195,7 +195,7 @@ class DirectoryWork:
         )
 
     def _known_files(self) -> int:
-        """How many of the files that were read the parent has under the same name."""
+        """Number of files read that the parent has under the same name."""
         if self._parent is None or not (self.changed_files or self.deferred):
             return 0
         known = set(self._parent.name_list())

@@ -13,7 +13,7 @@ from strongroom.rows.rows import COLUMN_COUNT, DEVICE
 class FoundRows(NamedTuple):
     """Rows of a directory that are kept: names, flat stat columns, modes.
 
-    left: directories that are not entered. treatments: a byte a row, or None.
+    left: directories that are kept but not entered. treatments: a byte a row, or None.
     """
 
     names: list[bytes]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from strongroom.repo.repository import Repository
     from strongroom.sources.source import Source
 
-# What each shard keeps under way on a file system behind a network or a daemon.
+# Requests in flight per shard on a network or FUSE file system.
 EVERYWHERE: Final = (b"",)
 
 
@@ -57,7 +57,7 @@ class ShardGroup:
         recent_limit_ns: int,
         new_pack: Callable[[Repository, int], OpenPack],
     ) -> None:
-        """Compiles what is excluded. Raises UsageError, SourceError."""
+        """Compiles the exclusions. Raises UsageError, SourceError."""
         self._repository = repository
         self._options = options
         self._new_pack = new_pack
@@ -80,8 +80,7 @@ class ShardGroup:
     def __enter__(self) -> Self:
         ends = []
         for number in range(self._options.tuning.shard_count()):
-            # One after the other: an end that a later shard inherited would hide that this one
-            # has died.
+            # Created one by one: a shard's end inherited by a later shard would hide its death.
             ours, theirs = channel_pair()
             ends.append(ours)
             self.channels.append(CoordinatorChannel(ours, decode_from_shard))
@@ -135,12 +134,12 @@ class ShardGroup:
         except BaseException:
             lane.abort()
             raise
-        # So that a storage daemon hears of an end and not of a connection that breaks.
+        # An orderly close, so that a storage daemon does not see a broken connection.
         repository.close()
 
 
 def _scan_threads(tuning: Tuning, paths: tuple[bytes, ...]) -> tuple[int, tuple[bytes, ...]]:
-    """How many threads scan, and the places where they do. Raises UsageError."""
+    """The number of scan threads, and the places where they are used. Raises UsageError."""
     if tuning.scan_threads == 1:
         return 1, ()
     far = EVERYWHERE if tuning.scan_threads else far_places(paths)

@@ -1,7 +1,7 @@
-"""What the coordinator of a backup and its shards say to each other.
+"""Messages between the coordinator of a backup and its shards.
 
-Numbers of tasks are the coordinator's, see `Ordering`. Rows are as `encode_rows` has them, names
-are joined by NUL, so that what is large crosses as one piece of bytes, without being taken apart.
+Task numbers are the coordinator's, see `Ordering`. Rows are encoded by `encode_rows` and names
+joined by NUL, so that large data crosses as one piece of bytes, without being decoded.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from strongroom.jobs.workers.messages import Failed, Message
-from strongroom.jobs.writing.deduplication import (  # noqa: TC001 - msgspec looks at it
+from strongroom.jobs.writing.deduplication import (  # noqa: TC001 - msgspec reads annotations
     ChunkGroup,
     GroupAnswer,
 )
-from strongroom.repo.packs import PackFooter  # noqa: TC001 - msgspec looks at it
-from strongroom.sources.problem import Problem  # noqa: TC001 - msgspec looks at it
+from strongroom.repo.packs import PackFooter  # noqa: TC001 - msgspec reads annotations
+from strongroom.sources.problem import Problem  # noqa: TC001 - msgspec reads annotations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class ScanDirectory(Message, frozen=True, tag="scan"):
     """Scan a directory, or `names` of it.
 
-    selects: whether the exclusions hold there. parent_digest: what the parent's rows would have
-    as their comparison digest. has_parent: whether the parent has rows of it.
+    selects: whether the exclusions apply there. parent_digest: the comparison digest of the
+    parent's rows. has_parent: whether the parent has rows of it.
     """
 
     task: int
@@ -40,7 +40,7 @@ class ScanDirectory(Message, frozen=True, tag="scan"):
 
 
 class ReadContent(Message, frozen=True, tag="read"):
-    """Read content that a scan left to others: of these files, or (offset, length) of one."""
+    """Read deferred content: of these files, or (offset, length) of one."""
 
     task: int
     path: bytes
@@ -68,25 +68,25 @@ class ParentRows(Message, frozen=True, tag="rows"):
 
 
 class Flush(Message, frozen=True, tag="flush"):
-    """Settle what is gathered: nothing more may come for a while."""
+    """Flush incomplete batches: no more tasks may come for a while."""
 
 
 class Finish(Message, frozen=True, tag="finish"):
-    """Settle, finish the packs, say Finished, end."""
+    """Flush, finish the packs, send Finished, end."""
 
 
 # From a shard to the coordinator.
 
 
 class Scanned(Message, frozen=True, tag="scanned"):
-    """The directories that a scan found; said before any content is read."""
+    """The directories that a scan found; sent before any content is read."""
 
     task: int
     children: list[bytes]
 
 
 class ContentIsRead(Message, frozen=True, tag="content-is-read"):
-    """All of a ReadContent was read, though not yet settled."""
+    """All of a ReadContent was read, though not yet stored."""
 
     task: int
 
@@ -106,7 +106,7 @@ class Sliced(Message, frozen=True, tag="sliced"):
 
 
 class Same(Message, frozen=True, tag="same"):
-    """The directory equals the parent's by digest; and its directories."""
+    """The directory equals the parent's by digest; with its sub-directories."""
 
     task: int
     children: list[bytes]

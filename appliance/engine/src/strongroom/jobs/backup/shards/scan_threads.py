@@ -1,13 +1,13 @@
-"""Threads that wait for a slow file system on behalf of one shard, many at a time.
+"""Threads that hide the latency of a slow file system for one shard.
 
-Work on a directory is a generator of *lots*: calls that may be made at the same time. The shard's
+Work on a directory is a generator of *lots*: calls that may be made concurrently. The shard's
 thread runs the generators; the calls of a lot go to the threads, and when the last has returned
-the generator goes on. So all that is not waiting happens in one thread, which needs no lock, and
-the same generators run without any thread through `run_here`.
+the generator resumes. So everything but the blocking calls happens in one thread, without locks,
+and the same generators run without any thread through `run_here`.
 
 Each thread has a working directory of its own (`unshare`), so that a call may change into its
-directory and use short relative names there. A call may read what its generator shows it, but
-changes nothing but its own result.
+directory and use short relative names there. A call may read the state of its generator, but
+changes only its own result.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
 _CLONE_FS: Final = 0x200
-# What lots may hold of files' content at the same time; one lot may always be under way.
+# File content that lots may hold at the same time; one lot is always allowed.
 BYTES_IN_FLIGHT: Final = 16 << 20
 
 
 class Lot(NamedTuple):
-    """Calls, at least one, that may be made at the same time; how much content they may bring."""
+    """One or more calls that may run concurrently, and the most content they may return."""
 
     calls: Sequence[Callable[[], Any]]
     size_bytes: int = 0
@@ -38,7 +38,7 @@ Steps: TypeAlias = "Generator[Lot, list[Any], None]"
 
 
 def run_here(steps: Steps) -> None:
-    """Make all calls of `steps` in this thread, in order."""
+    """Run all calls of `steps` in this thread, in order."""
     try:
         lot = next(steps)
         while True:
@@ -72,12 +72,12 @@ class _RunningSteps:
 
 
 class ScanPool:
-    """Runs generators with `thread_count` threads, started when the first lot comes.
+    """Runs generators with `thread_count` threads, started with the first lot.
 
     Only the shard's thread calls the methods. `descriptor` is readable when `go_on` has something
     to do. Calls are taken from all lots in turn: some file systems let only one call into a
     directory at a time, and threads that queued there would be lost to the other directories.
-    The lock guards the lots in turn and their counts; the semaphore counts calls not yet taken.
+    The lock guards the queue of lots and their counts; the semaphore counts calls not yet taken.
     """
 
     def __init__(self, thread_count: int) -> None:
@@ -94,11 +94,11 @@ class ScanPool:
 
     @property
     def has_room(self) -> bool:
-        """Whether another generator would find a thread."""
+        """Whether a thread is free for another generator."""
         return self.running < self.thread_count
 
     def begin(self, steps: Steps) -> None:
-        """Run `steps` as far as its first lot. Raises what it raises."""
+        """Run `steps` up to its first lot. Raises what it raises."""
         if not self._is_started:
             self._is_started = True
             for _ in range(self.thread_count):
@@ -107,7 +107,7 @@ class ScanPool:
         self._advance(_RunningSteps(steps))
 
     def go_on(self) -> None:
-        """Run every generator whose lot is done as far as its next one. Raises what they raise."""
+        """Run every generator whose lot is done up to its next one. Raises what they raise."""
         try:
             os.eventfd_read(self.descriptor)
         except BlockingIOError:
@@ -132,7 +132,7 @@ class ScanPool:
             self.running -= 1
             return
         run.results = [None] * len(run.lot.calls)
-        # Lots that only look pass by those that wait for room.
+        # Lots without content overtake those that wait for room.
         if run.lot.size_bytes and (self._waiting or not self._fits(run.lot)):
             self._waiting.append(run)
         else:

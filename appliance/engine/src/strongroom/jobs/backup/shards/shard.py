@@ -4,7 +4,7 @@ The coordinator sends tasks; a shard answers with messages, see `messages`, and 
 the other side.
 
 A shard is one thread (and the threads of its lane and of its scan pool) and owns its working
-directory. It never deletes and never writes outside the packs of its repository.
+directory. It never deletes, and writes nothing but the packs of its repository.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _Answer = TypeVar("_Answer")
 class Shard:
     """The loop of one shard process.
 
-    `far`: places that are scanned with `scan_threads` threads; all others with this one.
+    `far`: places scanned with `scan_threads` threads; all others use this thread.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class Shard:
                 self._receive()
 
     def _may_begin(self, task: ShardTask) -> bool:
-        """What is no scan waits until all that came before it is done."""
+        """Whether to start a task now; all but scans and reads wait for earlier tasks."""
         if not isinstance(task, ScanDirectory | ReadContent):
             return not self._pool.running
         return not lies_below(task.path, self._far) or self._pool.has_room
 
     def _begin(self, task: ShardTask) -> bool:
-        """Do one task, or begin it; whether it was the last."""
+        """Do or start one task; returns whether it was the last."""
         if isinstance(task, ScanDirectory | ReadContent):
             is_far = bool(self._far) and lies_below(task.path, self._far)
             threads = self._pool.thread_count if is_far else 1
@@ -129,7 +129,7 @@ class Shard:
         return True
 
     def _wait(self) -> None:
-        """Until the pool has done something or a message has come; and see to it."""
+        """Wait until the pool has results or a message has arrived, and process it."""
         if not self._channel.has_received:
             poll = select.poll()
             poll.register(self._channel, select.POLLIN)
@@ -152,7 +152,7 @@ class Shard:
         return self._answer(self._rows_answers)
 
     def _answer(self, answers: deque[_Answer]) -> _Answer:
-        """The next answer of a kind; what else arrives meanwhile waits for its turn."""
+        """The next answer of a kind; other messages are queued meanwhile."""
         while not answers:
             self._receive()
         return answers.popleft()
@@ -167,7 +167,7 @@ class Shard:
             self._tasks.append(message)
 
     def _read_streams(self, task: int) -> None:
-        """Each stream is a regular file in the root, owned by whoever runs the backup."""
+        """Each stream is a regular file in the root, owned by the user who runs the backup."""
         names: list[bytes] = []
         now_ns = clock.now_ns()
         flat = array("q")

@@ -1,8 +1,8 @@
-"""What the shards of a backup have read so far, while it goes on: counts in memory that they share.
+"""Progress of the shards of a backup: counters in shared memory.
 
-A shard's messages come when a directory is settled, which for a few large files is at the very
+A shard sends messages when a directory is finished, which for a few large files is at the very
 end. So each shard counts in two words of its own, which only it writes, from one thread; the
-coordinator reads them whenever it likes. No lock: a word is written whole.
+coordinator can read them at any time. No lock: a word is written atomically.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 
 FILES: Final = 0
 BYTES: Final = 1
-# A cache line for each shard, so that none slows another down.
+# A cache line for each shard, to avoid false sharing.
 _WORDS: Final = 8
 _WORD_BYTES: Final = 8
 
 
 class ShardTally:
-    """Make it before the shards are forked."""
+    """Create it before the shards are forked."""
 
     def __init__(self, shard_count: int) -> None:
         memory = mmap.mmap(-1, shard_count * _WORDS * _WORD_BYTES)
