@@ -167,7 +167,7 @@ def test_what_can_name_nothing_is_told_as_such(command, words):
 
 def test_a_name_that_is_no_text_is_a_mistake_and_no_fault_of_ours(command):
     answer = command("run", "\udcff", exit_code=2)
-    assert "no UTF-8" in answer.messages
+    assert "not UTF-8" in answer.messages
     assert "Traceback" not in answer.messages
 
 
