@@ -1,4 +1,4 @@
-# Everything a newcomer or CI does. `make help` lists it; a fresh Debian 12 or 13 is enough.
+# The tasks of developers and CI. `make help` lists it; a fresh Debian 12 or 13 is enough.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -36,7 +36,7 @@ $(VENV)/ready: $(ENGINE)/requirements.lock $(ENGINE)/pyproject.toml $(ENGINE)/se
 	$(ENGINE)/setup_environment.sh "$(PYTHON)" "$(VENV)"
 	touch $@
 
-demo: setup  ## the daemons, then the engine, at work on real data: make demo [DIR=/some/folder]
+demo: setup  ## demonstrate the daemons, then the engine, on real data: make demo [DIR=/some/folder]
 	PATH="$(BIN):$$PATH" $(ENGINE)/demo_fleet.sh $(if $(DIR),"$(DIR)")
 	PATH="$(BIN):$$PATH" $(ENGINE)/demo.sh $(if $(DIR),"$(DIR)")
 
@@ -63,7 +63,7 @@ lint: setup  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/mypy
 	cd $(ENGINE) && $(BIN)/lint-imports
 
-format: setup  ## lay the code out as lint wants it
+format: setup  ## format the code as lint requires
 	cd $(ENGINE) && $(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPEATS=3]
@@ -87,7 +87,7 @@ fuzz: setup  ## fuzz the decoders: make fuzz [SECONDS_EACH=60] [TARGETS=listing]
 man: setup  ## write the manual pages into build/man1
 	$(BIN)/python -m strongroom.cli.manual_page build/man1
 
-reference: setup  ## write the generated pages of docs/reference anew
+reference: setup  ## regenerate docs/reference
 	$(BIN)/strongroom config docs --into docs/reference
 	$(BIN)/python -m strongroom.cli.command_reference docs/reference
 
@@ -104,7 +104,7 @@ docs: $(VENV)/docs-ready  ## build the documentation into build/docs, every link
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env \
 	    --builder html docs build/docs
 
-lock: setup  ## choose library versions anew, with hashes, for every Python we support
+lock: setup  ## update the locked library versions, with hashes, for every Python we support
 	$(BIN)/pip install --quiet uv
 	cd $(ENGINE) && $(LOCK) --extra dev --output-file requirements.lock pyproject.toml
 	cd $(ENGINE) && $(LOCK) --extra docs --constraint requirements.lock \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The engine at work on real data: demo.sh [FOLDER]
+# Demonstration of the engine on real data: demo.sh [FOLDER]
 #
 # Backs a folder up twice, checks, restores and compares, then damages a copy of the repository and
 # lets the engine find and repair it. FOLDER is only read. Everything made goes into a temporary
@@ -42,7 +42,7 @@ fi
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 
 # Show the command, run it, say how long it took. A code of 3 (done, but some files could not be
-# read) is told and is no failure here.
+# read) is reported and is not a failure here.
 show() {
     local started ended status=0
     printf '\n  $ %s\n' "${*//$work/…}"
@@ -56,8 +56,8 @@ show() {
 
 size_of() { du -sh --apparent-size -- "$1" 2>/dev/null | cut -f1 || true; }
 
-# Names, kinds, modes, owners, sizes, times and link targets of everything below a folder. Whoever is
-# not root cannot give files away, so owners are compared only for root.
+# Names, kinds, modes, owners, sizes, times and link targets of everything below a folder. Only root
+# can change owners, so they are compared only for root.
 attributes_of() {
     local owners='%U:%G '
     [ "$(id -u)" -eq 0 ] || owners=''

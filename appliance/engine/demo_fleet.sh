@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The fleet service at work on loopback: demo_fleet.sh [FOLDER]
+# Demonstration of the fleet service on loopback: demo_fleet.sh [FOLDER]
 #
 # Makes a certificate authority, starts a storage daemon, a director and an agent, runs a scheduled
 # job and one by hand, shows status and metrics, restores, compares, and removes all of it. FOLDER is
@@ -47,7 +47,7 @@ if [ -t 1 ]; then
 fi
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 
-# Who is not root cannot give files away, and a restore says so of each.
+# Only root can change owners; a restore as another user reports each failure.
 shorten() {
     awk '{ line[NR] = $0 }
         END {
@@ -65,7 +65,7 @@ show() {
     case $status in 0 | 3) ;; *) fail "it ended with $status" ;; esac
 }
 
-# Ports that nobody uses now.
+# Unused ports.
 read -r director_port storage_port < <(python3 - <<'EOF'
 import socket
 sockets = [socket.socket() for _ in range(2)]
@@ -184,7 +184,7 @@ identity = "$work/admin"
 EOF
 wait_for 30 "the director" strongroom status
 
-say "4. The agent: enrolled by a token that is good once, and connected"
+say "4. The agent: enrolled by a single-use token, and connected"
 cat > "$work/etc-agent/agent.conf" <<EOF
 Client {
   Name = laptop
@@ -202,7 +202,7 @@ show strongroom clients
 say "5. A job by hand, of $folder"
 show strongroom run by-hand --watch
 
-say "6. The scheduled job comes by itself at minute $minute"
+say "6. The scheduled job starts at minute $minute"
 wait_for 120 "the scheduled job" sh -c \
     'strongroom runs --job scheduled --json | grep -qE "\"state\": *\"(done|incomplete)\""'
 show strongroom runs

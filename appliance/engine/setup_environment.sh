@@ -34,7 +34,7 @@ command -v "$python" >/dev/null || install_from_debian python3 python3-venv
     fail "$python is older than 3.11; say which to use: make setup PYTHON=/path/to/python3"
 "$python" -c 'import venv, ensurepip' 2>/dev/null || install_from_debian python3-venv
 
-# An environment made by another Python, or half made, is made anew.
+# An environment of another Python, or an incomplete one, is recreated.
 wanted=$("$python" -c 'import sys; print(sys.version_info[:2])')
 present=$("$venv/bin/python" -c 'import pip, sys; print(sys.version_info[:2])' 2>/dev/null || true)
 if [ "$wanted" != "$present" ]; then

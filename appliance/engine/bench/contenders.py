@@ -1,7 +1,8 @@
 """The programs that are compared: where they come from and how each does a step.
 
 Every contender runs with its defaults and with encryption on, on a fresh repository, with its
-caches inside the benchmark's own folder. A contender that cannot be had is left out with a message.
+caches inside the benchmark's own folder. A contender that is not available is left out with a
+message.
 """
 
 from __future__ import annotations

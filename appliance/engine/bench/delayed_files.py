@@ -25,7 +25,7 @@ STAT_FIELDS = (
 
 
 class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
-    """What libfuse calls."""
+    """The callbacks of libfuse."""
 
     use_ns = True
 
@@ -34,11 +34,11 @@ class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
         self._seconds = seconds
 
     def init(self, path: str) -> None:
-        """Say that the kernel may ask."""
+        """Report that the mount is ready."""
         print("mounted", flush=True)
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
-        """What lstat says."""
+        """The attributes of an entry (lstat)."""
         time.sleep(self._seconds)
         status = os.lstat(self._folder + path)
         found = {name: getattr(status, name) for name in STAT_FIELDS}
@@ -56,7 +56,7 @@ class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
         return found
 
     def readlink(self, path: str) -> str:
-        """Where a link leads."""
+        """The target of a link."""
         time.sleep(self._seconds)
         return os.readlink(self._folder + path)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bench.measurement import Measurement
 
 OURS = "strongroom"
-# Strongroom of another commit, to see what a change costs.
+# Strongroom of another commit, to measure the cost of a change.
 BEFORE = "before"
 PEERS = ("restic", "borg", "rustic")
 Key = tuple[str, str]

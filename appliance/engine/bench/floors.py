@@ -1,4 +1,4 @@
-"""The bare floors: what the kernel alone asks for, below which no backup program can get.
+"""The floors: the cost of the kernel's work alone, which no backup program can go below.
 
 Each floor is a command of its own, measured like the contenders: `python -m bench.floors NAME DIR`.
 """

@@ -2,9 +2,9 @@
 
 Memory is the sum of the proportional set sizes (PSS: a shared page counts once, in shares) of all
 processes below the runner, sampled about every 20 ms, because neither the parent's ru_maxrss nor
-the children's says what a tool with several processes takes. Beside it stands the peak RSS of the
+the children's measures a tool with several processes. It is reported with the peak RSS of the
 largest process (VmHWM; ru_maxrss would count what the runner itself held when it forked), which
-misses no short peak but counts shared pages whole. The sampler gives way when reading smaps_rollup
+misses no short peak but counts shared pages whole. The sampler slows down when reading smaps_rollup
 gets slow, so that it takes at most a tenth of one core.
 """
 
@@ -32,12 +32,12 @@ MESSAGE_TAIL_BYTES = 4_000
 
 
 class CommandError(Exception):
-    """A measured command failed; the message holds the end of what it said."""
+    """A measured command failed; the message holds the end of its output."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one command took."""
+    """The measured cost of one command."""
 
     wall_seconds: float
     cpu_seconds: float
@@ -168,7 +168,7 @@ def measure(
 ) -> Measurement:
     """Run `command` to its end; its output goes to `log`.
 
-    Dirty pages of earlier commands are written back first, so that nobody pays for another.
+    Dirty pages of earlier commands are written back first, so that they do not slow this one.
     Raises CommandError when it does not exit with 0.
     """
     os.sync()

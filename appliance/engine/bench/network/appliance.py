@@ -1,4 +1,4 @@
-"""An appliance on loopback: storage daemon, director, and an operator who may do everything."""
+"""An appliance on loopback: storage daemon, director, and an operator with all permissions."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Its packages are fetched by `apt-get download` and unpacked, so nothing of it runs but what a
 benchmark starts, and nothing of it is left on the machine. Every job has a director, a storage and
-a file daemon of its own, with a fresh SQLite catalog and a fresh volume. What is Bacula's default
-stays so, but for what is measured. Bacula neither deduplicates nor encrypts what it stores.
+a file daemon of its own, with a fresh SQLite catalog and a fresh volume. Bacula's defaults are
+kept, except for the measured settings. Bacula neither deduplicates nor encrypts what it stores.
 """
 
 from __future__ import annotations

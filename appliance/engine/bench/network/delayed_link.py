@@ -86,7 +86,7 @@ class Direction:
                     acknowledged_at = time.monotonic() + self._delay_seconds
                     self._unacknowledged.append((acknowledged_at, len(data)))
                     self._changed.notify_all()
-        # The receiver is gone: the sender learns it as it would without us.
+        # The receiver is gone: the sender notices it as it would without the relay.
         with suppress(OSError):
             self._source.shutdown(socket.SHUT_RDWR)
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 FILES = 60
 LARGEST_FILE_BYTES = 256 << 10
 SHARED_FILES = 12
-# Agents stand for other machines: they must not take the processor from the appliance.
+# Agents simulate other machines: they must not compete with the appliance for the processor.
 AGENT_NICE = 10
 ENROLLING_AT_ONCE = 4
 COMPARED_SNAPSHOTS = 10
 TOKEN_SECONDS = 3600
-# Looking at hundreds of processes takes a while, too.
+# Reading /proc of hundreds of processes takes time, too.
 SAMPLE_SECONDS = 3.0
 _AGENT = """
 Client {{ Name = {name}; Identity Directory = "{folder}/identity"

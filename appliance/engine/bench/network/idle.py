@@ -1,4 +1,4 @@
-"""What a director takes that has thousands of agents connected and nothing to do."""
+"""The resources of an idle director with thousands of connected agents."""
 
 from __future__ import annotations
 

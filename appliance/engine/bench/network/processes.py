@@ -1,4 +1,4 @@
-"""Daemons that a benchmark starts, looks at and ends."""
+"""Daemons that a benchmark starts, measures and stops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DaemonError(Exception):
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process has taken since it began."""
+    """The resources that a process has used since its start."""
 
     cpu_seconds: float
     rss_bytes: int

@@ -1,4 +1,4 @@
-"""The one door for time and randomness, so that tests can drive both; and UTC as text.
+"""The only source of time and randomness, so that tests can control both; and UTC as text.
 
 Ruff's banned-api (pyproject.toml) keeps everything else in the engine from calling `time.time`,
 `time.monotonic`, `datetime.now`, `os.urandom`, `random`, `secrets` or `uuid4`.
@@ -23,18 +23,18 @@ def now_ns() -> int:
 
 
 def elapsed_seconds() -> float:
-    """A clock that only goes forward, for durations; its zero means nothing."""
+    """Seconds of a monotonic clock, for durations; its zero is arbitrary."""
     return time.perf_counter()
 
 
 def since_boot_ns() -> int:
-    """Nanoseconds since the machine was started, sleep included; no setting of a clock moves it."""
+    """Nanoseconds since boot, suspend included; monotonic, whatever sets the wall clock."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 @functools.cache
 def boot_id() -> str:
-    """Which start of the machine this is; "" where the kernel does not tell."""
+    """The boot id of the running kernel; "" where it is not available."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -48,7 +48,7 @@ def random_bytes(size: int) -> bytes:
 
 
 def random_choices() -> random.Random:
-    """A generator for choices that nobody has to guess wrong (samples, places); not for keys."""
+    """A generator for choices that need not be unpredictable (samples, places); not for keys."""
     import random
 
     return random.Random(random_bytes(16))  # noqa: S311 - nothing to guess here

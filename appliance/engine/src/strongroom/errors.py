@@ -58,7 +58,7 @@ class TimeLimitError(StrongroomError):
 
 
 class JobDiedError(StrongroomError):
-    """The process of a job ended without a word (killed, out of memory), or said nonsense."""
+    """The process of a job ended without a valid report (killed, out of memory)."""
 
     exit_code = 8
     error_id = "job-died"
@@ -79,7 +79,7 @@ class RepositoryNotFoundError(StrongroomError):
 
 
 class RepositoryExistsError(StrongroomError):
-    """A repository is to be made where something is already."""
+    """A repository cannot be created where something exists already."""
 
     exit_code = 11
     error_id = "repository-exists"
@@ -93,7 +93,7 @@ class WrongKeyError(StrongroomError):
 
 
 class KeyRightError(StrongroomError):
-    """The key at hand may not do this (a put key can add, it cannot read)."""
+    """The key does not permit this (a put key can add, it cannot read)."""
 
     exit_code = 13
     error_id = "key-right"
@@ -107,20 +107,20 @@ class UnknownFormatError(StrongroomError):
 
 
 class DamageError(StrongroomError):
-    """Stored bytes are not what was written: forged, truncated, flipped or missing."""
+    """Stored bytes differ from what was written: forged, truncated, corrupted or missing."""
 
     exit_code = 20
     error_id = "damage"
 
 
 class ObjectMissingError(DamageError):
-    """An object of the repository is named somewhere but not in the store."""
+    """An object of the repository is referenced but not in the store."""
 
     error_id = "object-missing"
 
 
 class CheckFailedError(StrongroomError):
-    """check or verify ran to its end and found differences or damage."""
+    """check or verify completed and found differences or damage."""
 
     exit_code = 21
     error_id = "check-failed"
@@ -134,7 +134,7 @@ class StoreError(StrongroomError):
 
 
 class LeaseError(StrongroomError):
-    """The lease of this job ended before it could commit, or another job bars it."""
+    """The lease of this job expired before it could commit, or another job excludes it."""
 
     exit_code = 31
     error_id = "lease"
@@ -143,7 +143,7 @@ class LeaseError(StrongroomError):
 class ConnectionLostError(StoreError):
     """The connection to the storage daemon broke; what was acknowledged is kept.
 
-    `clean`: the other side ended it on purpose, with nothing sent by halves.
+    `clean`: the peer closed it in an orderly way, between messages.
     """
 
     exit_code = 32
@@ -155,28 +155,28 @@ class ConnectionLostError(StoreError):
 
 
 class PeerRefusedError(StrongroomError):
-    """One side of a connection does not accept who or what the other is, or how it speaks."""
+    """One side of a connection rejects the other's identity, role or protocol."""
 
     exit_code = 33
     error_id = "peer-refused"
 
 
 class QuotaError(StoreError):
-    """The storage daemon keeps no more for this client: its quota, or a limit, is reached."""
+    """The storage daemon stores no more for this client: its quota or a limit is reached."""
 
     exit_code = 34
     error_id = "quota"
 
 
 class ProtocolError(StrongroomError):
-    """The other side of a connection sent what the protocol does not allow."""
+    """The peer violated the protocol."""
 
     exit_code = 35
     error_id = "protocol"
 
 
 class RightError(StrongroomError):
-    """The storage daemon does not let this client do that (delete, replace, see others' data)."""
+    """The storage daemon denies this client an operation (delete, replace, see others' data)."""
 
     exit_code = 36
     error_id = "right"
@@ -190,49 +190,49 @@ class ConfigurationError(StrongroomError):
 
 
 class SelfTestError(StrongroomError):
-    """A library this installation uses gives wrong results; no data was touched."""
+    """A library of this installation gives wrong results; no data was touched."""
 
     exit_code = 50
     error_id = "self-test"
 
 
 class UnknownNameError(StrongroomError):
-    """The director knows no job, client, run, or whatever was named, of this name."""
+    """The director has no job, client, run or other object of this name."""
 
     exit_code = 60
     error_id = "unknown-name"
 
 
 class ConflictError(StrongroomError):
-    """What was asked of the director does not fit the state of things (the run has ended)."""
+    """A request to the director conflicts with the current state (the run has ended)."""
 
     exit_code = 61
     error_id = "conflict"
 
 
 class NotAuthenticatedError(StrongroomError):
-    """The director was not shown a valid token or certificate."""
+    """No valid token or certificate was presented to the director."""
 
     exit_code = 62
     error_id = "not-authenticated"
 
 
 class NotPermittedError(StrongroomError):
-    """The director knows who asks, and that one may not do this."""
+    """The director identified the caller, who is not permitted to do this."""
 
     exit_code = 63
     error_id = "not-permitted"
 
 
 class TooManyAttemptsError(StrongroomError):
-    """The director was asked too often, or given wrong secrets too often, from one address."""
+    """Too many requests, or too many wrong secrets, reached the director from one address."""
 
     exit_code = 64
     error_id = "too-many-attempts"
 
 
 class DirectorError(StrongroomError):
-    """The director cannot be reached, or its answer makes no sense."""
+    """The director cannot be reached, or its answer is invalid."""
 
     exit_code = 65
     error_id = "director"
@@ -246,7 +246,7 @@ class CatalogError(StrongroomError):
 
 
 class CatalogUnavailableError(CatalogError):
-    """The director's database cannot be used now: it is down, starting, locked or full."""
+    """The director's database is unavailable: it is down, starting, locked or full."""
 
     exit_code = 67
     error_id = "catalog-unavailable"
@@ -271,7 +271,7 @@ class CancelledError(StrongroomError):
 
 
 class OutputClosedError(StrongroomError):
-    """Whoever read our standard output went away (`strongroom ls | head`)."""
+    """The reader of our standard output closed it (`strongroom ls | head`)."""
 
     exit_code = EXIT_OUTPUT_CLOSED
     error_id = "output-closed"
@@ -295,10 +295,10 @@ def error_named(
     otherwise: type[StrongroomError] = StrongroomError,
     exit_code: int | None = None,
 ) -> StrongroomError:
-    """The error that another process or machine told of by its id.
+    """The error that another process or machine reported by its id.
 
     `otherwise`: the class for an id that this version does not know. `exit_code`: where it was
-    told as well; a signal's depends on which it was.
+    reported as well; that of a signal depends on the signal.
     """
     error = (error_class(error_id) or otherwise)(message)
     if exit_code is not None:

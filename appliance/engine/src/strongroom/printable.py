@@ -1,6 +1,6 @@
-"""Names and texts of others as people may see them: on a terminal, in a log, in a message.
+"""Names and texts from outside, escaped for display: on a terminal, in a log, in a message.
 
-A file name, or what a peer says, may hold control characters that drive a terminal or forge lines
+A file name, or text from a peer, may hold control characters that drive a terminal or forge lines
 of a log. Everything that is shown passes through here.
 """
 

@@ -1,8 +1,8 @@
-"""How a job tells what it has done so far; whoever started the job decides how that is shown.
+"""How a job reports its progress; the caller that started the job decides how it is shown.
 
 Jobs call `add` once a block or a page, never once a file, from any thread. The command line gives
 them a live line, plain lines or JSON objects (strongroom.cli.live_progress); the agent sends them
-to the director; whoever does not care passes `NullProgress()`. All of them count with
+to the director; a caller that needs no progress passes `NullProgress()`. All of them count with
 `CountedProgress`.
 """
 
@@ -23,9 +23,9 @@ class Progress(Protocol):
         *,
         is_estimate: bool = False,
     ) -> None:
-        """Set what is expected in the end; None leaves a figure as it was (unknown at first).
+        """Set the expected totals; None leaves a figure unchanged (unknown at first).
 
-        is_estimate: it may come to something else.
+        is_estimate: the final figures may differ.
         """
 
     def add(
@@ -37,7 +37,7 @@ class Progress(Protocol):
     ) -> None:
         """Count `files` and `bytes` as done, `stored_bytes` as written to the store.
 
-        Less than nothing takes back what a job that begins anew does again.
+        Negative values take back what a restarted job does again.
         """
 
     def message(self, text: str) -> None:
@@ -76,7 +76,7 @@ class CountedProgress:
         *,
         is_estimate: bool = False,
     ) -> None:
-        """Set what is expected in the end; None leaves a figure as it was."""
+        """Set the expected totals; None leaves a figure unchanged."""
         with self._lock:
             self._total_is_estimate = is_estimate
             self._total_files = self._total_files if files is None else files
@@ -97,7 +97,7 @@ class CountedProgress:
             self._errors += errors
 
     def message(self, text: str) -> None:
-        """Replace what the job is said to be doing."""
+        """Replace the text that says what the job is doing."""
         with self._lock:
             self._message = text
 

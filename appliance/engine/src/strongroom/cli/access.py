@@ -1,4 +1,4 @@
-"""From what the user said to an open repository: its place, its store, a key that fits the job."""
+"""Opens the repository that the options name: its location, its store, a key with the rights."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from strongroom.repo.keys import Key
     from strongroom.stores.store import Store
 
-# What a command does with the repository: "read" contents and names, for which only the restore key
-# will do, or "write" (add, and list what there is), for which a put key is enough.
+# How a command uses the repository: "read" contents and names, which takes the restore key, or
+# "write" (add data and list snapshots), for which a put key is enough.
 Need = Literal["read", "write"]
 
 TRIES_AT_A_TERMINAL = 3
@@ -39,7 +39,7 @@ def repository_place(arguments: argparse.Namespace) -> str:
 def open_store(place: str, settings: Settings | None = None) -> Store:
     """Give the store at `place`: a folder that need not exist yet, or at a storage daemon.
 
-    `settings` say who we are to a daemon, which is asked at first use. Raises UsageError.
+    `settings` hold our identity for a daemon, which is dialled at first use. Raises UsageError.
     """
     store: Store
     if place.startswith(("unix:", "strongroom:")):
@@ -59,7 +59,7 @@ def open_store(place: str, settings: Settings | None = None) -> Store:
 
 
 def begin_store(arguments: argparse.Namespace, copies: int) -> Store:
-    """Give the store that the user named, on its way to be connected if that takes time.
+    """Give the store that the user named, connecting in the background if that takes time.
 
     `copies`: how many processes will be forked that need a connection each. For `open_repository`.
     """
@@ -76,9 +76,9 @@ def open_repository(
 ) -> Repository:
     """Open the repository that the user named with the key that the user gave.
 
-    Asks for the passphrase at a terminal where none was given and one is needed. Raises
-    RepositoryNotFoundError, WrongKeyError, UsageError, and KeyRightError when the key cannot do
-    what is needed. The caller closes it.
+    Asks for the passphrase at a terminal where one is needed and none was given. Raises
+    RepositoryNotFoundError, WrongKeyError, UsageError, and KeyRightError when the key lacks the
+    required rights. The caller closes it.
     """
     return open_place(repository_place(arguments), arguments.settings, terminal, need, store)
 
@@ -115,7 +115,7 @@ def _remote_store(place: str, settings: Settings | None) -> Store:
         return open_socket(parsed, cache_folder=settings.cache_folder if settings else None)
     folder = settings.identity_folder if settings else None
     if settings is None or not folder:
-        raise UsageError(f"{printable(place)} wants to know who we are; give --identity FOLDER")
+        raise UsageError(f"{printable(place)} requires a certificate; give --identity FOLDER")
     from strongroom.net.identities.identity import Identity
 
     return open_network(

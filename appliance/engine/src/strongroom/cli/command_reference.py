@@ -1,4 +1,4 @@
-"""The reference of the commands in Markdown, made from the parsers.
+"""The reference of the commands in Markdown, generated from the parsers.
 
 `python -m strongroom.cli.command_reference FOLDER` writes commands.md, which has the options of
 every command, and a page for each group of commands. With --check it only compares, and exits with
@@ -113,7 +113,7 @@ def _table(options: Iterable[Option]) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """Text in which Markdown sees nothing but code."""
+    """Text as inline code in Markdown."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else _escaped(part) for part in parts)
 
@@ -131,7 +131,7 @@ def _dedented(lines: tuple[str, ...]) -> list[str]:
 
 
 def main() -> int:
-    """Write the pages, or compare them with what is there."""
+    """Write the pages, or compare them with the present ones."""
     parser = argparse.ArgumentParser(
         prog="command_reference", description="Write the reference of the commands."
     )

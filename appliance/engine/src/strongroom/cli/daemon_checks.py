@@ -1,4 +1,4 @@
-"""What `--check` of the three daemons says: each fault, and the exit code of the first."""
+"""The result of `--check` of the three daemons: each fault, and the exit code of the first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def tell_faults(terminal: Terminal, look: Preflight) -> int:
-    """Say what is wrong; the exit code."""
+    """Report the faults; gives the exit code."""
     for text in look.warnings:
         terminal.warn(printable(text))
     for fault in look.faults:

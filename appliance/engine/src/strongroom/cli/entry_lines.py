@@ -1,4 +1,4 @@
-"""What restore and verify tell of single entries, as lines and as objects of --json."""
+"""Reports of restore and verify on single entries, as lines and as objects of --json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOST: Final = ("content", "unread", "entry", "link", "delete")
 
 
 class RestoreLines:
-    """Of a restore: what was lost always, the rest with --verbose; differences as warnings."""
+    """Of a restore: losses always, the rest with --verbose; differences as warnings."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal

@@ -1,4 +1,4 @@
-"""A row of a listing as people read it (`ls -l`) and as a JSON object."""
+"""A row of a listing as a line (`ls -l`) and as a JSON object."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kind_name(mode: int) -> str:
 
 
 def type_bits(kind: str) -> int:
-    """The bits of a mode that stand for a kind, 0 for `other`."""
+    """The file type bits (S_IFMT) of a kind, 0 for `other`."""
     return _TYPE_BITS.get(kind, 0)
 
 
@@ -71,7 +71,7 @@ def entry_object(row: RowView) -> dict[str, object]:
 
 
 def entry_line(row: RowView, name: bytes, *, human: bool = False) -> str:
-    """A row as `ls -ln` shows it; `+` behind the mode is an ACL, `@` another attribute."""
+    """A row as `ls -ln` shows it; `+` after the mode is an ACL, `@` another attribute."""
     if stat.S_ISCHR(row.mode) or stat.S_ISBLK(row.mode):
         size = f"{os.major(row.rdev)}, {os.minor(row.rdev)}"
     else:

@@ -1,4 +1,4 @@
-"""Options of the command line that the table of knobs describes."""
+"""Options of the command line, generated from the table of knobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_knob_options(group: argparse._ArgumentGroup) -> None:
-    """Add an option for every knob of a backup; what is not said is None."""
+    """Add an option for every knob of a backup; None where not given."""
     for knob in BACKUP_KNOBS:
         option = knob.option
         assert option is not None
@@ -29,7 +29,7 @@ def add_knob_options(group: argparse._ArgumentGroup) -> None:
 
 
 def knob_settings(arguments: argparse.Namespace) -> KnobSettings:
-    """What the command line says about the knobs, unchecked."""
+    """The values of the knobs on the command line, unchecked."""
     from strongroom.knobs.settings import KnobSettings
 
     return KnobSettings(**{knob.name: getattr(arguments, knob.name) for knob in BACKUP_KNOBS})

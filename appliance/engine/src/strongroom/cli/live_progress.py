@@ -1,4 +1,4 @@
-"""Progress as the user sees it: a live line, plain lines, or JSON objects.
+"""Display of progress: a live line, plain lines, or JSON objects.
 
 One thread wakes up, reads the counts and draws; the job's threads only add. No lock is held while
 drawing, so a slow terminal does not slow the job.
@@ -29,7 +29,7 @@ RATE_WINDOW_SECONDS = 5.0
 
 
 class ProgressRates:
-    """Reads the counts of one job, and says how fast it goes; for one thread."""
+    """Reads the counts of one job and computes its rates; for one thread."""
 
     def __init__(self, progress: CountedProgress) -> None:
         self._progress = progress
@@ -61,7 +61,7 @@ class ProgressRates:
         }
 
     def _remaining_seconds(self, counts: Counts, now: float) -> float | None:
-        """Time left if the rest goes as the whole has gone so far; None while that is unknown."""
+        """Time left at the average rate so far; None while unknown."""
         spent = now - self._started_seconds
         for done, expected in (
             (counts.bytes, counts.total_bytes),
@@ -73,7 +73,7 @@ class ProgressRates:
 
 
 def progress_text(counts: dict[str, object]) -> str:
-    """One line for people from what `ProgressRates.snapshot` gives."""
+    """The text of one line from the result of `ProgressRates.snapshot`."""
     parts = [str(counts["message"])]
     done_files, total_files = counts["files"], counts["total_files"]
     done_bytes, total_bytes = counts["bytes"], counts["total_bytes"]
@@ -130,7 +130,7 @@ def _drawn(terminal: Terminal, title: str) -> Iterator[Progress]:
             terminal.message_line(progress_text(counts))
 
     def draw_until_ended() -> None:
-        # The command itself learns at its own next write that nobody reads its output.
+        # The command itself notices at its next write that its output was closed.
         with suppress(OutputClosedError):
             while not ended.wait(LIVE_INTERVAL_SECONDS if live else PLAIN_INTERVAL_SECONDS):
                 draw()

@@ -1,14 +1,14 @@
 """The `strongroom` command: finds the command named, parses its options, runs it, reports errors.
 
-Only the module of the command that was invoked is imported, and nothing heavy before it, so that
-`strongroom --help` and completion answer at once. A command module `strongroom.cli.NAME` has
+Only the module of the invoked command is imported, and nothing slow before it, so that `strongroom
+--help` and completion answer at once. A command module `strongroom.cli.NAME` has
 
     EPILOG: str                                              examples, shown by --help
     def add_arguments(parser: argparse.ArgumentParser)       its own options
     def run(arguments, terminal: Terminal) -> int            the work; gives the exit code
 
 `arguments.settings` holds the global options (strongroom.cli.settings), which may stand before or
-after the command. Every way out of here is an exit code that docs/reference/exit-codes.md lists.
+after the command. Every exit code is listed in docs/reference/exit-codes.md.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "ls": ("ls", "list the files of a snapshot"),
         "find": ("find", "find files in snapshots"),
         "diff": ("diff", "show what differs between two snapshots"),
-        "stats": ("stats", "show how much is stored, and how well it packs"),
+        "stats": ("stats", "show how much is stored, with deduplication and compression ratios"),
     },
     "maintain a repository": {
         "forget": ("forget", "remove snapshots that the rules do not keep"),
         "prune": ("prune", "remove data that no snapshot uses"),
         "check": ("check", "check a repository for damage"),
-        "repair": ("repair", "drop what is lost, name the files, keep the rest"),
+        "repair": ("repair", "repair a damaged repository; list the files that are lost"),
         "verify": ("verify", "compare a snapshot with the live files"),
         "copy": ("copy", "copy snapshots to another repository"),
         "key": ("key", "add, change and remove passphrases; export put keys"),
@@ -111,8 +111,7 @@ _VALUE_OPTIONS = frozenset(
 class CommandParser(argparse.ArgumentParser):
     """An argument parser whose errors are UsageErrors and whose options are never abbreviated.
 
-    A script that says `--verb` today would break, or mean something else, when a release adds an
-    option.
+    A script that uses `--verb` would break, or change its meaning, when a release adds an option.
     """
 
     def __init__(self, **options: object) -> None:
@@ -121,7 +120,7 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(**options)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError; argparse calls this for whatever it cannot parse."""
+        """Raise UsageError; argparse calls this on every parse error."""
         text = f"{message}; see `{self.prog} --help`"
         raise UsageError(text)
 
@@ -147,7 +146,7 @@ def overview() -> str:
 
 
 def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Find the command among global options: (its name or None, every other word in order)."""
+    """Find the command among global options: (its name or None, all other words in order)."""
     position = 0
     while position < len(words) and words[position].startswith("-"):
         position += 2 if words[position] in _VALUE_OPTIONS else 1
@@ -245,16 +244,16 @@ def _answer_without_command(name: str | None, rest: Sequence[str], terminal: Ter
 
 
 def _set_up_process() -> None:
-    # numpy would start a thread for every core that nothing of ours uses.
+    # numpy would start an unused thread for every core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
-        # A name that the locale cannot show must not end a job.
+        # A name that the locale cannot represent must not end a job.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _cancel(number: int, frame: FrameType | None) -> NoReturn:
-    """End the command by an error; a second signal of the same kind ends the process at once."""
+    """Signal handler: CancelledError; a second signal of the same kind ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
     if number == signal.SIGTERM:
         raise CancelledError("told to stop (SIGTERM)", EXIT_TERMINATED)
@@ -262,7 +261,7 @@ def _cancel(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _add_global_options_throughout(parser: argparse.ArgumentParser, default: object = None) -> None:
-    # argparse offers no public way to the parsers of sub-commands.
+    # argparse has no public access to the parsers of sub-commands.
     for action in parser._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for inner in dict.fromkeys(action.choices.values()):

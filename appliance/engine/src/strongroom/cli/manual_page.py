@@ -75,7 +75,7 @@ def _head(name: str, summary: str) -> list[str]:
 
 
 def _actions(actions: Iterable[ParserDescription]) -> list[str]:
-    """Describe sub-commands, without the options of every command, which stand once."""
+    """Describe sub-commands, without the options of every command, which are listed once."""
     lines: list[str] = []
     for action in actions:
         lines += [f".SS {_roff(action.usage)}", _roff(action.summary)]

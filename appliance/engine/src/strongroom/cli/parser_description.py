@@ -1,7 +1,6 @@
-"""What a parser accepts, as data: the manual pages and the reference are written from it.
+"""A parser's options as data, from which the manual pages and the reference are generated.
 
-The text of an option does not depend on the version of Python, whose argparse words it differently
-from release to release.
+The text does not depend on the version of Python; that of argparse differs between releases.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from strongroom.cli.settings import GLOBAL_OPTIONS_TITLE
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option or argument as it is written on a command line, and what it does."""
+    """An option or argument as written on a command line, and its help text."""
 
     usage: str
     text: str
@@ -22,7 +21,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class OptionGroup:
-    """Options under one title."""
+    """A titled group of options."""
 
     title: str
     options: tuple[Option, ...]
@@ -50,7 +49,7 @@ def describe(parser: argparse.ArgumentParser, summary: str) -> ParserDescription
     groups: list[OptionGroup] = []
     actions: list[ParserDescription] = []
     global_options: tuple[Option, ...] = ()
-    # argparse offers no public way to any of this.
+    # argparse has no public access to any of this.
     for group in parser._action_groups:  # noqa: SLF001
         options = []
         for action in group._group_actions:  # noqa: SLF001

@@ -1,6 +1,6 @@
 """Where a passphrase comes from: a file, a command, the environment, or a person at a terminal.
 
-A passphrase is bytes: what stands in the file's or the output's first line, without its line end.
+A passphrase is bytes: the first line of the file or output, without its line end.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def given_passphrase(settings: Settings, terminal: Terminal) -> bytes | None:
 
 
 def ask_passphrase(question: str) -> bytes:
-    """Ask the person at the terminal; raises UsageError when there is none."""
+    """Ask at the terminal; raises UsageError when there is none."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError as error:
@@ -89,7 +89,7 @@ def choose_passphrase(question: str) -> bytes:
     """Ask for a new passphrase twice, until both answers are the same; raises UsageError."""
     for _ in range(3):
         first = ask_passphrase(question)
-        if ask_passphrase("the same once more") == first:
+        if ask_passphrase("repeat the passphrase") == first:
             return first
     raise UsageError("the two answers differed three times")
 

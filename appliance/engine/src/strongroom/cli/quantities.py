@@ -1,4 +1,4 @@
-"""Sizes and durations as people read them."""
+"""Sizes and durations for display."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """`seconds` as a clock shows them: `3.2 s`, `4:05`, `1:02:03`."""
+    """`seconds` in hours, minutes and seconds: `3.2 s`, `4:05`, `1:02:03`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

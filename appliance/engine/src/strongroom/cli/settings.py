@@ -1,10 +1,10 @@
-"""What holds for every command: which repository, whose key, how to talk; read once, at the edge.
+"""Global options of every command: repository, keys, output; read once, at the edge.
 
 Command-line options win over the environment, of which only STRONGROOM_REPOSITORY,
 STRONGROOM_DIRECTOR, STRONGROOM_PASSWORD and the usual places of the cache and of the user's own
-settings (XDG_CACHE_HOME, XDG_CONFIG_HOME, HOME) are read, and, for the tests of what happens when a
-store fails, STRONGROOM_STORE_FAULTS (strongroom.stores.faults says
-what may stand there). Nothing deeper in the engine reads either.
+settings (XDG_CACHE_HOME, XDG_CONFIG_HOME, HOME) are read, and, for tests with failing stores,
+STRONGROOM_STORE_FAULTS (its syntax: strongroom.stores.faults). Nothing deeper in the engine reads
+options or environment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GLOBAL_OPTIONS_TITLE = "options of every command"
 
 
 class Settings(NamedTuple):
-    """The global options as they turned out; None where nothing was said."""
+    """The resolved global options; None where not set."""
 
     repository: str | None
     password: str | None
@@ -44,8 +44,8 @@ class Settings(NamedTuple):
 def add_global_options(parser: argparse.ArgumentParser, default: object = None) -> None:
     """Give `parser` the options every command takes.
 
-    `default` is argparse.SUPPRESS for the parsers of sub-commands, so that they leave alone what
-    was said before them.
+    `default` is argparse.SUPPRESS for the parsers of sub-commands, so that they keep the options
+    given before the sub-command.
     """
     from strongroom.knobs.table import TLS_MODE_DEFAULT, TLS_MODES, TLS_OPTION
 
@@ -88,14 +88,14 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
         "--quiet",
         action="store_true",
         default=default or False,
-        help="say only what is wrong",
+        help="print errors and warnings only",
     )
     add(
         "-v",
         "--verbose",
         action="count",
         default=default or 0,
-        help="say more; twice for still more",
+        help="print more; twice for still more",
     )
     add(
         "--cache-dir",
@@ -104,7 +104,7 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
         help="keep the cache in FOLDER (else in $XDG_CACHE_HOME/strongroom)",
     )
     add("--no-cache", action="store_true", default=default or False, help="keep no cache")
-    # Commands that ask the director have this one already, and it means the same.
+    # Commands that use the director have this option already, with the same meaning.
     if "--identity" not in parser._option_string_actions:  # noqa: SLF001
         add(
             "--identity",
@@ -121,7 +121,7 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
 
 
 def read_settings(arguments: argparse.Namespace, environment: MutableMapping[str, str]) -> Settings:
-    """Settle the global options of `arguments` with what `environment` says.
+    """Resolve the global options from `arguments` and `environment`.
 
     Takes the passphrase out of `environment`, so that no command the engine starts inherits it.
     """

@@ -1,4 +1,4 @@
-"""Which snapshot the user means: the options that choose, and snapshots as JSON objects."""
+"""Options that select snapshots, and snapshots as JSON objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = b""
 
 
 def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:
-    """Give `parser` the options that say which snapshots count."""
+    """Give `parser` the options that filter snapshots."""
     group = parser.add_argument_group("which snapshots")
     group.add_argument("--host", metavar="NAME", help="only those of this host")
     group.add_argument("--job", metavar="NAME", help="only those of this job")
@@ -48,7 +48,7 @@ def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:
 def snapshot_filter(
     arguments: argparse.Namespace,
 ) -> Callable[[Iterable[Snapshot]], list[Snapshot]]:
-    """What lets through those snapshots that the options do, in the order they come."""
+    """The filter that the options define; it keeps the order."""
     before_ns = None if arguments.before is None else parse_moment(arguments.before)
     # Backups make relative paths absolute; so do we.
     paths = tuple(normal_path(os.path.abspath(path)) for path in arguments.path)
@@ -68,12 +68,12 @@ def snapshot_filter(
 
 
 def filtered_snapshots(arguments: argparse.Namespace, repository: Repository) -> list[Snapshot]:
-    """The snapshots that the options let through, without pages, the oldest first."""
+    """The snapshots that match the options, without pages, the oldest first."""
     return snapshot_filter(arguments)(repository.snapshots())
 
 
 def chosen_snapshot(arguments: argparse.Namespace, repository: Repository, wanted: str) -> Snapshot:
-    """The one that `wanted` means (`latest` or the beginning of an id), with its pages.
+    """The snapshot that `wanted` selects (`latest` or the beginning of an id), with its pages.
 
     Raises SnapshotNotFoundError, KeyRightError.
     """
@@ -82,12 +82,12 @@ def chosen_snapshot(arguments: argparse.Namespace, repository: Repository, wante
 
 
 def normal_path(path: str) -> bytes:
-    """An absolute path as listings have it: without the slashes around it, b"" for the root."""
+    """An absolute path in the form of listings: without the slashes around it, b"" for the root."""
     return os.path.normpath(b"/" + os.fsencode(path)).strip(b"/")
 
 
 def shown_path(path: bytes) -> bytes:
-    """A path of a listing as people write it."""
+    """A path of a listing as an absolute path."""
     return b"/" + path
 
 

@@ -1,4 +1,4 @@
-"""Tables for people: aligned columns under headings, no lines drawn, the last column ragged."""
+"""Tables as text: aligned columns under headings, no lines drawn, the last column not padded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GAP = "  "
 
 
 class Column(NamedTuple):
-    """A heading, and whether what stands under it is aligned to the right (numbers)."""
+    """A heading, and whether its column is aligned to the right (numbers)."""
 
     heading: str
     to_the_right: bool = False
@@ -22,7 +22,7 @@ class Column(NamedTuple):
 def write_table(
     terminal: Terminal, columns: Sequence[Column], rows: Iterable[Sequence[str]]
 ) -> None:
-    """Write `rows` under the headings of `columns`; a column with nothing in it is left out."""
+    """Write `rows` under the headings of `columns`; empty columns are left out."""
     kept_rows = list(rows)
     filled = [number for number in range(len(columns)) if any(row[number] for row in kept_rows)]
     if not filled:

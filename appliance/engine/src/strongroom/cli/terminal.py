@@ -1,11 +1,11 @@
-"""What a command says, and where: results on standard output, everything else on standard error.
+"""Output of a command: results on standard output, everything else on standard error.
 
-With --json standard output carries JSON objects only, one a line; without it, text for people.
-A command states both forms (`emit` and `line`) and the terminal picks the one that was asked for.
+With --json standard output carries JSON objects only, one per line; without it, text. A command
+provides both forms (`emit` and `line`) and the terminal picks the requested one.
 
 Bytes inside an emitted object (names from a file system) become a string where they are UTF-8 and
-`{"base64": "..."}` where they are not, so that no name is lost or changed. Names shown to people
-have control characters escaped, so that a file name cannot drive the terminal.
+`{"base64": "..."}` where they are not, so that no name is lost or changed. Names in text have
+control characters escaped, so that a file name cannot drive the terminal.
 
 `_lock` guards both streams and the live line; any thread may write.
 """
@@ -22,9 +22,9 @@ from strongroom.errors import OutputClosedError
 
 
 def abandon(stream: TextIO) -> None:
-    """Send what `stream` still holds, and all that follows, nowhere.
+    """Discard what `stream` still buffers, and all later output.
 
-    Else the interpreter fails once more when it flushes the stream at its end.
+    Otherwise the interpreter fails again when it flushes the stream at exit.
     """
     try:
         descriptor = stream.fileno()
@@ -72,7 +72,7 @@ class Terminal:
 
     @property
     def interactive(self) -> bool:
-        """Whether a person can be asked: standard input and standard error are a terminal."""
+        """Whether prompts are possible: standard input and standard error are a terminal."""
         return sys.stdin is not None and sys.stdin.isatty() and self.messages.isatty()
 
     def emit(self, obj: dict[str, object]) -> None:
@@ -81,27 +81,27 @@ class Terminal:
             self._write_output(self._encode(obj))
 
     def line(self, text: str = "") -> None:
-        """Write a line of the result for people; not with --json, not with --quiet."""
+        """Write a line of the result as text; not with --json, not with --quiet."""
         if not self.as_json and not self.quiet:
             self._write_output(text)
 
     def detail(self, text: str) -> None:
-        """Write a line that only --verbose asks for."""
+        """Write a line with --verbose only."""
         if self.verbose:
             self.line(text)
 
     def raw(self, text: str) -> None:
-        """Write `text` as it is, whatever was asked for (a completion script)."""
+        """Write `text` as it is, whatever the options (a completion script)."""
         self._write_output(text, end="")
 
     def warn(self, text: str) -> None:
-        """Say on standard error what the user should know although the command goes on."""
+        """Write a warning to standard error; the command continues."""
         with self._lock:
             self.clear_live_line()
             self._write_message(f"strongroom: warning: {text}\n")
 
     def report_error(self, error_id: str, message: str, exit_code: int) -> None:
-        """Say on standard error why the command ends; with --json as an object as well."""
+        """Write the final error to standard error; with --json as an object as well."""
         with self._lock:
             self.clear_live_line()
             self._write_message(f"strongroom: error [{error_id}]: {message}\n")
@@ -115,7 +115,7 @@ class Terminal:
                 self._write_message(self._encode(report) + "\n")
 
     def message_line(self, text: str) -> None:
-        """Write a line about the work, not its result, to standard error; not with --quiet."""
+        """Write a line about progress to standard error; not with --quiet."""
         if not self.quiet:
             with self._lock:
                 self.clear_live_line()
@@ -136,7 +136,7 @@ class Terminal:
                 self._live_width = 0
 
     def flush(self) -> None:
-        """Hand on what was written; raises OutputClosedError when nobody reads any more."""
+        """Flush the output; raises OutputClosedError when its reader has closed it."""
         with self._lock:
             try:
                 self.output.flush()
@@ -156,5 +156,5 @@ class Terminal:
             self.messages.write(text)
             self.messages.flush()
         except BrokenPipeError:
-            # With nobody to read our messages the work itself is still worth finishing.
+            # The work is worth finishing even if nobody reads our messages.
             abandon(self.messages)

@@ -1,4 +1,4 @@
-"""Moments as people write and read them, in local time; JSON has `clock.utc_text`."""
+"""Times for input and display, in local time; JSON uses `clock.utc_text`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def time_text(time_ns: int) -> str:
 
 
 def parse_moment(text: str) -> int:
-    """A moment in ns since 1970: a date and time, `@seconds`, or how long ago (`36h`, `7d`).
+    """A time in ns since 1970: a date and time, `@seconds`, or how long ago (`36h`, `7d`).
 
-    Local time where no offset is stated; a date alone is its first moment. Raises UsageError.
+    Local time where no offset is stated; a date alone means its start. Raises UsageError.
     """
     from datetime import datetime
 
@@ -44,6 +44,6 @@ def parse_moment(text: str) -> int:
         return parse_duration(stripped).before(clock.now_ns())
     except UsageError as error:
         raise UsageError(
-            f"{text!r} is no moment; write for example 2026-11-21, '2026-11-21 13:10', "
+            f"{text!r} is not a time; write for example 2026-11-21, '2026-11-21 13:10', "
             "2026-11-21T13:10Z, @1700000000, or how long ago: 36h, 7d, 6m (months)"
         ) from error

@@ -161,7 +161,7 @@ def test_a_watch_that_the_director_ends_says_why(command, director, home):
     assert "reading /etc" in answer.output
     (said,) = answer.messages.splitlines()
     assert said.startswith("strongroom: error [not-authenticated]: run ")
-    assert "has expired or was withdrawn; the run is as it was" in said
+    assert "has expired or was withdrawn; the run itself is not affected" in said
     command("watch", run)
 
 
@@ -266,11 +266,11 @@ def test_the_latest_is_a_copy_only_where_the_original_is_gone(command, own_direc
 @pytest.mark.parametrize(
     ("words", "exit_code", "told"),
     [
-        (["latest", "--target", "/x"], 2, "`latest` of whom"),
+        (["latest", "--target", "/x"], 2, "`latest` needs --host"),
         (["ffff0000", "--target", "/x"], 5, "[snapshot-not-found]"),
         (["latest", "--host", "web2", "--target", "/x"], 5, "no snapshot of web2"),
         (["latest", "--host", "web1", "--target", "x"], 2, "an absolute path"),
-        (["latest", "--host", "web1", "--target", "/x", "--verify"], 2, "--verify works on"),
+        (["latest", "--host", "web1", "--target", "/x", "--verify"], 2, "--verify works without"),
     ],
 )
 def test_a_restore_that_cannot_be_is_told(command, words, exit_code, told):
@@ -339,7 +339,7 @@ def test_a_director_of_another_authority_is_not_believed(command, director, tmp_
     (tmp_path / "other").mkdir()
     other = House(tmp_path / "other").operator.folder.decode()
     place = ["--director", director.url, "--identity", other]
-    assert "of another authority" in command("status", place=place, exit_code=65).messages
+    assert "from another authority" in command("status", place=place, exit_code=65).messages
 
 
 def test_browse_wants_a_terminal(command):

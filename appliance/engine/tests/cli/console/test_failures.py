@@ -92,7 +92,7 @@ def test_a_damaged_key_is_named(told, director, home):
 
 def test_an_authority_that_was_not_named_is_asked_for(told):
     line = told(exit_code=65)
-    assert "of another authority than one that this system trusts" in line
+    assert "from another authority than one that this system trusts" in line
     assert "--authority FILE" in line
 
 
@@ -142,7 +142,7 @@ def test_another_service_at_the_address_is_told(told, director):
         answering.start()
         place = ["--identity", director.identity("admin").folder.decode()]
         url = f"https://localhost:{other.getsockname()[1]}"
-        assert "speaks no TLS" in told(*place, url=url, exit_code=65)
+        assert "does not speak TLS" in told(*place, url=url, exit_code=65)
         answering.join()
 
 
@@ -161,13 +161,13 @@ def test_a_director_by_a_name_that_its_certificate_lacks(told, director):
 )
 def test_what_can_name_nothing_is_told_as_such(command, words):
     answer = command(*words, exit_code=60)
-    assert "is the name or id of nothing" in answer.messages
+    assert "is not a valid name or id" in answer.messages
     assert len(answer.messages.splitlines()) == 1
 
 
 def test_a_name_that_is_no_text_is_a_mistake_and_no_fault_of_ours(command):
     answer = command("run", "\udcff", exit_code=2)
-    assert "no UTF-8" in answer.messages
+    assert "not UTF-8" in answer.messages
     assert "Traceback" not in answer.messages
 
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  strongroom agent --config /etc/strongroom --check       only say whether it could start
+  strongroom agent --config /etc/strongroom --check       only check whether it could start
   strongroom agent --config /etc/strongroom --foreground
   strongroom agent enrol --director https://vault.example.org:9101 \\
       --token-file /root/web1.token --fingerprint 3f2a...
   strongroom agent renew --config /etc/strongroom         now, not when it is due
 
-The token is what `strongroom ca token` wrote, good for once; the fingerprint, which is no secret,
-is what `strongroom ca list` shows. enrol gives the agent its certificate and its put key.
+The token is the single-use token of `strongroom ca token`; the fingerprint, which is not secret, is
+shown by `strongroom ca list`. enrol fetches the agent's certificate and its put key.
 """
 
 DEFAULT_CONFIGURATION = "/etc/strongroom"
@@ -32,33 +32,35 @@ _GREATEST_TOKEN_BYTES = 4096
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where the configuration is, and what to do with it."""
+    """Add the options."""
     parser.add_argument(
         "action",
         nargs="?",
         choices=("enrol", "renew"),
-        help="get the certificate of this machine, or the next one; without it: run the agent",
+        help="get or renew the certificate of this machine; without it: run the agent",
     )
     parser.add_argument("--config", metavar="FOLDER", help="the tree or file (/etc/strongroom)")
-    # It never leaves the foreground; service managers of all kinds may say so nevertheless.
+    # It never leaves the foreground; the option exists for service managers that pass it.
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground (it always does)"
     )
-    parser.add_argument("--check", action="store_true", help="say all that is wrong, and end")
+    parser.add_argument("--check", action="store_true", help="report every fault, and exit")
     enrolling = parser.add_argument_group("enrol")
     enrolling.add_argument("--director", metavar="URL", help="such as https://vault:9101")
     enrolling.add_argument("--token-file", metavar="FILE", help="`-` reads standard input")
     enrolling.add_argument("--fingerprint", metavar="HEX", help="SHA-256 of the authority")
     enrolling.add_argument(
-        "--name", metavar="NAME", help="of the client (else the configuration's, else the host's)"
+        "--name",
+        metavar="NAME",
+        help="name of the client (default: the configuration's, or the host's)",
     )
     enrolling.add_argument(
-        "--into", metavar="FOLDER", help="where the certificate goes (else as configured)"
+        "--into", metavar="FOLDER", help="folder for the certificate (default: as configured)"
     )
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Be the agent, or see to its certificate."""
+    """Run the agent, or enrol or renew."""
     if arguments.action == "enrol":
         return _enrol(arguments, terminal)
     from strongroom.daemons.agent.settings import load_settings
@@ -81,7 +83,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.daemons.service_manager import begin_log
 
     begin_log(verbose=arguments.verbose)
-    # Its lines say nothing that ours do not.
+    # Its log lines only repeat ours.
     logging.getLogger("websockets").setLevel(logging.WARNING)
     serve(path)
     return EXIT_DONE
@@ -108,14 +110,14 @@ def _show(settings: AgentSettings, terminal: Terminal) -> None:
 def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
     for option in ("director", "token_file", "fingerprint"):
         if not getattr(arguments, option):
-            raise UsageError(f"to enrol, say --{option.replace('_', '-')}")
+            raise UsageError(f"to enrol, give --{option.replace('_', '-')}")
     name, folder = arguments.name, arguments.into
     if not (name and folder):
         configured = _configured(arguments.config)
         name = name or (configured.name if configured else socket.gethostname())
         folder = folder or (configured.identity_folder if configured else None)
     if not folder:
-        raise UsageError("say with --config or --into where the certificate goes")
+        raise UsageError("give the folder for the certificate with --config or --into")
     from strongroom.daemons.agent.enrolment import enrol
 
     token = _read_token(arguments.token_file)
@@ -132,7 +134,7 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
     whose = f" of Director {printable(director)}" if director else ""
     terminal.line(
         f"{printable(identity.name)} is now an agent{whose}; certificate in {printable(folder)}, "
-        f"good until {identity.not_after:%Y-%m-%d}, renewed before that by itself"
+        f"good until {identity.not_after:%Y-%m-%d}, renewed automatically before that"
     )
     return EXIT_DONE
 
@@ -154,7 +156,7 @@ def _renew(settings: AgentSettings, terminal: Terminal) -> int:
             )
             terminal.line(f"the certificate is good until {identity.not_after:%Y-%m-%d}")
             return EXIT_DONE
-    raise UsageError("no Director resource has an Address, so nobody can be asked")
+    raise UsageError("no Director resource has an Address, so the certificate cannot be renewed")
 
 
 def _configured(path: str | None) -> AgentSettings | None:

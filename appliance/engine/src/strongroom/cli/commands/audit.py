@@ -27,14 +27,14 @@ _COLUMNS = tuple(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which entries."""
-    parser.add_argument("--who", metavar="NAME", help="only what this one did")
+    """Add the filters."""
+    parser.add_argument("--who", metavar="NAME", help="only actions of this user")
     parser.add_argument("--last", type=int, default=50, metavar="N", help="how many (default: 50)")
     add_director_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Ask and show, the newest first."""
+    """Fetch and show, the newest first."""
     from strongroom.cli.console.client import open_director
 
     if arguments.last < 1:

@@ -32,20 +32,20 @@ examples:
   strongroom backup --dry-run --verbose /home
   strongroom backup --fileset-config /etc/bareos/bareos-dir.d/fileset/LinuxAll.conf:LinuxAll
 
-Exit code 3: the snapshot was made, but some files could not be read or changed while they were.
+Exit code 3: the snapshot was made, but some files could not be read, or changed while being read.
 """
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what to back up and how."""
+    """Add the source and the options."""
     parser.add_argument("path", nargs="*", help="files and directories, or a source's arguments")
     what = parser.add_argument_group("what")
     what.add_argument(
         "--source", default="files", metavar="NAME", help="files, command or a plugin's name"
     )
-    what.add_argument("--stdin", action="store_true", help="store what comes in on standard input")
+    what.add_argument("--stdin", action="store_true", help="store standard input")
     what.add_argument(
         "--stdin-name", default="stdin", metavar="NAME", help="name of the file a stream becomes"
     )
@@ -96,7 +96,7 @@ def _add_exclusions(group: argparse._ArgumentGroup) -> None:
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Make the snapshot and say what it holds."""
+    """Make the snapshot and print its summary."""
     if arguments.parent and arguments.level == "full":
         raise UsageError("a full backup compares with nothing: leave out --parent or --level full")
     options = _options(arguments)
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     else:
         source, options = _of_fileset(arguments, options, terminal)
     store = begin_store(arguments, options.tuning.shard_count())
-    # While a distant store is being reached: it brings numpy.
+    # Imported while a remote store is being connected: it imports numpy.
     from strongroom.jobs.backup.backup import back_up
 
     repository = open_repository(arguments, terminal, "write", store)

@@ -1,4 +1,4 @@
-"""`strongroom bandwidth`: change what a run under way may send."""
+"""`strongroom bandwidth`: change the bandwidth limit of a run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ examples:
   strongroom bandwidth 3f2a91c0 20mb/s
   strongroom bandwidth 3f2a91c0 none
 
-The limit stays with the run until it ends, whatever is restarted meanwhile. One that the agent has
-of its own holds all the same.
+The limit holds until the run ends, across restarts of director and agent. A limit in the agent's
+own configuration holds as well.
 """
 _RATE_HELP = (
     "bytes per second as in the configuration: 20mb/s or 500kb/s count in 1000, 20m/s or 500k/s in "
@@ -29,7 +29,7 @@ _RATE_HELP = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which run, and how much."""
+    """Add the run and the limit."""
     parser.add_argument("run_id", metavar="RUN", help="its id or the beginning of it")
     parser.add_argument("rate", metavar="RATE", help=_RATE_HELP)
     add_director_options(parser)
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def bytes_per_second_of(text: str) -> int:
-    """What a rate says, 0 for no limit. Raises UsageError."""
+    """A rate in bytes per second, 0 for no limit. Raises UsageError."""
     if text.strip().lower() in ("none", "0"):
         return 0
     from strongroom.config.values.measures import size_bytes, speed_bytes_per_second
@@ -59,6 +59,6 @@ def bytes_per_second_of(text: str) -> int:
     rate = speed_bytes_per_second(text) or size_bytes(text)
     if not rate:
         raise UsageError(
-            f"{text!r} is no rate of a byte per second or more; write 20mb/s, 500k or none"
+            f"{text!r} is not a rate of a byte per second or more; write 20mb/s, 500k or none"
         )
     return rate

@@ -26,7 +26,7 @@ before and after, Escape leaves, F10 ends. For scripts there is `strongroom rest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where to begin."""
+    """Add the filters and the first snapshot."""
     parser.add_argument("--client", metavar="NAME", help="only snapshots of this client")
     parser.add_argument("--job", metavar="NAME", help="only snapshots of this job")
     parser.add_argument("--snapshot", metavar="ID", help="begin in this snapshot")

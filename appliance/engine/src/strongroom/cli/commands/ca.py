@@ -1,8 +1,8 @@
-"""`strongroom ca`: the certificate authority by which daemons and agents know each other.
+"""`strongroom ca`: the certificate authority of daemons and agents.
 
-Nothing secret stands on a command line: keys go into files that only their owner reads, an
-enrolment token is written to a new file (or to standard output with `-`), and the passphrase of the
-authority's key comes as every passphrase does (--password-file and so on).
+No secret appears on a command line: keys are written to files that only their owner may read, an
+enrolment token to a new file (or to standard output with `-`), and the passphrase of the
+authority's key is given as any other passphrase (--password-file and so on).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ examples:
       --folder /var/lib/strongroom/director/identity --owner strongroom-director
   strongroom ca issue web1 --role agent --request web1.csr --out web1.pem
   strongroom ca token web1 --out web1.token               then on web1: strongroom agent enrol
-  strongroom ca token --any-name --lifetime 15min --out -   for whoever comes first
+  strongroom ca token --any-name --lifetime 15min --out -   for any new client
   strongroom ca list
   strongroom ca revoke web1                               open connections end within seconds
 """
@@ -55,26 +55,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     making = actions.add_parser("init", help="make an authority; done once")
-    making.add_argument("--name", default="Strongroom", metavar="TEXT", help="what it is called")
+    making.add_argument("--name", default="Strongroom", metavar="TEXT", help="its name")
     making.add_argument(
         "--encrypt-key",
         action="store_true",
-        help="keep its key under a passphrase (--password-file and so on, else asked for), which "
+        help="encrypt its key with a passphrase (--password-file and so on, else asked for), which "
         "the director needs too, to renew certificates",
     )
     making.add_argument(
-        "--owner", metavar="USER", help="the user that its folder is to belong to: the director's"
+        "--owner", metavar="USER", help="the owner of its folder: the director's user"
     )
     making.set_defaults(act=_init)
     issuing = actions.add_parser("issue", help="issue a certificate")
     issuing.add_argument("name", metavar="NAME", help="the client's or daemon's name")
     issuing.add_argument("--role", required=True, choices=ROLES, help="what it may act as")
     _add_host_option(issuing)
-    issuing.add_argument("--days", type=float, metavar="NUMBER", help="how long it is good")
+    issuing.add_argument("--days", type=float, metavar="NUMBER", help="how long it is valid")
     issuing.add_argument(
         "--folder", metavar="FOLDER", help="make a whole identity with a new key in FOLDER"
     )
-    issuing.add_argument("--owner", metavar="USER", help="the user that FOLDER is to belong to")
+    issuing.add_argument("--owner", metavar="USER", help="the owner of FOLDER")
     issuing.add_argument(
         "--request", metavar="FILE", help="issue for the key of a request (PEM) made elsewhere"
     )
@@ -82,15 +82,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="FILE", help="write the certificate to FILE, else print it"
     )
     issuing.set_defaults(act=_issue)
-    revoking = actions.add_parser("revoke", help="withdraw certificates; takes effect at once")
+    revoking = actions.add_parser("revoke", help="revoke certificates; takes effect at once")
     revoking.add_argument(
         "certificate", metavar="SERIAL|NAME", help="one certificate, or all of a name"
     )
     revoking.set_defaults(act=_revoke)
     listing = actions.add_parser("list", help="list certificates and unused enrolment tokens")
-    listing.add_argument(
-        "--all", action="store_true", help="those that ended or were revoked as well"
-    )
+    listing.add_argument("--all", action="store_true", help="expired and revoked ones as well")
     listing.set_defaults(act=_list)
     _add_token_action(actions.add_parser("token", help="make a one-time enrolment token"))
     for action in (making, issuing, revoking, listing, actions.choices["token"]):
@@ -106,9 +104,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _add_token_action(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the only name it is good for")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the only name it is valid for")
     parser.add_argument(
-        "--any-name", action="store_true", help="good for any name that nobody has yet"
+        "--any-name", action="store_true", help="valid for any name that is not taken yet"
     )
     parser.add_argument("--role", default="agent", choices=ROLES, help="default agent")
     _add_host_option(parser)
@@ -164,9 +162,9 @@ def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if bool(arguments.folder) == bool(arguments.request):
         raise UsageError("name either --folder, for a new identity, or --request")
     if arguments.folder and arguments.out:
-        raise UsageError("--out is for --request; with --folder everything goes into the folder")
+        raise UsageError("--out needs --request; with --folder everything is written to the folder")
     if arguments.owner and not arguments.folder:
-        raise UsageError("--owner is for --folder")
+        raise UsageError("--owner needs --folder")
     authority = _open(arguments, terminal)
     if arguments.folder:
         authority.issue_identity(
@@ -203,7 +201,7 @@ def _revoke(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.emit(_certificate_object(entry, revoked=True))
         terminal.line(f"revoked {entry.role} {printable(entry.name)!r}, serial {entry.serial}")
     if not revoked:
-        terminal.line("nothing to do: it ended or was revoked already")
+        terminal.line("nothing to do: expired or revoked already")
     return EXIT_DONE
 
 
@@ -258,15 +256,15 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if not authority.tokens.withdraw(arguments.withdraw):
             raise UsageError("there is no unused token of this id; see `strongroom ca list`")
         terminal.emit({"type": "enrolment_token_withdrawn", "id": arguments.withdraw})
-        terminal.line("the token is good for nothing any more")
+        terminal.line("the token is no longer valid")
         return EXIT_DONE
     if bool(arguments.name) == arguments.any_name:
-        raise UsageError("name the client that the token is for, or say --any-name")
+        raise UsageError("name the client that the token is for, or give --any-name")
     if not arguments.out:
-        raise UsageError("say where the token goes: --out FILE, or --out - to print it")
+        raise UsageError("give --out FILE for the token, or --out - to print it")
     lifetime = parse_duration(arguments.lifetime)
     if lifetime.months or not 0 < lifetime.seconds <= _GREATEST_LIFETIME_SECONDS:
-        raise UsageError("a token lives up to 30 days: write for example 15min, 1h or 2d")
+        raise UsageError("a token is valid for up to 30 days: write for example 15min, 1h or 2d")
     prints = arguments.out == "-"
     if not prints and os.path.lexists(arguments.out):
         raise UsageError(f"{printable(arguments.out)} is there already; name a new file")
@@ -294,7 +292,7 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
     )
     if not prints:
         terminal.line(
-            f"wrote a token, good once until {time_text(token.use.expires_ns)}, to "
+            f"wrote a single-use token, valid until {time_text(token.use.expires_ns)}, to "
             f"{printable(arguments.out)}"
         )
         terminal.line(f"the authority's fingerprint is {authority.fingerprint}")

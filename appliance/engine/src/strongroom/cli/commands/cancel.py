@@ -18,12 +18,12 @@ examples:
   strongroom cancel 3f2a91c0
   strongroom cancel 3f2a91c0 77aa01d2
 
-What a cancelled backup has stored stays and is not sent again by the next one.
+Data that a cancelled backup has stored is kept, and the next one does not send it again.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which runs."""
+    """Add the runs."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="its id or the beginning of it")
     add_director_options(parser)
 

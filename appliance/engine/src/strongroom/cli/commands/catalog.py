@@ -1,4 +1,4 @@
-"""`strongroom catalog`: the director's catalog as a file, and from the repository alone."""
+"""`strongroom catalog`: export, import or rebuild the director's catalog."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   strongroom catalog export /root/catalog.jsonl
-  strongroom catalog import /root/catalog.jsonl     into an empty catalog, of either database
+  strongroom catalog import /root/catalog.jsonl     into an empty catalog, SQLite or PostgreSQL
   strongroom catalog rebuild                        from every repository the director reaches
   strongroom catalog rebuild --storage main
 
-An export may be made while the director runs, and so may a rebuild: it enters snapshots that the
-catalog does not know and marks those that are no longer there. Stop the director for an import.
+Export and rebuild may run while the director runs. A rebuild adds snapshots that are missing in the
+catalog and marks those that no longer exist. Stop the director for an import.
 """
 
 
@@ -36,16 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     exporting = actions.add_parser("export", help="write the catalog as lines of JSON")
-    exporting.add_argument("file", metavar="FILE", help="a file that is not there yet, or -")
+    exporting.add_argument("file", metavar="FILE", help="a new file, or -")
     exporting.set_defaults(act=_export)
     importing = actions.add_parser("import", help="fill an empty catalog from an export")
     importing.add_argument("file", metavar="FILE", help="the export, or -")
     importing.set_defaults(act=_import)
-    rebuilding = actions.add_parser("rebuild", help="enter the snapshots of repositories")
+    rebuilding = actions.add_parser("rebuild", help="add the snapshots of repositories")
     rebuilding.add_argument("--storage", metavar="NAME", help="only of this Storage resource")
     rebuilding.set_defaults(act=_rebuild)
     for action in (exporting, importing, rebuilding):
-        # Said after the action as well; what was said before it stays if nothing is.
+        # Accepted after the action as well; a value given before it stays unless overridden.
         action.add_argument("--config", metavar="FOLDER", default=argparse.SUPPRESS,
                             help="the director's tree or file")  # fmt: skip
 
@@ -97,7 +97,7 @@ def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
             try:
                 found = reconcile(context, name, rebuilds=True)
             except StrongroomError as error:
-                # What the other storages hold is wanted all the more.
+                # The other storages are still read.
                 failed[name] = error
                 terminal.emit(
                     {
@@ -122,7 +122,7 @@ def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
             raise first
         raise type(first)(
             f"{len(failed)} of {len(names)} storages could not be read: {', '.join(failed)}; what "
-            "is in the others is in the catalog. See to these, then rebuild again"
+            "is in the others is in the catalog. Repair these, then rebuild again"
         )
     return EXIT_DONE
 

@@ -1,4 +1,4 @@
-"""`strongroom check`: looks for damage and says which snapshots and files suffer from it."""
+"""`strongroom check`: looks for damage and reports the affected snapshots and files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  strongroom check                          structure: everything is there and fits together
+  strongroom check                          structure: all objects are present and consistent
   strongroom check --read-data              every stored byte as well
   strongroom check --read-data=5%           a random twentieth of the packs
   strongroom check --read-data=3/7          the third of seven parts: one a day reads all in a week
@@ -34,13 +34,13 @@ _PATHS_SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add how much to read, and of what."""
+    """Add the extent of the check."""
     parser.add_argument(
         "--read-data",
         metavar="SUBSET",
         nargs="?",
         const="all",
-        help="read packs whole: all, a random share (5%%), or one of several parts (3/7)",
+        help="read whole packs: all, a random share (5%%), or one of several parts (3/7)",
     )
     parser.add_argument(
         "--snapshot",
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=0,
-        help="processes that check at once (default: one a core, at most 8)",
+        help="number of checking processes (default: one per core, at most 8)",
     )
 
 

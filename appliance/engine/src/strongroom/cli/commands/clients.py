@@ -1,4 +1,4 @@
-"""`strongroom clients`: the clients of the director and how their agents are."""
+"""`strongroom clients`: the clients of the director and the state of their agents."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which clients."""
+    """Add the clients."""
     parser.add_argument("names", metavar="CLIENT", nargs="*", help="only these")
     add_director_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Ask and show."""
+    """Fetch and show."""
     from strongroom.cli.console.client import named, open_director
 
     with open_director(arguments) as director:

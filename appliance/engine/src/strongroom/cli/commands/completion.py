@@ -1,6 +1,6 @@
 """`strongroom completion SHELL`: a script that completes commands, options and file names.
 
-The script is made from the very parsers that the commands use, so it cannot fall behind them.
+The script is generated from the parsers of the commands, so it is always up to date.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ examples:
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
-# What an argument's metavar, or its name, says about the names that fit.
+# What to complete, by an argument's metavar or name.
 _FILE_METAVARS = frozenset(("FILE", "PATH", "PATHS", "path"))
 _FOLDER_METAVARS = frozenset(("FOLDER", "DIR", "DIRECTORY", "TARGET", "MOUNTPOINT", "PLACE"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take the shell to write for."""
+    """Add the shell."""
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh, fish or tcsh")
 
 

@@ -32,18 +32,20 @@ DEFAULT_PATH = "/etc/strongroom"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the sub-commands and their options."""
     commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
-    check = _command(commands, "check", _check, "find what is wrong in a tree or a file")
+    check = _command(commands, "check", _check, "check a tree or a file for errors")
     check.add_argument("path", help="a folder such as /etc/strongroom or /etc/bareos, or a file")
     check.add_argument(
         "--fragment",
         action="store_true",
-        help="a file out of a tree: what it names may be defined elsewhere",
+        help="a single file of a tree: resources that it names may be defined elsewhere",
     )
     _add_reading_options(check)
-    parse = _command(commands, "parse", _parse, "print what one file says, by the language alone")
+    parse = _command(
+        commands, "parse", _parse, "print the resources of one file as parsed, without defaults"
+    )
     parse.add_argument("path", metavar="FILE", help="a file, or a component's folder")
     _add_reading_options(parse)
-    show = _command(commands, "show", _show, "print effective values, and where each came from")
+    show = _command(commands, "show", _show, "print effective values and their origin")
     show.add_argument(
         "resource",
         nargs="?",
@@ -52,18 +54,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="TYPE, NAME or TYPE/NAME, also after COMPONENT: (usually all)",
     )
     show.add_argument("--config", default=DEFAULT_PATH, metavar="PATH", help="the tree or file")
-    show.add_argument("--set", action="store_true", help="leave out what has its default")
+    show.add_argument("--set", action="store_true", help="leave out default values")
     show.add_argument("--secrets", action="store_true", help="print passwords")
     _add_reading_options(show)
     explain = _command(
-        commands, "explain", _with_options("explain_tree"), "say what each directive does here"
+        commands, "explain", _with_options("explain_tree"), "explain the effect of each directive"
     )
     explain.add_argument("path", help="a folder or a file")
     _add_reading_options(explain)
     fmt = _command(commands, "fmt", _with_options("format_files"), "print in canonical form")
     fmt.add_argument("paths", nargs="+", metavar="PATH", help="files, or folders of a tree")
     fmt.add_argument("--write", action="store_true", help="rewrite the files")
-    fmt.add_argument("--check", action="store_true", help="only say which files would change")
+    fmt.add_argument("--check", action="store_true", help="only list the files that would change")
     _add_reading_options(fmt)
     diff = _command(commands, "diff", _with_options("compare"), "compare two trees by meaning")
     diff.add_argument("before", metavar="A")
@@ -73,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         commands,
         "convert",
         _with_options("convert_tree"),
-        "make a Strongroom tree of a Bareos or Bacula one",
+        "convert a Bareos or Bacula tree to a Strongroom tree",
     )
     convert.add_argument("path", help="the tree, such as /etc/bareos")
     convert.add_argument("--into", required=True, metavar="FOLDER", help="a new folder")
@@ -82,9 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     schema.add_argument("--component", choices=COMPONENTS, help="of this one only")
     docs = _command(commands, "docs", _plainly("write_documents"), "write the reference")
     docs.add_argument(
-        "--into", default="docs/reference", metavar="FOLDER", help="where to (%(default)s)"
+        "--into",
+        default="docs/reference",
+        metavar="FOLDER",
+        help="the folder to write to (%(default)s)",
     )
-    docs.add_argument("--check", action="store_true", help="only say which pages are stale")
+    docs.add_argument("--check", action="store_true", help="only list stale pages")
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -137,7 +142,7 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--component",
         choices=COMPONENTS,
-        help="whose configuration it is (else told by the names of files and folders)",
+        help="the component it belongs to (default: by the names of files and folders)",
     )
     add(
         "--dialect",
@@ -147,7 +152,7 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--strict",
         action="store_true",
-        help="reject what the dialect's daemon rejects (Bareos 26 unless --dialect says otherwise)",
+        help="reject what the dialect's daemon rejects (Bareos 26 unless --dialect is given)",
     )
     add("--werror", action="store_true", help="count warnings as errors")
     add(
@@ -159,7 +164,7 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
         "--root",
         default="",
         metavar="FOLDER",
-        help="look for absolute includes below FOLDER (a tree copied from another machine)",
+        help="resolve absolute includes below FOLDER (a tree copied from another machine)",
     )
 
 
@@ -181,7 +186,7 @@ def _load_options(arguments: argparse.Namespace) -> LoadOptions:
 
 
 def _show_findings(findings: list[Diagnostic], terminal: Terminal) -> None:
-    """Print findings, also with --quiet: they are what was asked for."""
+    """Print findings, also with --quiet: they are the result."""
     if terminal.as_json:
         return
     colour = terminal.output.isatty()

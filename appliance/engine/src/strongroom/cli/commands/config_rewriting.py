@@ -19,7 +19,7 @@ EXIT_DIFFERENT = 1
 
 
 def format_files(arguments: argparse.Namespace, terminal: Terminal, options: LoadOptions) -> int:
-    """`fmt`: print canonical text, rewrite the files, or only say which would change."""
+    """`fmt`: print canonical text, rewrite the files, or only list those that would change."""
     from strongroom.config.language.sources import decode, read_bounded
     from strongroom.config.trees.loader import component_files
     from strongroom.config.trees.printer import format_text
@@ -53,7 +53,7 @@ def format_files(arguments: argparse.Namespace, terminal: Terminal, options: Loa
 
 
 def compare(arguments: argparse.Namespace, terminal: Terminal, options: LoadOptions) -> int:
-    """`diff`: what two configurations say differently; exit code 1 if anything."""
+    """`diff`: the differences of two configurations; exit code 1 if there are any."""
     from strongroom.config.reports.difference import differences
     from strongroom.config.resolve import load
 
@@ -83,7 +83,7 @@ def compare(arguments: argparse.Namespace, terminal: Terminal, options: LoadOpti
 
 
 def explain_tree(arguments: argparse.Namespace, terminal: Terminal, options: LoadOptions) -> int:
-    """`explain`: what every directive of a tree does here."""
+    """`explain`: the effect of every directive of a tree."""
     from strongroom.config.reports.effects import ACTED_ON, explain
     from strongroom.config.trees.loader import load_trees
 
@@ -195,7 +195,7 @@ def _text_of(path: str) -> str:
 
 
 def _replace_file(path: str, data: bytes, new_mode: int = 0o640) -> None:
-    """Write the whole file or none of it; permissions of an old one are kept."""
+    """Replace the file atomically; permissions of an old one are kept."""
     new = f"{path}.strongroom-new"
     mode = os.stat(path).st_mode & 0o7777 if os.path.exists(path) else new_mode
     with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""`strongroom copy`: snapshots of another repository into this one."""
+"""`strongroom copy`: copy snapshots of another repository into this one."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ examples:
   strongroom copy latest --host web1 --from-repo /mnt/backup/repository
   strongroom copy --from-repo /mnt/backup/repository --from-password-file /root/other --dry-run
 
-Copies what is not there yet, so that it can run again and again. Files over 512 KiB are cut at
-places that are secret to each repository: they deduplicate among copies, not with own backups.
+Copies only what is missing, so it can be repeated. Chunk boundaries of files over 512 KiB depend on
+a secret of each repository: these files deduplicate among copies, not with own backups.
 """
 
 
@@ -41,24 +41,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "snapshots",
         metavar="SNAPSHOT",
         nargs="*",
-        help="`latest` or the beginning of an id; none: every snapshot (that fits)",
+        help="`latest` or the beginning of an id; none: every matching snapshot",
     )
     add("--from-repo", metavar="PLACE", required=True, help="the repository to copy from")
     add(
         "--from-password-file",
         metavar="FILE",
-        help="its passphrase; without one of these three the passphrase of --repo is tried",
+        help="its passphrase; default: the passphrase of --repo",
     )
     add("--from-password-command", metavar="COMMAND", help="a command that prints its passphrase")
     add("--from-key-file", metavar="FILE", help="its exported restore key")
     usual = default_word("compression")
     add("--compression", metavar="CODEC", default=usual, help=f"as for backup (default: {usual})")
-    add("-n", "--dry-run", action="store_true", help="only say what would be copied")
+    add("-n", "--dry-run", action="store_true", help="only list what would be copied")
     add_snapshot_filters(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Copy, the oldest snapshot first; each is there as soon as it is named."""
+    """Copy, the oldest snapshot first; each is complete when its line is printed."""
     from strongroom.content.codecs import parse_compression
     from strongroom.jobs.copy.copy import CopyOptions, copy_snapshots, to_be_copied
 

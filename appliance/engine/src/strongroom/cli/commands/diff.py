@@ -1,4 +1,4 @@
-"""`strongroom diff`: what differs between two snapshots."""
+"""`strongroom diff`: the differences between two snapshots."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folder", metavar="PATH", nargs="?", default="/", help="only below this folder"
     )
     parser.add_argument(
-        "--content-only", action="store_true", help="leave out what differs in metadata only"
+        "--content-only", action="store_true", help="leave out entries that differ in metadata only"
     )
     add_snapshot_filters(parser)
 
@@ -116,7 +116,7 @@ def _detail(difference: Difference) -> str:
 
 
 def _change(name: str, before: RowView, after: RowView) -> str:
-    """What differs, with both values where they are short."""
+    """The differences, with both values where they are short."""
     if name == "content" and before.size != after.size:
         grown = after.size - before.size
         return f"content {'+' if grown > 0 else '-'}{size_text(abs(grown))}"

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  strongroom director --config /etc/strongroom --check       only say whether it could start
+  strongroom director --config /etc/strongroom --check       only check whether it could start
   strongroom director --config /etc/strongroom --foreground
 
-SIGHUP has it read its configuration again, without cutting runs; SIGTERM ends it, and runs on
-agents go on. Its certificate comes from `strongroom ca issue NAME --role director`.
+SIGHUP reloads the configuration without interrupting runs; SIGTERM ends the director, while runs on
+agents continue. Its certificate comes from `strongroom ca issue NAME --role director`.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where the configuration is, and what to do with it."""
+    """Add the options."""
     parser.add_argument(
         "--config", metavar="FOLDER", default="/etc/strongroom", help="the tree or file"
     )
-    parser.add_argument("--check", action="store_true", help="say all that is wrong, and end")
-    # It never leaves the foreground; service managers of all kinds may say so nevertheless.
+    parser.add_argument("--check", action="store_true", help="report every fault, and exit")
+    # It never leaves the foreground; the option exists for service managers that pass it.
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground (it always does)"
     )
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.daemons.service_manager import begin_log
 
     begin_log(verbose=arguments.verbose)
-    # Its lines say nothing that ours do not; what goes wrong there is shown.
+    # Its lines only repeat ours; its errors are shown.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     asyncio.run(DirectorDaemon(arguments.config).run())
     return EXIT_DONE

@@ -18,14 +18,14 @@ examples:
   strongroom estimate nightly-web1
   strongroom estimate nightly-web1 --listing
 
-Nothing is read but metadata, nothing is stored.
+Only metadata is read, nothing is stored.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which job."""
+    """Add the job."""
     parser.add_argument("job", metavar="JOB")
-    parser.add_argument("--listing", action="store_true", help="name every file")
+    parser.add_argument("--listing", action="store_true", help="list every file")
     add_director_options(parser)
 
 

@@ -38,7 +38,7 @@ examples:
   strongroom find '*.iso' --larger-than 1GiB --newer-than 30d --in latest
   strongroom find /etc/**/*.conf --json | jq -r .path
 
-Patterns are those of --exclude: without a slash they speak about names, with one about paths.
+Patterns are those of --exclude: without a slash they match names, with one paths.
 """
 
 _TYPES = {
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "patterns", metavar="PATTERN", nargs="*", help="a name or path, with * ? [] and **"
     )
     add = parser.add_argument
-    add("--ignore-case", "-i", action="store_true", help="patterns do not tell A from a")
+    add("--ignore-case", "-i", action="store_true", help="patterns ignore case")
     add(
         "--regex",
         metavar="REGEX",
@@ -135,7 +135,7 @@ def _format(name: str) -> int:
 
 
 def _size_bytes(text: str | None) -> int | None:
-    """`10M` and `10MiB` are binary; so is everything else here, whatever its spelling."""
+    """`10M` and `10MiB` both count in 1024, as all units here do."""
     if text is None:
         return None
     match = _SIZE.fullmatch(text.strip())
@@ -155,7 +155,7 @@ def _searched(
 def _show_matches(
     matches: Iterable[Match], arguments: argparse.Namespace, terminal: Terminal
 ) -> None:
-    """One line a match, under a heading for each snapshot."""
+    """One line per match, under a heading for each snapshot."""
     last = ""
     count = 0
     for snapshot, row in matches:
@@ -175,7 +175,7 @@ def _show_matches(
 def _show_versions(
     matches: Iterable[Match], arguments: argparse.Namespace, terminal: Terminal
 ) -> None:
-    """One line a version, and below it the snapshots that have it; in the order of paths."""
+    """One line per version, and below it the snapshots that contain it; ordered by path."""
     versions: dict[tuple[object, ...], list[Match]] = {}
     for match in matches:
         row = match.row

@@ -1,4 +1,4 @@
-"""`strongroom forget`: removes snapshots that are named, or that no rule keeps."""
+"""`strongroom forget`: removes named snapshots, or those that no rule keeps."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ examples:
   strongroom forget --keep-daily 14 --keep-weekly 8 --keep-monthly 12 --dry-run
   strongroom forget --keep-last 3 --keep-within 30d --keep-tag release --prune
   strongroom forget --host web1 --keep-yearly unlimited --keep-last 1
-  strongroom forget 3f1a9c02 b7710d4e         these and no others
+  strongroom forget 3f1a9c02 b7710d4e         only these
 
-Periods are those of the local time zone; each is kept by its newest snapshot. Rules hold for each
-group (--group-by) on its own. Space comes back with `strongroom prune`, or --prune.
+Periods are those of the local time zone; the newest snapshot of each is kept. Rules apply to each
+group (--group-by) separately. `strongroom prune`, or --prune, frees the space.
 """
 
 _PERIODS = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--keep-within",
         metavar="DURATION",
-        help="keep what is no more than DURATION (36h, 30d, 6m, 1y) older than the newest",
+        help="keep snapshots at most DURATION (36h, 30d, 6m, 1y) older than the newest",
     )
     group.add_argument(
         "--keep-tag",
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--minimum-retention",
         metavar="DURATION",
         default="0s",
-        help="keep what the repository received less than DURATION ago, also if named",
+        help="keep snapshots received less than DURATION ago, even if named",
     )
     group.add_argument(
         "--group-by",
@@ -93,14 +93,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-n",
         "--dry-run",
         action="store_true",
-        help="say what would be forgotten, and why the others are kept",
+        help="list what would be forgotten, and why the others are kept",
     )
-    parser.add_argument("--prune", action="store_true", help="go on with prune")
+    parser.add_argument("--prune", action="store_true", help="prune afterwards")
     add_prune_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Forget, say why others stay, and prune if asked to."""
+    """Forget, report why others are kept, and prune if requested."""
     from strongroom.jobs.upkeep.forget import forget
 
     pruning = prune_options(arguments)

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("auto", *(CIPHER_NAMES[cipher] for cipher in sorted(CIPHER_NAMES, reverse=True))),
         default="auto",
         help="auto takes aes-256-gcm where the processor has instructions for it, else "
-        "chacha20-poly1305; none lets everybody who gets at the store read everything",
+        "chacha20-poly1305; none lets everybody with access to the store read everything",
     )
     parser.add_argument(
         "--label", metavar="TEXT", default="", help="a note beside the passphrase (`key list`)"
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _require_vacant(store: Store) -> None:
-    """Find out before anybody is asked for a passphrase."""
+    """Check before asking for a passphrase."""
     try:
         store.info("config", "config")
     except (ObjectMissingError, RepositoryNotFoundError):
@@ -92,11 +92,13 @@ def _report(repository: Repository, terminal: Terminal, *, has_passphrase: bool)
     if repository.encrypted:
         terminal.line(f"encryption: {repository.config.encryption}")
     else:
-        terminal.warn("THIS REPOSITORY IS NOT ENCRYPTED: whoever gets at it reads every file in it")
+        terminal.warn(
+            "THIS REPOSITORY IS NOT ENCRYPTED: anybody with access to it can read every file"
+        )
     if has_passphrase:
         terminal.line()
-        terminal.line("Keep the passphrase where this machine's loss does not take it along:")
-        terminal.line("without it nothing can be restored, by anybody, ever.")
+        terminal.line("Keep the passphrase where it survives the loss of this machine:")
+        terminal.line("without it nothing can be restored.")
     terminal.line()
-    terminal.line("A machine that is only to add backups gets a put key, which cannot read them:")
+    terminal.line("For a machine that only adds backups export a put key, which cannot read them:")
     terminal.line(f"  strongroom key export-put put.key --repo {location}")

@@ -1,4 +1,4 @@
-"""`strongroom jobs`: the jobs of the director, when each is due, and how its last run ended."""
+"""`strongroom jobs`: the jobs of the director, their next run, and the result of their last."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which jobs."""
+    """Add the filters."""
     parser.add_argument("--client", metavar="NAME", help="only those of this client")
     add_director_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Ask and show."""
+    """Fetch and show."""
     from strongroom.cli.console.client import open_director
 
     with open_director(arguments) as director:

@@ -1,7 +1,7 @@
 """`strongroom key`: passphrases of a repository, and keys as files.
 
-The restore key never changes; each passphrase wraps it once. So adding, removing and changing a
-passphrase rewrites no data, and takes effect at once for whoever opens the repository next.
+The restore key never changes; each passphrase wraps it once. So adding, removing or changing a
+passphrase rewrites no data, and takes effect the next time the repository is opened.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     removing = actions.add_parser("remove", help="remove a passphrase, but never the last one")
     removing.add_argument("id", metavar="ID", help="its id, or the beginning of it")
     removing.set_defaults(act=_remove)
-    changing = actions.add_parser(
-        "change", help="put a new passphrase in the place of the one that opens the repository"
-    )
+    changing = actions.add_parser("change", help="replace the passphrase that opens the repository")
     changing.set_defaults(act=_change)
     _add_new_passphrase_options(changing)
     putting = actions.add_parser(
@@ -70,13 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     putting.add_argument("file", metavar="FILE", help="a new file; `-` prints the key")
     putting.set_defaults(act=_export_put)
     restoring = actions.add_parser(
-        "export-restore", help="write the restore key itself: WHOEVER HAS IT READS EVERYTHING"
+        "export-restore", help="write the restore key itself, which CAN READ EVERYTHING"
     )
     restoring.add_argument("file", metavar="FILE", help="a new file; `-` prints the key")
     restoring.set_defaults(act=_export_restore)
-    importing = actions.add_parser(
-        "import", help="add a passphrase with the help of an exported restore key"
-    )
+    importing = actions.add_parser("import", help="add a passphrase by an exported restore key")
     importing.add_argument("file", metavar="FILE", help="what export-restore wrote")
     importing.set_defaults(act=_import)
     _add_new_passphrase_options(importing)
@@ -134,7 +130,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     rows = [[name[:8], time_text(info.created_ns), printable(info.label)] for name, info in wraps]
     write_table(terminal, columns, rows)
     if not wraps:
-        terminal.line("this repository has no passphrase: its keys lie open in the store")
+        terminal.line("this repository has no passphrase: its keys are stored unencrypted")
     return EXIT_DONE
 
 
@@ -159,10 +155,10 @@ def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _change(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Add the new one first: whatever happens in between, one of them opens the repository."""
+    """Add the new one first, so that after an interruption one of them opens the repository."""
     settings = arguments.settings
     if settings.key_file:
-        raise UsageError("change needs the passphrase that is to go; with a key file, use add")
+        raise UsageError("change needs the old passphrase; with a key file, use add")
     repository, current = _open_with_passphrase(arguments, terminal)
     try:
         old = _wrap_of(repository, current)
@@ -187,7 +183,9 @@ def _export_put(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _export_restore(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal)
     repository.close()
-    terminal.warn("whoever gets this key reads everything in the repository; it cannot be revoked")
+    terminal.warn(
+        "anybody with this key can read everything in the repository; it cannot be revoked"
+    )
     _write_key(arguments.file, "restore", export_key(repository.restore_key), terminal)
     return EXIT_DONE
 
@@ -231,7 +229,7 @@ def _wrap_of(repository: Repository, passphrase: bytes) -> str:
 def _require_passphrases(repository: Repository) -> None:
     if repository.config.secrets is not None:
         raise UsageError(
-            "this repository was made without a passphrase and its keys lie open in the store; "
+            "this repository was made without a passphrase and its keys are stored unencrypted; "
             "make a new one with a passphrase and copy the snapshots (strongroom copy)"
         )
 
@@ -263,4 +261,4 @@ def _write_key(path: str, kind: str, text: str, terminal: Terminal) -> None:
     terminal.emit({"type": "key_file", "kind": kind, "path": os.fsencode(path)})
     terminal.line(f"wrote a {kind} key to {printable(path)}")
     if kind == "put":
-        terminal.line("it adds and deduplicates, and reads nothing; use it with --key-file")
+        terminal.line("it can add and deduplicate, but not read; use it with --key-file")

@@ -1,4 +1,4 @@
-"""`strongroom log`: what a run of the director said."""
+"""`strongroom log`: the log of a run of the director."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which run."""
+    """Add the run."""
     parser.add_argument("run_id", metavar="RUN", help="its id or the beginning of it")
     add_director_options(parser)
 

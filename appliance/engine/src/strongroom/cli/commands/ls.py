@@ -38,7 +38,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the snapshot, the paths and the form."""
+    """Add the snapshot, the paths and the format."""
     parser.add_argument(
         "snapshot",
         metavar="SNAPSHOT[:PATH]",
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 else:
                     prefix = shown_path(join_path(rows.directory, b"")) if with_paths else b""
                     lines = [printable(prefix + name) for name in rows.name_list() if name]
-                # One line at a time would take longer than finding them.
+                # Writing single lines would take longer than reading the listing.
                 if lines:
                     terminal.line("\n".join(lines))
     finally:
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _found(listing: Listing, path: bytes, *, recursive: bool) -> Iterator[Rows]:
-    """What to show for a path: what is in it, or itself where it is no directory."""
+    """The rows to show for a path: the entries of a directory, or the entry itself."""
     row = listing.lookup(path)
     if row is None and path:
         raise SourceError(f"the snapshot holds no {printable(shown_path(path))}")
@@ -114,5 +114,5 @@ def _found(listing: Listing, path: bytes, *, recursive: bool) -> Iterator[Rows]:
 
 
 def _entries(rows: Rows) -> Iterator[RowView]:
-    """The rows but for the root's own, which stands in the root with no name."""
+    """The rows without the root's own, which has no name."""
     return (row for row in views(rows) if row.name)

@@ -25,7 +25,7 @@ examples:
   umount /mnt/snapshots          (as another user than root: fusermount3 -u /mnt/snapshots)
 
 Shows ids/ID, hosts/HOST/TIME, tags/TAG/TIME, and links `latest` beside them. New snapshots appear
-by themselves. SIGTERM, or Ctrl-C with --foreground, unmounts.
+automatically. SIGTERM, or Ctrl-C with --foreground, unmounts.
 """
 
 _READY = b"ready"
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-other",
         action="store_true",
-        help="let other users in, as owners and modes of the files allow (not root: needs "
+        help="admit other users, as owners and modes of the files allow (not root: needs "
         "user_allow_other in /etc/fuse.conf); ACLs do not restrict them",
     )
     parser.add_argument(
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _vacant_folder(path: str) -> bytes:
-    """The folder to mount on, absolute. What is in a folder would be hidden, so it must be empty.
+    """The mount point, absolute. It must be empty, since its content would be hidden.
 
     Raises UsageError.
     """
@@ -99,7 +99,7 @@ def _vacant_folder(path: str) -> bytes:
 
 
 def _require_fuse() -> None:
-    """Find out before anybody is asked for a passphrase."""
+    """Check before asking for a passphrase."""
     try:
         import strongroom.jobs.mount.fuse  # noqa: F401
     except ImportError as error:
@@ -161,13 +161,13 @@ def _serve_in_background(
         terminal.emit({"type": "mounted", "path": mount_point, "process_id": child})
         terminal.line(f"mounted at {printable(mount_point)} (process {child})")
         return EXIT_DONE
-    # The child has said what is wrong.
+    # The child has reported the error.
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) or StrongroomError.exit_code
 
 
 def _detach() -> None:
-    """Leave terminal, standard streams and working folder to others."""
+    """Detach from terminal, standard streams and working folder."""
     os.setsid()
     os.chdir("/")
     nowhere = os.open(os.devnull, os.O_RDWR)

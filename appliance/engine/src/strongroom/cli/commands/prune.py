@@ -1,4 +1,4 @@
-"""`strongroom prune`: gives back the space that no snapshot needs."""
+"""`strongroom prune`: frees the space that no snapshot uses."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   strongroom prune
-  strongroom prune --dry-run                 how much there is to gain
-  strongroom prune --max-unused 0            give back everything, whatever it costs to copy
+  strongroom prune --dry-run                 how much would be freed
+  strongroom prune --max-unused 0            free everything, whatever it costs to copy
   strongroom prune --repack-below 50%        copy less, leave more unused
 
 Runs beside backups: packs they may still refer to are marked now and removed by a later prune.
@@ -29,10 +29,10 @@ Runs beside backups: packs they may still refer to are marked now and removed by
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what says how thoroughly to prune, and `--dry-run`."""
+    """Add the options of thoroughness, and `--dry-run`."""
     add_prune_options(parser)
     parser.add_argument(
-        "-n", "--dry-run", action="store_true", help="say what would be done, and do nothing"
+        "-n", "--dry-run", action="store_true", help="report what would be done, and change nothing"
     )
 
 
@@ -43,18 +43,18 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
         "--repack-below",
         metavar="SHARE",
         default="80%",
-        help="copy what is used of packs of which less than SHARE is (default: 80%%)",
+        help="repack packs of which less than SHARE is used (default: 80%%)",
     )
     group.add_argument(
         "--max-unused",
         metavar="SHARE",
         default="5%",
-        help="leave unused what is no more than SHARE of what is used (default: 5%%)",
+        help="leave up to SHARE of the used size unused (default: 5%%)",
     )
     group.add_argument(
         "--grace",
         metavar="DURATION",
-        help="keep marked packs so long for readers (default: not at all while no other job "
+        help="keep marked packs this long for readers (default: not at all while no other job "
         "runs, else an hour)",
     )
     group.add_argument(
@@ -62,12 +62,12 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=0,
-        help="threads that copy (default: one a core, at most 8)",
+        help="copying threads (default: one per core, at most 8)",
     )
 
 
 def prune_options(arguments: argparse.Namespace) -> PruneOptions:
-    """The options as the user stated them; raises UsageError."""
+    """The options as the user gave them; raises UsageError."""
     from strongroom.jobs.upkeep.prune import PruneOptions
     from strongroom.jobs.upkeep.retention import parse_duration
 
@@ -90,7 +90,7 @@ def prune_options(arguments: argparse.Namespace) -> PruneOptions:
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Prune and say what came of it."""
+    """Prune and print the report."""
     options = prune_options(arguments)
     repository = open_repository(arguments, terminal, "read")
     try:

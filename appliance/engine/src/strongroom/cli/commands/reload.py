@@ -1,4 +1,4 @@
-"""`strongroom reload`: have the director read its configuration again."""
+"""`strongroom reload`: make the director read its configuration again."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ EPILOG = """\
 examples:
   strongroom reload
 
-Runs under way are not disturbed. With errors in it the new configuration is not taken, the one in
-force stays, and the exit code is 40.
+Active runs are not affected. If the new configuration has errors, the present one stays in force,
+and the exit code is 40.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which director."""
+    """Add the director."""
     add_director_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Reload, and tell the warnings."""
+    """Reload, and print warnings."""
     from strongroom.cli.console.client import open_director
 
     with open_director(arguments) as director:

@@ -1,4 +1,4 @@
-"""`strongroom repair`: drops what is lost, names the files, keeps the rest."""
+"""`strongroom repair`: repairs a damaged repository and lists the files that are lost."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ EPILOG = """\
 examples:
   strongroom repair --dry-run       what is damaged, what would be lost
   strongroom repair                 all of the following, in this order
-  strongroom repair index           write the index anew from the packs
-  strongroom repair packs           read every byte; save what is whole in damaged packs
+  strongroom repair index           rebuild the index from the packs
+  strongroom repair packs           read every byte; save intact blocks of damaged packs
   strongroom repair snapshots       mark files whose content is lost
 
 Copy the repository first if you can. Files that are lost stay listed, marked as unreadable, and the
@@ -44,19 +44,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what to repair: {', '.join(_PARTS)} (default: all of them)",
     )
     parser.add_argument(
-        "-n", "--dry-run", action="store_true", help="say what would be done, and do nothing"
+        "-n", "--dry-run", action="store_true", help="report what would be done, and change nothing"
     )
     parser.add_argument(
         "--processes",
         metavar="N",
         type=int,
         default=0,
-        help="processes that read at once (default: one a core, at most 8)",
+        help="number of reading processes (default: one per core, at most 8)",
     )
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Repair, and say what was done and what is lost."""
+    """Repair, and report what was done and what is lost."""
     from strongroom.jobs.repair.repair import ALL_PARTS, RepairOptions, repair
 
     for part in arguments.parts:

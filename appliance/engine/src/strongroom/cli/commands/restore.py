@@ -40,26 +40,26 @@ examples:
   strongroom restore latest:/srv --in-place --overwrite always --delete --verify
   strongroom restore latest:/etc --host web1 --client web2 --target /tmp/etc
 
-With --client or --director the director has an agent restore: SNAPSHOT is looked up in its catalog,
---host is the client that the files came from, everything keeps its whole path below the target, and
-`strongroom browse` lets you choose several files by looking.
+With --client or --director the director makes an agent restore: SNAPSHOT is looked up in its
+catalog, --host is the client that was backed up, everything keeps its whole path below the target,
+and `strongroom browse` lets you choose several files interactively.
 
-Without a director the content of SUBPATH goes right into the target. With --in-place everything
-goes where it was.
---overwrite decides about entries that are there already:
+Without a director the content of SUBPATH is restored directly into the target. With --in-place
+everything is restored to its original path.
+--overwrite decides about existing entries:
   always      compare content, write what differs
   if-changed  the same, but take files of equal size and mtime as equal (the default)
   if-newer    only where the snapshot's entry is newer
-  never       only make what is missing
-Large files are changed in place, only where they differ; others are replaced whole.
---delete removes what the snapshot does not hold, in directories that were backed up.
+  never       only create what is missing
+Large files are changed in place, only where they differ; others are replaced.
+--delete removes what the snapshot does not contain, in directories that were backed up.
 
-Exit code 3: done, but not everything could be restored or set; each kind is named and counted.
+Exit code 3: done, but not everything could be restored or set; failures are counted by kind.
 """
 
 _MEANINGS = {
     "content": "stored content is damaged or missing",
-    "unread": "not in the snapshot, for the backup could not read it",
+    "unread": "not in the snapshot, because the backup could not read it",
     "entry": "could not be made",
     "link": "could not be linked",
     "delete": "could not be removed",
@@ -73,36 +73,38 @@ _MEANINGS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the snapshot, the target and what to do there."""
+    """Add the snapshot, the target and the options."""
     parser.add_argument(
         "snapshot",
         metavar="SNAPSHOT[:SUBPATH]",
-        help="`latest` or the beginning of an id; with a path only what is there",
+        help="`latest` or the beginning of an id; with a path only that file or directory",
     )
     add_snapshot_filters(parser)
     place = parser.add_argument_group("where to")
     target = place.add_mutually_exclusive_group(required=True)
-    target.add_argument("-t", "--target", metavar="FOLDER", help="made when it is missing")
-    target.add_argument("--in-place", action="store_true", help="where everything was, below /")
+    target.add_argument("-t", "--target", metavar="FOLDER", help="created when it is missing")
+    target.add_argument("--in-place", action="store_true", help="to the original paths, below /")
     what = parser.add_argument_group("what")
     what.add_argument(
         "-i", "--include", action="append", default=[], metavar="PATTERN",
-        help="only what matches (several: any of them), and what is in it",
+        help="only entries that match (several: any of them), and their content",
     )  # fmt: skip
     what.add_argument("--iinclude", action="append", default=[], metavar="PATTERN",
                       help="the same without regard to case")  # fmt: skip
     what.add_argument("-e", "--exclude", action="append", default=[], metavar="PATTERN",
-                      help="not what matches, nor what is in it")  # fmt: skip
+                      help="not entries that match, nor their content")  # fmt: skip
     what.add_argument("--iexclude", action="append", default=[], metavar="PATTERN")
     how = parser.add_argument_group("how")
     how.add_argument(
         "--overwrite",
         choices=("always", "if-changed", "if-newer", "never"),
         default="if-changed",
-        help="what happens to entries that are there already (default: if-changed)",
+        help="what happens to existing entries (default: if-changed)",
     )
-    how.add_argument("--delete", action="store_true", help="remove what the snapshot does not hold")
-    how.add_argument("-n", "--dry-run", action="store_true", help="only say what would be done")
+    how.add_argument(
+        "--delete", action="store_true", help="remove what the snapshot does not contain"
+    )
+    how.add_argument("-n", "--dry-run", action="store_true", help="only report what would be done")
     how.add_argument("--verify", action="store_true",
                      help="afterwards read everything again from disk and compare")  # fmt: skip
     how.add_argument("--workers", type=int, default=0, metavar="N",
@@ -154,7 +156,7 @@ def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOption
 
     target = b"/" if arguments.in_place else os.path.abspath(os.fsencode(arguments.target or "."))
     if target == b"/" and not arguments.in_place:
-        raise UsageError("to restore into / say --in-place instead of --target")
+        raise UsageError("to restore into / use --in-place instead of --target")
     if not 0 <= arguments.workers <= 256:
         raise UsageError("--workers: a number from 0 to 256 is wanted")
     return RestoreOptions(

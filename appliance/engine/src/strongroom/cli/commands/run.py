@@ -26,9 +26,9 @@ found differences. It is 61 if the job does not start at all: duplicates of it a
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job and what is to be other than it says."""
+    """Add the job and the overrides."""
     parser.add_argument("job", metavar="JOB")
-    other = parser.add_argument_group("other than the job says")
+    other = parser.add_argument_group("instead of the job's")
     other.add_argument("--level", choices=("full", "differential", "incremental"), default="")
     for name in ("client", "fileset", "storage", "pool"):
         other.add_argument(f"--{name}", metavar="NAME", default="")

@@ -1,4 +1,4 @@
-"""`strongroom runs`: what jobs did, the newest first."""
+"""`strongroom runs`: runs of jobs, the newest first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS = ("backup", "restore", "verify", "estimate", "copy", "admin")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which runs."""
+    """Add the filters."""
     parser.add_argument("--job", metavar="NAME", help="only those of this job")
     parser.add_argument("--client", metavar="NAME", help="only those of this client")
     parser.add_argument("--kind", choices=_KINDS, help="only those of this kind")
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Ask and show."""
+    """Fetch and show."""
     from strongroom.cli.console.client import open_director
 
     if arguments.last < 1:

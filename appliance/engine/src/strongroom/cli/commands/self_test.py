@@ -1,8 +1,9 @@
-"""`strongroom self-test`: do the libraries of this installation give the answers they must?
+"""`strongroom self-test`: test the libraries of this installation against known answers.
 
-Every digest, cipher and codec is asked for answers that standards publish (RFC 5869, 7748, 8439,
-9106, NIST's GCM vectors) or, where there is no standard, that every release so far gave. A library
-that fails here would write repositories that no other machine can read. Touches no repository.
+Every digest, cipher and codec is tested against published vectors (RFC 5869, 7748, 8439, 9106,
+NIST's GCM vectors) or, where there is no standard, against the results of earlier releases. A
+library that fails here would write repositories that no other machine can read. Touches no
+repository.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ examples:
 
 
 class Answer(NamedTuple):
-    """What was asked, what must come, what came."""
+    """A test: name, expected result, actual result."""
 
     question: str
     expected: object
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if failed:
         names = ", ".join(failed)
         raise SelfTestError(
-            f"wrong answers from {names}; back up nothing with this installation, install it anew"
+            f"wrong answers from {names}; do not use this installation, reinstall it"
         )
     terminal.line(f"all {len(TESTS)} passed")
     return EXIT_DONE
@@ -85,7 +86,7 @@ def _counting_bytes(size: int) -> bytes:
 
 
 def _noise(size: int) -> bytes:
-    """Give bytes that look random and are the same everywhere."""
+    """Give pseudo-random bytes that are the same everywhere."""
     from blake3 import blake3
 
     return blake3(b"strongroom self-test").digest(length=size)
@@ -287,7 +288,7 @@ def _chunker() -> Iterator[Answer]:
     yield Answer("another key cuts elsewhere", True, other != whole)
 
 
-# Lengths of the chunks of eight known MiB; other lengths would end deduplication with old backups.
+# Chunk lengths of eight known MiB; others would break deduplication with old backups.
 CUT_POINTS = [1155159, 1451312, 592752, 1196626, 2746693, 534195, 401144, 310727]
 
 TESTS: dict[str, Callable[[], Iterator[Answer]]] = {

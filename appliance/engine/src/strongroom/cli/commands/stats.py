@@ -1,4 +1,4 @@
-"""`strongroom stats`: how much is stored, and how well it packs."""
+"""`strongroom stats`: how much is stored, with deduplication and compression ratios."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ examples:
   strongroom stats --each                every snapshot
   strongroom stats --json | jq .deduplication_ratio
 
-ALONE is what no other snapshot refers to: what forgetting this one, and a prune, would give back.
+ALONE is what no other snapshot refers to: what forgetting this one and a prune would free.
 """
 
 _COLUMNS = (
@@ -56,14 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "snapshots",
         metavar="SNAPSHOT",
         nargs="*",
-        help="`latest` or the beginning of an id; none: the repository as a whole",
+        help="`latest` or the beginning of an id; none: the whole repository",
     )
-    parser.add_argument("--each", action="store_true", help="every snapshot (that fits)")
+    parser.add_argument("--each", action="store_true", help="every matching snapshot")
     add_snapshot_filters(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the figures; those of the whole repository need no more than a put key."""
+    """Show the figures; those of the whole repository need a put key only."""
     if not arguments.snapshots and not arguments.each:
         repository = open_repository(arguments, terminal, "write")
         try:

@@ -1,4 +1,4 @@
-"""`strongroom status`: the director at a glance."""
+"""`strongroom status`: the state of the director."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ examples:
   strongroom status --director https://backup.example --token-file ~/.config/strongroom/token
   strongroom status --json
 
-Shows what runs and waits, what ended last, what is due within a day, and what to look at.
+Shows running and waiting runs, the last results, jobs due within a day, and warnings.
 """
 _DUE_COLUMNS = (
     Column("DUE"),
@@ -36,12 +36,12 @@ _DUE_COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which director."""
+    """Add the director."""
     add_director_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Ask and show."""
+    """Fetch and show."""
     from strongroom.cli.console.client import open_director
 
     with open_director(arguments) as director:

@@ -13,36 +13,36 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  strongroom storage --config /etc/strongroom --check       only say whether it could start
+  strongroom storage --config /etc/strongroom --check       only check whether it could start
   strongroom storage --config /etc/strongroom --foreground
-  strongroom storage --metrics                              figures of the daemon that runs here
+  strongroom storage --metrics                              metrics of the daemon on this machine
   strongroom storage --confirm-clock                        the machine's clock is right after all
 
-It serves the repository of each Device resource: to agents over the network, who may only add, and
-for maintenance at a local socket:
+It serves the repository of each Device resource: to agents over the network, which may only add,
+and for maintenance on a local socket:
   strongroom prune --repo unix:/run/strongroom-storage/storage.sock
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where the configuration is, and what to do with it."""
+    """Add the options."""
     parser.add_argument(
         "--config", metavar="FOLDER", default="/etc/strongroom", help="the tree or file"
     )
-    # It never leaves the foreground; service managers of all kinds may say so nevertheless.
+    # It never leaves the foreground; the option exists for service managers that pass it.
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground (it always does)"
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--check", action="store_true", help="say all that is wrong, and end")
+    which.add_argument("--check", action="store_true", help="report every fault, and exit")
     which.add_argument(
-        "--metrics", action="store_true", help="print the figures of the running daemon"
+        "--metrics", action="store_true", help="print the metrics of the running daemon"
     )
     which.add_argument(
         "--confirm-clock",
         action="store_true",
         help="tell the running daemon that this machine's clock is right although it jumped, so "
-        "that Minimum Retention goes by it",
+        "that Minimum Retention uses it",
     )
 
 
@@ -103,4 +103,4 @@ def _confirm_clock(socket_path: str, terminal: Terminal) -> None:
         store.close()
     before_ns, now_ns = decode(answer.header, tuple[int, int])
     terminal.emit({"type": "clock", "before_ns": before_ns, "now_ns": now_ns})
-    terminal.line(f"Minimum Retention went by {utc_text(before_ns)} and goes by {utc_text(now_ns)}")
+    terminal.line(f"Minimum Retention used {utc_text(before_ns)} and now uses {utc_text(now_ns)}")

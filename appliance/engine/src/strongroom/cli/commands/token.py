@@ -1,4 +1,4 @@
-"""`strongroom token`: tokens of the director's API, for those who have no certificate."""
+"""`strongroom token`: tokens of the director's API, for clients without a certificate."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ examples:
   strongroom token withdraw 4f1c02aa
 
 NAME is a Console resource of the director, whose permissions the token has; with --profile only
-those that the Profile allows as well. Without such a Console the Profile's permissions are all.
-The director keeps a digest only: a token that is lost must be made anew.
+those that the Profile allows as well. Without such a Console the token has the Profile's
+permissions. The director stores a digest only: a lost token must be replaced.
 """
 _COLUMNS = tuple(
     Column(name) for name in ("TOKEN", "NAME", "PROFILE", "MADE", "EXPIRES", "LAST USED")
@@ -36,24 +36,26 @@ _COLUMNS = tuple(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add create, list and withdraw."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = actions.add_parser("create", help="make a token and show it, this once")
+    create = actions.add_parser("create", help="create a token and show it once")
     create.add_argument("name", metavar="NAME")
-    create.add_argument("--profile", metavar="NAME", default="", help="allow only what it allows")
+    create.add_argument(
+        "--profile", metavar="NAME", default="", help="restrict the token to this Profile"
+    )
     create.add_argument(
         "--lifetime", metavar="TIME", default="90d",
-        help="until it expires: 12h, 90d, 1y, or `never` (default: 90d)",
+        help="lifetime: 12h, 90d, 1y, or `never` (default: 90d)",
     )  # fmt: skip
     create.add_argument(
         "-o", "--output", metavar="FILE", help="write it to FILE (new, mode 0600) instead"
     )
-    withdraw = actions.add_parser("withdraw", help="end a token at once")
+    withdraw = actions.add_parser("withdraw", help="revoke a token at once")
     withdraw.add_argument("token_id", metavar="TOKEN", help="its id, as `list` shows it")
     for one in (create, actions.add_parser("list", help="list tokens"), withdraw):
         add_director_options(one)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Do what was asked."""
+    """Do the action."""
     from strongroom.cli.console.client import named, open_director
 
     with open_director(arguments) as director:
@@ -77,7 +79,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 class _TokenFile:
-    """The file that a new token goes to: made before the token, so that none is made in vain."""
+    """The file for a new token, created first so that no token is made without it."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path

@@ -30,8 +30,8 @@ examples:
   strongroom verify 3f2a91c0 --against /tmp/back           a tree restored with --target /tmp/back
   strongroom verify latest --signatures --exclude '*.log'
 
-Without --read-data or --signatures content is not read: size and mtime have to tell.
-Exit code 21: something differs; each difference is a line: KIND, path, what.
+Without --read-data or --signatures content is not read: changes are detected by size and mtime.
+Exit code 21: differences were found, one per line: KIND, path, what differs.
 """
 
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SNAPSHOT[:SUBPATH]",
         nargs="?",
         default="latest",
-        help="`latest` (the default) or the beginning of an id; with a path only what is there",
+        help="`latest` (the default) or the beginning of an id; with a path only that",
     )
     add_snapshot_filters(parser)
     parser.add_argument(
@@ -54,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--signatures", action="store_true",
                         help="read files that have a signature, compare that")  # fmt: skip
     parser.add_argument("--from-disk", action="store_true",
-                        help="read past the cache of the system")  # fmt: skip
+                        help="bypass the kernel's page cache")  # fmt: skip
     parser.add_argument("--no-extra", action="store_true",
-                        help="do not look for entries the snapshot does not hold")  # fmt: skip
+                        help="do not look for additional entries")  # fmt: skip
     parser.add_argument("-i", "--include", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--iinclude", action="append", default=[], metavar="PATTERN")
     parser.add_argument("-e", "--exclude", action="append", default=[], metavar="PATTERN")

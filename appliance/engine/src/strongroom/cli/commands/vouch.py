@@ -1,4 +1,4 @@
-"""`strongroom vouch`: looks at what agents stored, so that others may share it."""
+"""`strongroom vouch`: verifies what agents stored before other agents may share it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ EPILOG = """\
 examples:
   strongroom vouch --repo unix:/run/strongroom-storage/storage.sock
 
-Agents are shown what others stored only after this has read it and found it to be what it claims.
-Run it regularly, before prune; it reads only what is new.
+Agents deduplicate against the uploads of others only after this has read and verified them. Run it
+regularly, before prune; it reads only new data.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It has no options of its own."""
+    """Takes no options of its own."""
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Vouch and say what was found. CheckFailedError when anything was false or damaged."""
+    """Verify and report. CheckFailedError when anything was false or damaged."""
     from strongroom.jobs.check.vouch import required_judge, vouch
 
     repository = open_repository(arguments, terminal, "read")
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     wrong = len(report.false_objects) + len(report.damaged_objects)
     if wrong:
         raise CheckFailedError(
-            f"{wrong} objects are false or damaged; each was named. False ones are hidden: find "
+            f"{wrong} objects are forged or damaged, as listed. Forged ones are hidden: find "
             "out what is wrong with the client that stored them"
         )
     return EXIT_DONE
@@ -56,6 +56,6 @@ def _report(report: VouchReport, terminal: Terminal) -> None:
             terminal.line(f"{title}: {kind} {name}: {why}")
     terminal.emit(report.summary())
     terminal.line(
-        f"vouched for {report.packs} packs and {report.index_objects} index objects; "
+        f"verified {report.packs} packs and {report.index_objects} index objects; "
         f"{size_text(report.read_bytes)} read"
     )

@@ -17,12 +17,12 @@ examples:
   strongroom watch 3f2a91c0
   strongroom watch 3f2a91c0 --json
 
-The log comes as it is written, the counts as a live line. The exit code is that of the job.
+Shows the log as it is written, and the counts as a live line. The exit code is that of the job.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which run."""
+    """Add the run."""
     parser.add_argument("run_id", metavar="RUN", help="its id or the beginning of it")
     add_director_options(parser)
 

@@ -1,7 +1,7 @@
-"""The director's API as console commands use it: requests, answers, events, errors.
+"""A client of the director's API: requests, answers, events, errors.
 
-An answer that is an error becomes the same class of error that it was at the director, so the exit
-code of a command says what happened there.
+An error in an answer is raised as the same class as at the director, so the exit code of a command
+states the cause.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 TIMEOUT_SECONDS = 60.0
-# The director sends a sign of life this often at least on a stream of events.
+# The director sends a keepalive at least this often on a stream of events.
 EVENT_TIMEOUT_SECONDS = 60.0
 _GREATEST_AUTHORITY_BYTES = 1 << 20
 
 
 class DirectorClient:
-    """A connection to one director; a context manager. Every method may raise what it raised."""
+    """A connection to one director; a context manager. Methods raise the director's errors."""
 
     def __init__(self, place: DirectorPlace) -> None:
         self._place = place
@@ -71,11 +71,11 @@ class DirectorClient:
         return self._ask("GET", path, query=query)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Have something done."""
+        """A POST request."""
         return self._ask("POST", path, body=body or {})
 
     def delete(self, path: str) -> Any:
-        """Have something removed."""
+        """A DELETE request."""
         return self._ask("DELETE", path)
 
     def pages(self, path: str, /, **query: object) -> Iterator[dict[str, Any]]:
@@ -117,7 +117,7 @@ class DirectorClient:
         try:
             answer = self._http.request(method, API + path, params=given, json=body)
         except UnicodeEncodeError as error:
-            raise UsageError(f"{error.object!r} is no UTF-8, which all names are") from error
+            raise UsageError(f"{error.object!r} is not UTF-8, and every name is") from error
         except httpx.HTTPError as error:
             raise unreachable(self._place, error) from error
         if answer.status_code >= 400:
@@ -125,18 +125,18 @@ class DirectorClient:
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
-            raise DirectorError(f"{self._place.url} answers what is no JSON") from error
+            raise DirectorError(f"{self._place.url} sent an answer that is not JSON") from error
 
 
 def named(name: str) -> str:
     """A name, an id or the beginning of one as part of a path. Raises UnknownNameError."""
     if not name or "/" in name or not name.isprintable():
-        raise UnknownNameError(f"{name!r} is the name or id of nothing")
+        raise UnknownNameError(f"{name!r} is not a valid name or id")
     return quote(name, safe="")
 
 
 def open_director(arguments: argparse.Namespace) -> DirectorClient:
-    """The director that the options of a command mean. Raises UsageError, ConfigurationError."""
+    """The director that the options of a command select. Raises UsageError, ConfigurationError."""
     return DirectorClient(director_place(arguments))
 
 
@@ -170,7 +170,7 @@ def _context(place: DirectorPlace) -> ssl.SSLContext:
 
 @contextmanager
 def _told_of(place: str) -> Iterator[None]:
-    """Have errors about files say which option named them."""
+    """Name in errors about files the option that gave them."""
     try:
         yield
     except UsageError as error:
@@ -193,7 +193,7 @@ def _error_of(answer: httpx.Response) -> StrongroomError:
 
 
 def error_of(said: Mapping[str, Any]) -> StrongroomError:
-    """The error that the director tells of by its id and message. Raises KeyError, TypeError."""
+    """The error that the director reports by its id and message. Raises KeyError, TypeError."""
     return error_named(str(said["error_id"]), str(said["message"]), otherwise=DirectorError)
 
 

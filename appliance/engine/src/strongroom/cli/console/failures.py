@@ -1,6 +1,6 @@
-"""Why the director did not answer, or does not know who asks, in words that name what to mend.
+"""Why the director did not answer or did not authenticate us, with the option or file to correct.
 
-TLS libraries say such things in terms of their own; what a user can change is an option or a file.
+TLS libraries report such failures in their own terms; a user can change an option or a file.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST")
 
 
 def unreachable(place: DirectorPlace, error: httpx.HTTPError) -> DirectorError:
-    """Nothing was answered."""
+    """The error for a request without an answer."""
     return DirectorError(f"{place.url} cannot be reached: {_cause(place, error)}")
 
 
 def told_who(place: DirectorPlace, error: StrongroomError) -> StrongroomError:
-    """`error` of the director; one about who asks says what was shown, and how to show better."""
+    """`error` of the director; one about authentication also names the credentials used."""
     if not isinstance(error, NotAuthenticatedError):
         return error
     if place.token_file:
@@ -57,11 +57,11 @@ def _cause(place: DirectorPlace, error: httpx.HTTPError) -> str:
         trusted = place.authority or (place.identity and f"{place.identity}/authority.pem")
         named = f"the one in {trusted}" if trusted else "one that this system trusts"
         return (
-            f"its certificate is of another authority than {named} ({failure.verify_message}); "
+            f"its certificate is from another authority than {named} ({failure.verify_message}); "
             "name the authority with --authority FILE"
         )
     if failure is not None and failure.reason in _NO_TLS:
-        return "what answers there speaks no TLS; is this the director's address and port?"
+        return "the server there does not speak TLS; is this the director's address and port?"
     certificate = place.identity or place.certificate
     # Which of these it is depends on whether the alert overtakes the end of the connection.
     has_ended = isinstance(error, httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError)
@@ -79,7 +79,7 @@ def _cause(place: DirectorPlace, error: httpx.HTTPError) -> str:
 
 
 def _tls_failure(error: BaseException) -> ssl.SSLError | None:
-    """The error of TLS that is behind one of HTTP, if any is."""
+    """The TLS error that caused an HTTP error, if any."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError):

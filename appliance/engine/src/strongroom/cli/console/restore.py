@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from strongroom.cli.console.client import DirectorClient
     from strongroom.cli.terminal import Terminal
 
-# Options of a restore from a repository at hand that the director does not know.
+# Options that only a restore without the director has.
 _LOCAL_ONLY = {
     "include": "--include", "iinclude": "--iinclude", "exclude": "--exclude",
     "iexclude": "--iexclude", "path": "--path", "tag": "--tag", "before": "--before",
@@ -24,14 +24,16 @@ _LOCAL_ONLY = {
 
 
 def add_restore_options(parser: argparse.ArgumentParser) -> None:
-    """Give `parser` what only a restore through the director has."""
+    """Give `parser` the options that only a restore through the director has."""
     from strongroom.cli.console.place import add_director_options
 
     group = parser.add_argument_group("through the director (with --client or --director)")
     group.add_argument(
-        "--client", metavar="NAME", help="the client that the files go to (else: came from)"
+        "--client", metavar="NAME", help="the client to restore to (default: the files' own)"
     )
-    group.add_argument("--background", action="store_true", help="only queue it, do not wait")
+    group.add_argument(
+        "--background", action="store_true", help="queue the restore and do not wait"
+    )
     add_director_options(parser)
 
 
@@ -50,14 +52,14 @@ def restore_through_director(arguments: argparse.Namespace, terminal: Terminal) 
         chosen = chosen_snapshot(
             director,
             body["snapshot"],
-            # Without another host it is the client's own files that are wanted back.
+            # Without --host the client's own files are restored.
             client=arguments.host or (None if arguments.job else arguments.client),
             job=arguments.job,
         )
         if chosen["original"] and body["snapshot"] == "latest":
             terminal.warn(
                 f"{short_id(chosen['id'])} is a copy in storage {chosen['storage']}: the newest "
-                "backup's original is not there, or not for you to see"
+                "backup's original is missing, or you may not see it"
             )
         body["snapshot"] = chosen["id"]
         found = director.post("/restores", body)
@@ -75,7 +77,7 @@ def restore_through_director(arguments: argparse.Namespace, terminal: Terminal) 
 def chosen_snapshot(
     director: DirectorClient, wanted: str, *, client: str | None, job: str | None
 ) -> dict[str, Any]:
-    """The snapshot that `latest` or the beginning of an id means, as the director tells it.
+    """The snapshot that `latest` or the beginning of an id selects, from the director's catalog.
 
     The latest is the newest backup by when it began, and a copy of it only if that is all there is.
     """
@@ -84,7 +86,7 @@ def chosen_snapshot(
     if wanted != "latest":
         return dict(director.get(f"/snapshots/{named(wanted)}"))
     if not client and not job:
-        raise UsageError("`latest` of whom? Say --host CLIENT or --job JOB, or a snapshot's id")
+        raise UsageError("`latest` needs --host CLIENT or --job JOB; or give a snapshot's id")
     for copies in (False, True):
         newest = director.get("/snapshots", client=client, job=job, copies=copies, limit=1)["items"]
         if newest:
@@ -95,7 +97,7 @@ def chosen_snapshot(
 def _request(arguments: argparse.Namespace) -> dict[str, Any]:
     for name, option in _LOCAL_ONLY.items():
         if getattr(arguments, name):
-            raise UsageError(f"{option} works on a repository at hand, not through the director")
+            raise UsageError(f"{option} works without the director only")
     target = arguments.target or ""
     if target and not target.startswith("/"):
         raise UsageError("--target: an absolute path on the client is wanted")

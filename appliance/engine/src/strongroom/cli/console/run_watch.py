@@ -1,4 +1,4 @@
-"""Following a run of the director: its log as lines, its counts as the command's progress."""
+"""Follows a run of the director: its log as lines, its counts as the command's progress."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
     from strongroom.progress import Progress
 
-# How often a stream of events that breaks without having said anything is taken up again.
+# How often a stream of events that breaks before its first event is resumed.
 _TRIES = 5
 
 
 def run_events(director: DirectorClient, run_id: str) -> Iterator[dict[str, Any]]:
     """All events of a run until it has ended; the last one holds the run as it then is.
 
-    A stream that breaks is taken up after the last line seen, so none is missed or given twice; one
-    that does not even begin is not tried again.
-    Raises DirectorError when the director stays away, NotAuthenticatedError and NotPermittedError
-    when one may not watch the run, or may no longer.
+    A broken stream is resumed after the last line seen, so none is lost or given twice; one that
+    cannot be opened at first is not retried. Raises DirectorError when the director stays
+    unreachable, NotAuthenticatedError and NotPermittedError when one may not, or no longer, watch
+    the run.
     """
     place = f"/runs/{named(run_id)}"
     sequence = 0
@@ -51,20 +51,22 @@ def run_events(director: DirectorClient, run_id: str) -> Iterator[dict[str, Any]
                 return
         except (NotAuthenticatedError, NotPermittedError) as error:
             kind = type(error)
-            raise kind(f"run {run_id} cannot be watched: {error}; the run is as it was") from error
+            raise kind(
+                f"run {run_id} cannot be watched: {error}; the run itself is not affected"
+            ) from error
         except DirectorError:
             if tries >= _TRIES or not has_begun:
                 raise
         tries += 1
         if tries > _TRIES:
-            raise DirectorError(f"the events of run {run_id} break off; see `strongroom log`")
+            raise DirectorError(f"the events of run {run_id} ended early; see `strongroom log`")
         time.sleep(tries)
 
 
 def watch_run(
     director: DirectorClient, run_id: str, terminal: Terminal, *, tells_log: bool = True
 ) -> dict[str, Any]:
-    """Show what happens to a run until it has ended; gives the run as it then is."""
+    """Show a run until it has ended; gives its final state."""
     follower = _Follower(terminal, tells_log)
     with show_progress(terminal, "run") as progress:
         for event in run_events(director, run_id):
@@ -79,13 +81,13 @@ def tell_line(line: dict[str, Any], terminal: Terminal) -> None:
 
 
 class RunCounts:
-    """Brings a progress to the counts of a run, which go back when its agent begins it anew."""
+    """Sets a progress to the counts of a run, which decrease when its agent restarts it."""
 
     def __init__(self) -> None:
         self._counted = {"files": 0, "bytes": 0, "stored_bytes": 0, "errors": 0}
 
     def tell(self, run: dict[str, Any], progress: Progress) -> None:
-        """Have `progress` show what the run has now."""
+        """Set `progress` to the present counts of the run."""
         is_estimate = bool(run.get("total_is_estimate"))
         progress.total(run.get("total_files"), run.get("total_bytes"), is_estimate=is_estimate)
         more = {name: run[name] - before for name, before in self._counted.items()}

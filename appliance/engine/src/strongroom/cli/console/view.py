@@ -1,4 +1,4 @@
-"""Runs, clients and times of the director as tables and texts for people."""
+"""Runs, clients and times of the director as tables and texts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def moment_ns(text: str | None) -> int:
 
 
 def local_time(text: str | None) -> str:
-    """A time of the API as people read it; "" for none."""
+    """A time of the API in local time; "" for none."""
     return time_text(moment_ns(text)) if text else ""
 
 
@@ -74,7 +74,7 @@ def plain_path(path: Any) -> bytes:
 
 
 def path_for_api(path: bytes) -> str | dict[str, str]:
-    """A path as the API takes it."""
+    """A path in the form of the API."""
     try:
         return path.decode()
     except UnicodeDecodeError:
@@ -84,7 +84,7 @@ def path_for_api(path: bytes) -> str | dict[str, str]:
 
 
 def short_id(identifier: str) -> str:
-    """The beginning of an id, enough to name it by."""
+    """The beginning of an id, as shown."""
     return identifier[:SHORT_ID]
 
 
@@ -114,14 +114,14 @@ def _run_row(run: Mapping[str, Any], now: str | None) -> list[str]:
 
 
 def state_text(run: Mapping[str, Any]) -> str:
-    """The state of a run; one that was told to end, and has not, is cancelling or stopping."""
+    """The state of a run; one that was asked to end and has not yet is cancelling or stopping."""
     if run.get("ending"):
         return "cancelling" if run.get("ending") == "cancelled" else "stopping"
     return str(run["state"])
 
 
 def run_line(run: Mapping[str, Any]) -> str:
-    """A run and how it stands, in one line."""
+    """A run and its state in one line."""
     head = f"run {short_id(run['id'])} of {printable(run['job'])} on {printable(run['client'])}"
     if run["state"] in FINAL_STATES:
         counts = f"{run['files']:,} files, {size_text(run['bytes'])}"

@@ -156,11 +156,11 @@ class Reader:
         self.diagnostics.add(ERROR, code, message, source, offset, length)
 
     def enter(self, source: Source) -> None:
-        """Take note that `source` is being parsed."""
+        """Push `source` on the chain of open includes."""
         self._open.append(os.path.realpath(source.path) if "\0" not in source.path else source.path)
 
     def leave(self) -> None:
-        """Take note that the source entered last is done."""
+        """Pop the source entered last."""
         self._open.pop()
 
 

@@ -1,8 +1,8 @@
 """`@|command` includes: idioms that are read as patterns instead of being run.
 
-Nothing is run here. What sites write to read a folder is recognised
-instead: `cat` of patterns, `find`, `ls`, and loops over them that print files or put an `@`
-before their names. Any other command is left to whoever allows it.
+Nothing is run here. Common commands that read a folder are recognised instead: `cat` of patterns,
+`find`, `ls`, and loops over them that print files or put an `@` before their names. Any other
+command needs --allow-commands.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _XARGS = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(r"^[^$`&;<>()|!{}\\]+$")
-# What a shell would expand and a pattern of ours does not.
+# Characters that a shell would expand and our patterns do not.
 _EXPANDED = re.compile(r"[\[\]{}$`]|^~")
 
 

@@ -1,8 +1,8 @@
-"""What is wrong, where, and what was probably meant; collected over all files, told once.
+"""Findings with their place and a suggestion, collected over all files and reported once.
 
-An error means that the meaning cannot be trusted, a warning that something is carried on without,
-a note that the text is read otherwise than it looks (blanks swallowed, the rest of a line
-dropped). The collector is bounded: past its limit it only counts.
+An error means that the meaning is uncertain, a warning that something is ignored, a note that the
+text is read differently than it looks (blanks dropped, the rest of a line ignored). The collector
+is bounded: past its limit it only counts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Diagnostic:
         return f"{_printable(path)}:{line}:{column}: {self.severity}: {self._said()}"
 
     def _said(self) -> str:
-        # What a file holds must not drive the terminal.
+        # The content of a file must not drive the terminal.
         hint = f"; did you mean {self.suggestion}?" if self.suggestion else ""
         return _printable(self.message + hint)
 
@@ -105,7 +105,7 @@ class Diagnostics:
         length: int = 1,
         suggestion: str = "",
     ) -> None:
-        """Take note of a finding at `offset` of `source`."""
+        """Record a finding at `offset` of `source`."""
         if severity == WARNING and self.werror:
             severity = ERROR
         if severity == ERROR:
@@ -121,8 +121,8 @@ class Diagnostics:
     def suggest(self, word: str, known: Iterable[str], family: object) -> str:
         """The entry of `known` nearest to `word`, or ""; remembered by `word` and `family`.
 
-        Looking for neighbours is the one thing here whose cost a hostile file could drive up, so
-        the words compared are counted and from a limit on nothing is suggested.
+        This is the only step whose cost a hostile file could raise, so the words compared are
+        counted and past a limit nothing is suggested.
         """
         key = (word[:64].lower(), hash(family))
         if key not in self._suggested:
@@ -138,7 +138,7 @@ class Diagnostics:
 
     @property
     def has_errors(self) -> bool:
-        """Whether any error was found, told or dropped."""
+        """Whether any error was found, reported or dropped."""
         return self._error_count > 0
 
     def sorted(self, severity: str | None = None) -> list[Diagnostic]:

@@ -2,7 +2,7 @@
 
 `@path` is one file, which must be there. A path with `*` or `?` is as many files as match, none
 included, and they are read in reverse order of their names, as Bareos does: its default catalog is
-the first one read. `@|command` is a matter of its own; see commands.
+the first one read. For `@|command` see commands.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class IncludeTarget:
-    """An `@` taken apart: exactly one of `path`, `command` is not empty."""
+    """A parsed `@`: exactly one of `path`, `command` is not empty."""
 
     path: str = ""
     command: str = ""
@@ -78,7 +78,7 @@ def _entries(folder: str, part: str, budget: EntryBudget | None) -> list[str]:
                 if fits(entry.name) and (part[0] == "." or entry.name[0] != "."):
                     found.append(os.path.join(folder, entry.name))
     except (OSError, ValueError):
-        # What is no folder, or may not be listed, holds nothing that matches.
+        # Anything but a readable folder contains no matches.
         return []
     return found
 

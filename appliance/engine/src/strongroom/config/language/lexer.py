@@ -107,9 +107,9 @@ class Lexer:
         self._token = _TOKEN
 
     def head(self, position: int) -> Head:
-        """What stands at or after `position`: a name with `=` or `{`, a `}`, an include, the end.
+        """The item at or after `position`: a name with `=` or `{`, a `}`, an include, the end.
 
-        BAD where nothing of these does; its `end` is where the odd token begins.
+        BAD for anything else; its `end` is where the invalid token begins.
         """
         match = _HEAD.match(self.text, position)
         if match is None:

@@ -1,8 +1,8 @@
 """Configuration files as text with positions, read within bounds.
 
-A Source turns offsets into lines and columns only when somebody asks, so that a tree of many
-thousand files costs no position table. Bytes that are not UTF-8 survive as surrogates: any byte
-string is a text here, and is judged by the lexer, never by a decoder.
+A Source computes lines and columns from offsets on demand, so that a tree of many thousand files
+needs no position tables. Bytes that are not UTF-8 are kept as surrogates: any byte string is valid
+text here, and only the lexer rejects anything.
 """
 
 from __future__ import annotations

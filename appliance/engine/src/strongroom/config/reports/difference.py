@@ -1,7 +1,7 @@
-"""Two configurations compared by what they mean: order, layout, spelling and files do not count.
+"""Two configurations compared by meaning: order, layout, spelling and files do not count.
 
-A directive that says what is the default anyway is no difference, nor is one that moved between a
-Job and its JobDefs without changing the Job.
+A directive that states its default is no difference, nor is one that moved between a Job and its
+JobDefs without changing the Job.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What each directive of a tree does here: acted on, mapped to something else, or without effect.
+"""The effect of each directive of a tree: acted on, mapped to something else, or none.
 
-A tree from Bareos or Bacula loads as it is, but much in it is about tapes and volumes. `explain`
-says so, directive by directive, so that nobody relies on what does nothing.
+A tree from Bareos or Bacula loads unchanged, but much of it is about tapes and volumes. `explain`
+reports this for each directive, so that nobody relies on one without effect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ACTED_ON, MAPPED, NO_EFFECT = "acted on", "mapped", "no effect"
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a directive does, and why (or to what it is mapped)."""
+    """The effect of a directive, and why (or to what it is mapped)."""
 
     status: str
     why: str = ""

@@ -49,7 +49,7 @@ DIALECTS: dict[str, Dialect] = {
 
 
 def dialect_named(name: str | None, *, strict: bool = False) -> Dialect:
-    """The dialect called `name`; without a name ours, or Bareos 26 where `strict` asks for a gate.
+    """The dialect called `name`; without a name ours, or Bareos 26 with `strict`.
 
     Raises UsageError for a name that is not one.
     """

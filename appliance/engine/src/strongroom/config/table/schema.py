@@ -116,7 +116,7 @@ def name_words(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """That a directive is gone: since which Bareos, and what to write instead."""
+    """A removed directive: since which Bareos, and what to write instead."""
 
     bareos_until: int
     instead: str
@@ -299,7 +299,7 @@ def schema() -> Schema:
         )
         for name, rows in bareos["blocks"].items()
     }
-    # An Exclude knows the names of an Include, so that what it may not hold is called by its name.
+    # An Exclude knows the names of an Include, so that errors can name what it may not contain.
     blocks["Exclude"] = replace(blocks["Include"], name="Exclude")
     return Schema(components, blocks)
 

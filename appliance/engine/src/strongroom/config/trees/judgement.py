@@ -1,4 +1,4 @@
-"""Whether a directive that the table knows may be used in a dialect, and what to say about it."""
+"""Whether a directive of the table may be used in a dialect, and what to report about it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strongroom.config.table.schema import ComponentSpec, DirectiveSpec, ResourceSpec
 
 _EXCLUDE_HOLDS = "file"
-_EXPLAINED_NAMES = 1000  # of so many unknown names it is said what was meant
+_EXPLAINED_NAMES = 1000  # suggestions are made for so many unknown names
 
 
 class Parser:
@@ -297,7 +297,7 @@ class Parser:
         return ("" if suggestion else where_else(key, resource)), suggestion
 
     def _odd(self, lexer: Lexer, head: Head, block: Block | None) -> int:
-        """Report what can begin no statement, and skip it."""
+        """Report text that cannot begin a statement, and skip it."""
         wanted = f"a directive of {block.spec.name}" if block else "a resource"
         suggestion = ""
         if head.text.isalpha():
@@ -310,7 +310,7 @@ class Parser:
             message = f"expected {wanted}, got `{head.text}`"
         self._add(ERROR, "syntax", message, lexer.source, head.offset, len(head.text), suggestion)
         end = lexer.skip_statement(head.end)
-        # A lone mark that opens nothing must not hold the parser at its place.
+        # A lone mark that opens nothing must not stop the parser from advancing.
         end = max(end, head.end + 1) if lexer.text[head.end : head.end + 1] != "}" else end
         self._keep_verbatim(block, lexer.source, head.offset, end)
         return end

@@ -1,4 +1,4 @@
-"""What the parser makes of a text: blocks of directives, each knowing where it stands.
+"""The result of parsing a text: blocks of directives with their places.
 
 A tree says what is written, not what it means: references are names, nothing is inherited, no
 default is filled in; that is `resolve`. In layout mode (for the printer) a tree also holds
@@ -134,7 +134,7 @@ class Block:
         return self.by_key.get(key)
 
     def refuse(self, key: str) -> None:
-        """Take note that a directive was written with a value that is no good."""
+        """Record that a directive was written with an invalid value."""
         if key not in self.refused:
             self.refused += (key,)
 

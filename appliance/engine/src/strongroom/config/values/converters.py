@@ -2,8 +2,7 @@
 
 A converter is handed the strings that the grammar found and gives two things: the value as written
 (what `parse --json` prints: names joined, quotes gone) and the typed value (seconds, bytes, True, a
-Password). What it finds wrong it raises as UnfitValueError; what it finds odd it reports and goes
-on.
+Password). An invalid value raises UnfitValueError; a doubtful one is reported and accepted.
 """
 
 from __future__ import annotations

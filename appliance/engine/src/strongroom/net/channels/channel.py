@@ -1,17 +1,17 @@
-"""A connection between two daemons, whatever protects it: what all kinds of channel promise.
+"""A connection between two daemons, whatever protects it: the interface of all channels.
 
 A channel carries bytes in order. It is blocking, and used by at most one thread that sends and one
 that receives at a time; they may be two. A third may call `shutdown` at any moment, which ends
-both with ConnectionLostError; `close` gives the descriptor back, so only the owner calls it, when
-no thread is inside the channel any more.
+both with ConnectionLostError; `close` releases the descriptor, so only the owner calls it, when no
+thread uses the channel any more.
 
 Every byte was written by the peer and arrives once and in order, with one exception: in mode "off"
-the bytes of `send_file` and the content of `send_content` are protected in number and place, not in
-content. Only what is verified by whoever gets it (stored objects) is sent that way.
+the length and position of the bytes of `send_file` and of the content of `send_content` are
+authenticated, their content is not. Only data that the receiver verifies (stored objects) is sent
+that way.
 
-An end that comes in the middle, a stall beyond the timeout and a broken connection raise
-ConnectionLostError; bytes that were forged raise PeerRefusedError. After either the channel is
-good for nothing but `close`.
+An end in the middle of a message, a stall beyond the timeout and a broken connection raise
+ConnectionLostError; forged bytes raise PeerRefusedError. After either only `close` may be called.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 ChannelMode = Literal["off", "tls", "ktls", "local"]
 
-# A machine that vanished without a word is noticed after two minutes also while nothing is sent;
-# while something is, net.liveness notices it.
+# Keepalive detects a vanished machine after two minutes while nothing is sent; while something is,
+# net.channels.liveness does.
 _KEEPALIVE_IDLE_SECONDS = 60
 _KEEPALIVE_INTERVAL_SECONDS = 15
 _KEEPALIVE_COUNT = 4
@@ -38,13 +38,13 @@ _TIMEOUT = struct.Struct("ll")
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What protects a channel, as it turned out.
+    """What protects a channel, as negotiated.
 
     `mode`: "ktls" when the kernel does TLS in at least one direction. `cipher`: TLS suite, or what
     authenticates records. `ktls_send`, `ktls_receive`: proven by the kernel for this very socket;
     `ktls_counted`: its counters in /proc/net/tls_stat say so too. `peer_ktls_send`,
-    `peer_ktls_receive`: what the server said of its end (a client knows it). `warning`: what the
-    operator should know, such as kTLS that was wanted and not to be had; "" for nothing.
+    `peer_ktls_receive`: the same of the server's end (known to clients only). `warning`: what the
+    operator should know, such as kTLS that was requested and is not available; "" for nothing.
     """
 
     mode: ChannelMode
@@ -66,7 +66,7 @@ class Channel(Protocol):
 
     @property
     def peer(self) -> Peer:
-        """Who is at the other end; proven."""
+        """The authenticated peer."""
         ...
 
     @property
@@ -75,11 +75,11 @@ class Channel(Protocol):
         ...
 
     def send(self, *parts: Buffer) -> None:
-        """Send the parts one after the other; they may be changed once this returns."""
+        """Send the parts in order; they may be changed once this returns."""
         ...
 
     def send_content(self, start: Buffer, content: Buffer) -> None:
-        """Send `start`, then `content` of which the peer verifies by a digest what it is."""
+        """Send `start`, then `content`, which the peer verifies by a digest."""
         ...
 
     def send_file(self, descriptor: int, offset: int, length: int) -> None:
@@ -95,24 +95,24 @@ class Channel(Protocol):
         ...
 
     def wait_readable(self, timeout_seconds: float) -> bool:
-        """Wait for something to receive (bytes, or the end); False when nothing came in time."""
+        """Wait until bytes or the end can be received; False on timeout."""
         ...
 
     def set_timeout(self, seconds: float | None) -> None:
-        """How long sending and receiving wait without any progress; None for ever."""
+        """How long sending and receiving wait without progress; None for no limit."""
         ...
 
     def shutdown(self) -> None:
-        """End the connection at once, from any thread; the threads inside are woken."""
+        """End the connection at once, from any thread; threads that wait on it are woken."""
         ...
 
     def close(self) -> None:
-        """Say goodbye where that takes no waiting, and give the descriptor back."""
+        """Announce the end where that does not block, and release the descriptor."""
         ...
 
 
 def tune_socket(connection: socket.socket) -> None:
-    """Small messages leave at once, and a peer that vanished is noticed."""
+    """Send small messages at once (TCP_NODELAY), and detect a vanished peer (keepalive)."""
     if connection.family == socket.AF_UNIX:
         return
     tcp = socket.IPPROTO_TCP
@@ -140,8 +140,8 @@ def set_kernel_timeouts(
 def wake(connection: socket.socket) -> None:
     """Shut both directions down; every thread that waits on the socket returns."""
     try:
-        # The method of the plain socket: that of SSLSocket would let a reader go on without TLS.
+        # The method of the plain socket: that of SSLSocket would let a reader continue without TLS.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
     except OSError:
-        # It is not connected any more, which is what was wanted.
+        # It is disconnected already.
         return

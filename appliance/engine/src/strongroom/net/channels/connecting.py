@@ -1,12 +1,12 @@
-"""Connections between daemons: dial with `connect`, answer with `Acceptor`. One port serves all.
+"""Connections between daemons: `connect` dials, `Acceptor` accepts. One port serves all modes.
 
-What the client sends first tells the mode: "S" the handshake of mode "off", byte 22 a TLS
-handshake, "K" a TLS handshake by a client that wants the kernel to do the records on both sides.
-That byte is not protected, and it decides nothing but who does the work: which mode a peer may use
-is asked of `allow` once the peer and the mode are proven.
+The first byte of the client selects the mode: "S" the handshake of mode "off", byte 22 a TLS
+handshake, "K" a TLS handshake by a client that requests kTLS on both sides. That byte is not
+authenticated, so it grants nothing: `allow` decides which mode a peer may use once the peer and the
+mode are authenticated.
 
-TLS 1.3 and mutual; certificates of our own authority only; revoked ones are refused, and
-connections that they opened are ended within seconds (see `Acceptor`).
+Mutual TLS 1.3; certificates of our own authority only; revoked ones are refused, and connections
+that they opened are ended within seconds (see `Acceptor`).
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def connect(
     *,
     is_early: bool = False,
 ) -> Channel:
-    """Dial a daemon and return when it has let us in.
+    """Dial a daemon and return when it has accepted us.
 
-    `is_early`: return when it is proven who it is; what it says then is found out by who uses the
-    channel. Not where the kernel is to do the records: it takes over between the two.
+    `is_early`: return once the daemon is authenticated; the first use of the channel reads its
+    greeting. Not with kTLS, where the kernel takes over between the two.
 
     `server_name`: the name, or one of the DNS names or addresses, that its certificate must bear.
     Mode "ktls" falls back to TLS in OpenSSL, with a warning in the channel's `security`;
@@ -118,9 +118,9 @@ class Acceptor:
     """Makes channels of the connections that a daemon accepts.
 
     `allow(peer, mode)`: whether a peer may use the mode of its channel, "off", "tls" or "ktls"; the
-    last only where kTLS is in use. It is asked before the peer is let in, and not for peers on a
+    last only where kTLS is in use. It is called before the peer is accepted, and not for peers on a
     Unix socket, who are admitted by their user: root, ours and `local_users` (uids).
-    `roles`: whose certificates are good here.
+    `roles`: whose certificates are accepted here.
 
     A thread of its own ends connections whose certificate was revoked, within five seconds of the
     list's replacement. `accept` may be called from several threads at once.
@@ -145,7 +145,7 @@ class Acceptor:
         self.open_channels = OpenChannels(lambda: self._credentials.identity.trust)
 
     def accept(self, connection: socket.socket) -> Channel:
-        """Finish the handshake of an accepted connection, which is ours from here on.
+        """Finish the handshake of an accepted connection, and take ownership of it.
 
         Takes `handshake_timeout_seconds` at most. Raises PeerRefusedError or ConnectionLostError,
         with the connection closed. The channel has no timeout.
@@ -175,7 +175,7 @@ class Acceptor:
         return channel
 
     def replace_identity(self, identity: Identity) -> None:
-        """Show a renewed certificate from now on; open channels stay."""
+        """Present a renewed certificate from now on; open channels stay."""
         self._credentials = _Credentials(identity, self._cipher_suites)
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class Acceptor:
         if first == _OFF_HANDSHAKE:
             return shake_hands_as_server(connection, identity, judge, deadline)
         if first not in {_TLS_HANDSHAKE, _WANTS_KTLS}:
-            raise PeerRefusedError("whoever connected does not speak our protocol")
+            raise PeerRefusedError("the peer does not speak our protocol")
         wants_ktls = first == _WANTS_KTLS
         if wants_ktls:
             receive_before(connection, len(_WANTS_KTLS), deadline)
@@ -213,7 +213,7 @@ class Acceptor:
 
 
 class _Credentials:
-    """An identity, and what OpenSSL makes of it."""
+    """An identity, and its TLS context."""
 
     def __init__(self, identity: Identity, cipher_suites: str) -> None:
         self.identity = identity
@@ -242,7 +242,7 @@ def _tls_channel(
     ktls_wanted: bool,
     is_server: bool,
 ) -> TlsChannel:
-    """Do the TLS handshake and look who is there, and at what the kernel does for us."""
+    """Do the TLS handshake, authenticate the peer, and determine what the kernel encrypts."""
     before = ktls.read_counters() if ktls_wanted else None
     apply_deadline(connection, deadline)
     try:
@@ -283,7 +283,7 @@ def _tls_security(
     if ktls_wanted and not proof.send:
         cure = "see TLS Cipher Suites" if ktls.is_available() else "load its module: modprobe tls"
         warning = (
-            "kTLS was wanted, but the kernel does not encrypt what this side sends, so OpenSSL "
+            "kTLS was requested, but the kernel does not encrypt what this side sends, so OpenSSL "
             f"does; {cure}"
         )
     return Security(
@@ -313,6 +313,6 @@ def _require_ktls(security: Security) -> None:
 
 
 def _refusal(channel: Channel, reason: str) -> PeerRefusedError:
-    """Tell the peer why it must go; the error to raise."""
+    """Tell the peer why it is refused; the error to raise."""
     send_refusal(channel, reason)
     return PeerRefusedError(reason)

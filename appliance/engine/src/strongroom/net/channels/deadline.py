@@ -1,4 +1,4 @@
-"""Talking to somebody not known yet: every step ends by one moment, however slowly they trickle.
+"""Reads and writes before authentication: all end by one deadline, however slow the peer is.
 
 A deadline is a moment of clock.elapsed_seconds. Each function leaves the socket with a timeout.
 """
@@ -21,7 +21,7 @@ def apply_deadline(connection: socket.socket, deadline_seconds: float) -> None:
 
 
 def peek_byte(connection: socket.socket, deadline_seconds: float) -> bytes:
-    """The first byte to come, which stays where it is; b"" at the end."""
+    """The next byte, left in the socket's buffer (MSG_PEEK); b"" at the end."""
     apply_deadline(connection, deadline_seconds)
     try:
         return connection.recv(1, socket.MSG_PEEK)
@@ -30,7 +30,7 @@ def peek_byte(connection: socket.socket, deadline_seconds: float) -> bytes:
 
 
 def receive_before(connection: socket.socket, size: int, deadline_seconds: float) -> bytes:
-    """The next `size` bytes, and not one more."""
+    """Exactly the next `size` bytes."""
     received = bytearray()
     while len(received) < size:
         apply_deadline(connection, deadline_seconds)

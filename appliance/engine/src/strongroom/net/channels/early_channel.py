@@ -1,7 +1,7 @@
-"""A channel to a daemon that has not said yet whether it lets us in.
+"""A channel to a daemon that has not accepted or refused us yet.
 
-What we ask travels while its greeting comes, so a connection costs a round trip less. The greeting
-is read before anything else is; a refusal is raised by whatever is called first when it is there.
+Requests are sent before its greeting arrives, which saves a round trip. The greeting is read before
+anything else; a refusal is raised by the first call after it has arrived.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class EarlyChannel:
     """A `strongroom.net.channels.channel.Channel` around one whose handshake is done.
 
-    `deadline_seconds`: when the greeting must be there, else ConnectionLostError. One thread may
-    send while another receives: `_greeting` is held while the greeting is read.
+    `deadline_seconds`: when the greeting must have arrived, else ConnectionLostError. One thread
+    may send while another receives: `_greeting` is held while the greeting is read.
     """
 
     def __init__(self, inner: Channel, deadline_seconds: float) -> None:
@@ -37,7 +37,7 @@ class EarlyChannel:
 
     @property
     def peer(self) -> Peer:
-        """Who is at the other end; proven."""
+        """The authenticated peer."""
         return self._inner.peer
 
     @property
@@ -81,14 +81,14 @@ class EarlyChannel:
         self._inner.shutdown()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Release the descriptor."""
         self._inner.close()
 
     def _say(self, send: Callable[[], None]) -> None:
         try:
             send()
         except ConnectionLostError:
-            # A daemon that refuses us says why before it leaves.
+            # A daemon that refuses us says why before it closes.
             if not self._is_let_in and self._inner.wait_readable(0.0):
                 self._await_greeting()
             raise
@@ -99,8 +99,8 @@ class EarlyChannel:
                 return
             left_seconds = max(0.001, self._deadline_seconds - clock.elapsed_seconds())
             if not self._inner.wait_readable(left_seconds):
-                raise ConnectionLostError("the daemon did not say whether it lets us in")
-            # It is a few bytes, in one record. A timeout of its own would be that of the thread
-            # that sends meanwhile, and nothing is left of it when the first answer is read late.
+                raise ConnectionLostError("the daemon did not send its greeting in time")
+            # It is a few bytes, in one record. A timeout set here would also apply to the thread
+            # that sends meanwhile, and would have expired when the first answer is read late.
             receive_greeting(self._inner)
             self._is_let_in = True

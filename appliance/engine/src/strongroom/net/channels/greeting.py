@@ -1,11 +1,11 @@
-"""The first thing a daemon says on a connection once it knows who is there: welcome, or why not.
+"""A daemon's first message once it has authenticated the peer: welcome, or the reason for refusal.
 
     magic "SRHI" | version u8 | flags u8 | reason length u16 | reason (UTF-8)
     flags: 1 welcome, 2 the daemon's kernel encrypts what it sends, 4 what it receives
 
-It travels inside the protected channel, so a refusal is the daemon's own word. It also keeps both
-sides from sending before both have finished the handshake, without which OpenSSL could not hand
-the receiving direction to the kernel.
+It is sent inside the protected channel, so a refusal is authentic. It also keeps both sides from
+sending before both have finished the handshake; otherwise OpenSSL could not hand the receiving
+direction to the kernel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Greeting(NamedTuple):
 
 
 def send_welcome(channel: Channel) -> None:
-    """Let the peer in."""
+    """Accept the peer."""
     security = channel.security
     flags = _WELCOME
     flags |= _KTLS_SEND if security.ktls_send else 0
@@ -44,26 +44,26 @@ def send_welcome(channel: Channel) -> None:
 
 
 def send_refusal(channel: Channel, reason: str) -> None:
-    """Tell a peer that it may not stay, and why; whether it listens does not matter."""
+    """Tell a peer why it is refused; failures to send are ignored."""
     encoded = reason.encode()[:_GREATEST_REASON_BYTES]
     try:
         channel.send(_HEAD.pack(_MAGIC, _VERSION, 0, len(encoded)), encoded)
     except ConnectionLostError:
-        # It has gone already: nothing more is owed to it.
+        # It has closed the connection already.
         return
 
 
 def receive_greeting(channel: Channel) -> Greeting:
-    """Wait for the daemon's word. Raises PeerRefusedError with its reason, ConnectionLostError."""
+    """Receive the greeting. Raises PeerRefusedError with the reason, ConnectionLostError."""
     try:
         magic, version, flags, reason_size = _HEAD.unpack(channel.receive_exactly(_HEAD.size))
         if magic != _MAGIC or version != _VERSION:
             raise PeerRefusedError("the daemon speaks another version; update the older side")
         if reason_size > _GREATEST_REASON_BYTES:
-            raise PeerRefusedError("the daemon's greeting is none")
+            raise PeerRefusedError("the daemon's greeting is invalid")
         reason = channel.receive_exactly(reason_size).decode("utf-8", "replace")
     except ConnectionLostError as error:
-        raise ConnectionLostError(f"{error}, before the daemon let us in; see its log") from error
+        raise ConnectionLostError(f"{error}, before the daemon accepted us; see its log") from error
     if not flags & _WELCOME:
         raise PeerRefusedError(f"the daemon refuses us: {reason}")
     return Greeting(bool(flags & _KTLS_SEND), bool(flags & _KTLS_RECEIVE))

@@ -1,13 +1,13 @@
-"""Whether the kernel does TLS on a socket (kTLS): asked of the kernel, never assumed.
+"""Whether the kernel does TLS on a socket (kTLS): queried from the kernel, never assumed.
 
-Two witnesses. The socket itself: after the handshake OpenSSL hands keys to the kernel, separately
-for each direction, and the kernel tells for each whether it has them (getsockopt at level SOL_TLS).
+Two sources. The socket itself: after the handshake OpenSSL hands keys to the kernel, separately for
+each direction, and the kernel reports for each whether it has them (getsockopt at level SOL_TLS).
 And the counters of /proc/net/tls_stat, which only grow: they must have grown since before the
-handshake. Other connections raise them too, so the counters alone prove nothing; but if they can
-be read and did not grow, the socket is not believed either.
+handshake. Other connections raise them too, so the counters alone prove nothing; but if they can be
+read and did not grow, the socket is not trusted either.
 
-What hangs on it: `sendfile` on a TLS socket whose sending is not in the kernel would put the plain
-text on the wire. Hence `proven` is false wherever there is doubt.
+This matters because `sendfile` on a TLS socket whose sending is not in the kernel would send plain
+text. Hence `proven` is false in case of doubt.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TlsCounters(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KtlsProof:
-    """What the kernel says of one socket.
+    """The kernel's TLS state of one socket.
 
     `send`, `receive`: it has the keys of this direction. `counted`: its counters could be read and
     agree. `cipher`: as the kernel names it, "" without kTLS.

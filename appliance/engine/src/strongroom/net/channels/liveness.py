@@ -1,10 +1,10 @@
-"""Whether the machine at the other end of a connection still answers, asked while we wait.
+"""Whether the peer's machine still answers, checked while we wait.
 
-The kernel of the other side acknowledges what we send and the probes of a window that is closed,
-however busy the process there is. So a peer whose disk takes minutes is alive, and one that
-acknowledges nothing for UNANSWERED_SECONDS is gone. The kernel's own TCP_USER_TIMEOUT cannot tell
-the two apart: it ends a connection whose window stays closed although every probe is answered.
-Where nothing is on its way keepalive asks instead (see channel.tune_socket).
+The peer's kernel acknowledges what we send and zero-window probes, however busy its process is. So
+a peer whose disk takes minutes is alive, and one that acknowledges nothing for UNANSWERED_SECONDS
+is gone. The kernel's own TCP_USER_TIMEOUT cannot tell the two apart: it ends a connection whose
+window stays closed although every probe is answered. Where nothing is in flight, keepalive probes
+instead (see channel.tune_socket).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import select
 
 UNANSWERED_SECONDS = 120.0
-# How often whoever waits looks.
+# How often a waiting thread checks.
 LOOK_SECONDS = 15.0
 
 # struct tcp_info of linux/tcp.h: eight single bytes, then numbers of 32 bits.
@@ -31,7 +31,7 @@ _SINCE_ACKNOWLEDGED_MS = 8 + 12
 
 
 class PeerWatch:
-    """For one thread that waits on a connection. A Unix socket has nobody to watch."""
+    """For one thread that waits on a connection. Does nothing for a Unix socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -45,7 +45,7 @@ class PeerWatch:
         try:
             data = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
         except OSError:
-            # Closed meanwhile: whoever waits is told by the call that it makes next.
+            # Closed meanwhile: the next call of the waiting thread fails.
             return
         info = _INFO.unpack(data)
         if not info[_UNACKNOWLEDGED] and not info[_PROBES]:
@@ -63,7 +63,7 @@ class PeerWatch:
             )
 
     def poll(self, poller: select.poll, timeout_ms: float | None) -> list[tuple[int, int]]:
-        """As `poller.poll`, looking meanwhile. Raises ConnectionLostError."""
+        """As `poller.poll`, checking liveness meanwhile. Raises ConnectionLostError."""
         left = timeout_ms
         while True:
             wait = LOOK_SECONDS * 1000 if left is None else min(left, LOOK_SECONDS * 1000)

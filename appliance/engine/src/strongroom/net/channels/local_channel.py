@@ -1,7 +1,7 @@
-"""Channels over a Unix socket: the kernel says who the peer is, and nobody can listen in.
+"""Channels over a Unix socket: the kernel identifies the peer, and nobody can eavesdrop.
 
-Who may connect is the business of the socket file's folder and of `admit_local`: root, and the
-user that the daemon runs as.
+The permissions of the socket's folder and `admit_local` decide who may connect: root, and the user
+that the daemon runs as.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class LocalChannel:
         wake(self._stream.socket)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Release the descriptor."""
         self._stream.socket.close()
 
 
 def local_channel(connection: socket.socket) -> LocalChannel:
-    """A channel over a connected Unix socket, with whoever the kernel says is at its other end."""
+    """A channel over a connected Unix socket, with the peer that the kernel names (SO_PEERCRED)."""
     return LocalChannel(connection, local_peer(user_of(connection)))
 
 
@@ -113,7 +113,7 @@ def connect_local(path: bytes | str, timeout_seconds: float = 30.0) -> LocalChan
 
 
 def user_of(connection: socket.socket) -> int:
-    """The user id of the process at the other end of a Unix socket."""
+    """The user id of the peer of a Unix socket."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     user: int = _CREDENTIALS.unpack(credentials)[1]
     return user

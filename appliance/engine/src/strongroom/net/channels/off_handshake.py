@@ -1,14 +1,14 @@
-"""The handshake of the mode "off": both prove who they are and agree on keys for the records.
+"""The handshake of mode "off": mutual authentication and key agreement for the records.
 
     client: HELLO  nonce (32) | X25519 public key (32) | certificate
     server: HELLO  the same of its own;  PROOF  signature
     client: PROOF  signature
     each:   magic "SROF" | version u8 | kind u8 | body length u16 | body
 
-Each signs, with its certificate's key and a label of its own, the hash of all that was said
-before; so a signature fits this connection, this side and these two certificates only. The keys of
-the two directions come from the X25519 secret by HKDF-SHA256 with the hash of everything as salt.
-A server that refuses the client says why in place of its answer (REFUSAL); nothing proves that.
+Each signs, with its certificate's key and a label of its own, the hash of the transcript so far; so
+a signature is valid for this connection, this side and these two certificates only. The keys of the
+two directions come from the X25519 secret by HKDF-SHA256 with the transcript's hash as salt. A
+server that refuses the client sends the reason in place of its answer (REFUSAL), unauthenticated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from strongroom.net.identities.identity import Identity
     from strongroom.net.identities.peer import Peer
 
-    # Takes a certificate (DER); gives whom it names, or raises PeerRefusedError.
+    # Takes a certificate (DER); gives the peer it names, or raises PeerRefusedError.
     Judge = Callable[[bytes], Peer]
 
 MAGIC = b"SROF"
@@ -66,7 +66,7 @@ def shake_hands_as_client(
     judge: Judge,
     deadline_seconds: float,
 ) -> OffChannel:
-    """Prove who we are to a server that `judge` finds good, and have it prove who it is.
+    """Authenticate to a server, and authenticate it by `judge`.
 
     The socket stays the caller's until this returns. Raises PeerRefusedError, ConnectionLostError.
     """
@@ -86,7 +86,7 @@ def shake_hands_as_server(
     judge: Judge,
     deadline_seconds: float,
 ) -> OffChannel:
-    """The other side of the same. The client's certificate is judged before anything is signed."""
+    """The server's side. The client's certificate is judged before anything is signed."""
     talk = _Handshake(connection, deadline_seconds)
     certificate = talk.hear_hello()
     try:
@@ -102,7 +102,7 @@ def shake_hands_as_server(
 
 
 class _Handshake:
-    """What was said so far by both, and our half of the key agreement."""
+    """The transcript of both sides, and our half of the key agreement."""
 
     def __init__(self, connection: socket.socket, deadline_seconds: float) -> None:
         self._connection = connection
@@ -122,15 +122,15 @@ class _Handshake:
         try:
             self._say(REFUSAL, reason.encode()[: _GREATEST_BODY_BYTES[REFUSAL]])
         except ConnectionLostError:
-            # It has gone already: nothing more is owed to it.
+            # It has closed the connection already.
             return
 
     def hear_hello(self) -> bytes:
-        """The certificate that the other side claims."""
+        """The certificate that the peer presents."""
         body = self._hear(HELLO)
         self._their_public = body[_NONCE_SIZE:_HELLO_FIXED_SIZE]
         if len(body) <= _HELLO_FIXED_SIZE:
-            raise PeerRefusedError("the handshake of the other side is cut off")
+            raise PeerRefusedError("the handshake of the other side is truncated")
         return body[_HELLO_FIXED_SIZE:]
 
     def hear_proof(self, certificate: bytes, peer: Peer, label: bytes) -> None:
@@ -138,7 +138,7 @@ class _Handshake:
         signature = self._hear(PROOF)
         if not verify_signature(parse_certificate(certificate), signature, signed):
             raise PeerRefusedError(
-                f"somebody showed the certificate of {peer} without having its key"
+                f"a peer presented the certificate of {peer} without having its key"
             )
 
     def keys(self) -> tuple[bytes, bytes]:
@@ -147,7 +147,7 @@ class _Handshake:
             public = X25519PublicKey.from_public_bytes(self._their_public)
             secret = self._private.exchange(public)
         except ValueError as error:
-            raise PeerRefusedError("the other side's half of the key is forged") from error
+            raise PeerRefusedError("the other side's key share is invalid") from error
         salt = self._said.digest()
         return _derive(secret, salt, _TO_SERVER), _derive(secret, salt, _TO_CLIENT)
 
@@ -164,7 +164,7 @@ class _Handshake:
         if version != VERSION:
             raise PeerRefusedError("the other side speaks another version; update the older one")
         if kind not in {expected, REFUSAL} or size > _GREATEST_BODY_BYTES[kind]:
-            raise PeerRefusedError("the other side's handshake makes no sense")
+            raise PeerRefusedError("the other side's handshake is invalid")
         body = receive_before(self._connection, size, self._deadline_seconds)
         if kind == REFUSAL:
             reason = printable(body)

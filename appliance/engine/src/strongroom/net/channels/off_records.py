@@ -1,12 +1,12 @@
-"""Records of the mode "off": readable by anyone on the way, but nobody can forge, drop or repeat.
+"""Records of mode "off": readable on the wire, but protected against forgery, loss and replay.
 
     length u32 | flags u8 | payload | tag (16)             an ordinary record, at most 256 KiB
     length u32 | flags u8 | tag (16) | payload             RAW: a part of a stored object
-    0 u32      | flags u8 | tag (16)                       END: nothing follows, on purpose
+    0 u32      | flags u8 | tag (16)                       END: nothing follows
 
 The tag is BLAKE3 keyed for the direction, over the record's number (u64), its head and (unless RAW)
-its payload. A record's bytes are handed out only after its tag was found right; those of a RAW
-record are bounded in number and place, and whoever receives them verifies what they are.
+its payload. A record's bytes are handed out only after its tag was verified; those of a RAW record
+are bounded in length and position, and the receiver verifies their content.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class OffChannel:
         self.security = SECURITY
         self._send_seal = RecordSeal(send_key)
         self._receive_seal = RecordSeal(receive_key)
-        # Verified bytes not handed out yet, and what is to come of a RAW record.
+        # Verified bytes not handed out yet, and the bytes of a RAW record still to come.
         self._kept = memoryview(b"")
         self._raw_left = 0
         self._has_ended = False
-        # Set while a record is under way: if that fails, no other may follow.
+        # Set while a record is being sent: if that fails, no other may follow.
         self._is_sending = False
 
     def send(self, *parts: Buffer) -> None:
@@ -126,7 +126,7 @@ class OffChannel:
         return bytes(buffer)
 
     def receive_into(self, view: memoryview) -> None:
-        """Fill `view`; a record that has room in it is received in its place."""
+        """Fill `view`; a record that fits is received directly into it."""
         view = byte_view(view)
         filled = 0
         try:
@@ -150,14 +150,14 @@ class OffChannel:
         wake(self._stream.socket)
 
     def close(self) -> None:
-        """Tell the peer that nothing follows, if it can be told at once; close the socket."""
+        """Send END if that does not block; close the socket."""
         try:
             if not self._is_sending:
                 self._stream.socket.setblocking(False)
                 head = HEAD.pack(0, END)
                 self._stream.socket.send(head + self._send_seal.tag(head, []))
         except OSError:
-            # It is gone, or does not listen: it will see that the end was not announced.
+            # It is gone or not reading: it will see that the end was not announced.
             pass
         finally:
             self._stream.socket.close()
@@ -172,7 +172,7 @@ class OffChannel:
             self._is_sending = False
 
     def _receive_some(self, view: memoryview) -> int:
-        """Put at least one byte into `view`; how many."""
+        """Read at least one byte into `view`; gives how many."""
         if len(self._kept):
             count = min(len(view), len(self._kept))
             view[:count] = self._kept[:count]
@@ -204,7 +204,7 @@ class OffChannel:
             return int(size)
         is_raw = flags == RAW and 0 < size <= GREATEST_RAW_BYTES
         if not is_raw and (flags, size) != (END, 0):
-            raise PeerRefusedError("the connection carries what is no record: it was tampered with")
+            raise PeerRefusedError("the connection carries an invalid record: it was tampered with")
         tag = bytearray(TAG_SIZE)
         self._fill(memoryview(tag))
         self._receive_seal.check(head, [], tag)

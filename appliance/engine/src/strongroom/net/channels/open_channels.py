@@ -1,7 +1,7 @@
-"""The connections a daemon has open, and the end of those whose certificate is revoked meanwhile.
+"""A daemon's open connections; those whose certificate is revoked meanwhile are closed.
 
-A thread looks every two seconds, from the first channel on. `_lock` guards the set of channels,
-which forgets a channel when nobody uses it any more.
+A thread checks every two seconds, from the first channel on. `_lock` guards the set of channels,
+which holds weak references.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class OpenChannels:
-    """`current_trust`: whom we believe now; it knows the revoked certificates."""
+    """`current_trust`: the trust in force; it knows the revoked certificates."""
 
     def __init__(self, current_trust: Callable[[], Trust]) -> None:
         self._current_trust = current_trust
@@ -68,7 +68,7 @@ class OpenChannels:
         return len(revoked)
 
     def forget(self, channel: Channel) -> None:
-        """Watch a channel no longer."""
+        """Stop watching a channel."""
         with self._lock:
             self._channels.discard(channel)
 

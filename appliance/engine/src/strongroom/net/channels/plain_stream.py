@@ -1,8 +1,8 @@
-"""Bytes on a blocking socket, not protected in any way: what the modes "local" and "off" run on.
+"""Unprotected bytes on a blocking socket: the transport of the modes "local" and "off".
 
 Timeouts are the kernel's (SO_RCVTIMEO), so waiting costs no system call of its own, and a whole
-buffer is filled by one call where the bytes are there. They are short: whoever waits for longer
-looks in between whether there is still somebody to wait for.
+buffer is filled by one call where the bytes are there. They are short, so that a longer wait checks
+in between whether the peer is still alive.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from strongroom.net.channels.liveness import PeerWatch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# What the kernel takes in one sendmsg.
+# The most that the kernel takes in one sendmsg.
 _GREATEST_PARTS = 1024
-# How soon a sender that is kept waiting notices that the other side has said its last.
+# How soon a blocked sender notices that the peer has closed.
 _SEND_LOOK_SECONDS = 1.0
 
 
@@ -40,7 +40,7 @@ class PlainStream:
         self.set_timeout(None)
 
     def set_timeout(self, seconds: float | None) -> None:
-        """How long sending and receiving wait without any progress; None for ever."""
+        """How long sending and receiving wait without progress; None for no limit."""
         self._timeout_seconds = seconds
         most = liveness.LOOK_SECONDS if seconds is None else max(seconds, 0.001)
         self._receive_look_seconds = min(liveness.LOOK_SECONDS, most)
@@ -98,10 +98,10 @@ class PlainStream:
             filled += count
 
     def _look_before_sending_on(self, looks: int) -> None:
-        """Raise ConnectionLostError when it is in vain, after so many looks without progress."""
+        """ConnectionLostError when waiting is useless, after `looks` checks without progress."""
         events = self._writable.poll(0)
         if events and not events[0][1] & ~select.POLLRDHUP:
-            # It takes nothing and will say nothing any more: what for should we wait?
+            # It reads nothing and has closed its sending side: waiting is useless.
             raise ended(clean=False)
         self._require_time(looks * self._send_look_seconds)
         self._send_watch.look()
@@ -136,7 +136,7 @@ def byte_view(part: object) -> memoryview:
 
 
 def _after(parts: list[memoryview], sent: int) -> list[memoryview]:
-    """What is left of `parts` when `sent` bytes of them have gone."""
+    """What is left of `parts` when `sent` bytes of them were sent."""
     for number, part in enumerate(parts):
         if sent < len(part):
             return [part[sent:], *parts[number + 1 :]]

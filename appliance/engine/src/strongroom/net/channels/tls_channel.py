@@ -1,10 +1,10 @@
-"""Channels over TLS, with the records made by OpenSSL or, where it was proven, by the kernel.
+"""Channels over TLS, with the records made by OpenSSL or, where verified, by the kernel.
 
 OpenSSL's objects must not be used by two threads at once, but one thread of ours sends while
 another receives. So each call into OpenSSL is made with `_turn` held, on a non-blocking socket, and
-never waits; waiting is done by poll, without the lock. Were a sender to wait inside, it would keep
-the receiver from taking what the peer needs taken before it reads on: both sides would stand still.
-`_queue` is held while waiting for `_turn`, so the one who waits comes next even if the other asks
+never blocks; waiting is done by poll, without the lock. A sender that waited with the lock held
+would keep the receiver from draining what the peer must send before it reads on: a deadlock.
+`_queue` is held while waiting for `_turn`, so the waiting thread comes next even if the other asks
 again at once.
 """
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from strongroom.net.channels.channel import Security
     from strongroom.net.identities.peer import Peer
 
-# What one record holds: smaller parts are copied together rather than sent each by itself.
+# The size of one record: smaller parts are joined rather than sent one by one.
 _RECORD_BYTES = 16 << 10
-# What one turn encrypts or decrypts at most, so that the other thread waits a fraction of a
+# The most that one turn encrypts or decrypts, so that the other thread waits a fraction of a
 # millisecond.
 _TURN_BYTES = 256 << 10
 _SENDFILE_BYTES = 1 << 20
-# The connection broke in the handshake: on our way, or (an alert) on the way to the other side.
+# The connection broke in the handshake: towards us, or (an alert) towards the peer.
 _BROKEN_REASONS = ("UNEXPECTED_EOF_WHILE_READING", "TLSV1_ALERT_DECODE_ERROR")
 
 
@@ -64,7 +64,7 @@ class TlsChannel:
         self.send(start, content)
 
     def send_file(self, descriptor: int, offset: int, length: int) -> None:
-        """Send a part of a file: by the kernel alone if it was proven to encrypt what we send."""
+        """Send a part of a file: by the kernel alone if it verifiably encrypts what we send."""
         if self.security.ktls_send:
             self._send_by_kernel(descriptor, offset, length)
             return
@@ -112,11 +112,11 @@ class TlsChannel:
         wake(self._connection)
 
     def close(self) -> None:
-        """Send TLS's own goodbye if that takes no waiting, and close the socket."""
+        """Send close_notify if that does not block, and close the socket."""
         try:
             self._connection.unwrap()
         except (OSError, ValueError):
-            # The goodbye was sent, or nobody is there to hear it; its answer is not waited for.
+            # close_notify was sent, or the peer is gone; its answer is not awaited.
             pass
         finally:
             self._connection.close()
@@ -154,7 +154,7 @@ class TlsChannel:
             length -= sent
 
     def _until_done(self, pollers: _Pollers, call: Callable[..., int], *values: object) -> int:
-        """Do `call`, which never waits, again and again until it did not have to wait."""
+        """Repeat `call`, which never blocks, until it completes."""
         while True:
             with self._queue:
                 self._turn.acquire()
@@ -176,7 +176,7 @@ class TlsChannel:
             if not events:
                 raise lost(TimeoutError())
             if waiting is pollers.writable and not events[0][1] & ~select.POLLRDHUP:
-                # It takes nothing and will say nothing any more: what for should we wait?
+                # It reads nothing and has closed its sending side: waiting is useless.
                 raise ended(clean=False)
 
 
@@ -212,14 +212,14 @@ def _joined(parts: list[memoryview]) -> Iterator[memoryview]:
 
 
 def tls_failure(error: ssl.SSLError) -> ConnectionLostError | PeerRefusedError:
-    """The error for an end without goodbye, a failed handshake, or a record tampered with."""
+    """The error for an end without close_notify, a failed handshake, or a forged record."""
     if isinstance(error, ssl.SSLEOFError) or error.reason in _BROKEN_REASONS:
         return ended(clean=False)
     reason = (error.reason or str(error)).replace("_", " ").lower()
     detail = getattr(error, "verify_message", "")
     return PeerRefusedError(
         f"TLS failed: {reason}{f' ({detail})' if detail else ''}; the certificates of both sides "
-        "must be of the same authority, and in their time"
+        "must be of the same authority, and valid now"
     )
 
 

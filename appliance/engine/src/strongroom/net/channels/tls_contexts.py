@@ -1,7 +1,7 @@
-"""TLS 1.3 contexts: our certificate, our authority and no other, no resumption, suites as told.
+"""TLS 1.3 contexts: our certificate, our authority only, no resumption, configured suites.
 
-Sessions are not resumed: a resumed session would skip the look at the certificate. Both ends are
-ours, so there is no reason for an older version of TLS.
+Sessions are not resumed: a resumed session would skip the check of the certificate. Both ends are
+ours, so older versions of TLS are not needed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def server_context(
     ktls: bool = False,
     require_certificate: bool = True,
 ) -> ssl.SSLContext:
-    """For a daemon that answers. Without `require_certificate` a peer may show none (HTTP)."""
+    """For a daemon that accepts. Without `require_certificate` a peer may present none (HTTP)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED if require_certificate else ssl.CERT_OPTIONAL
     context.num_tickets = 0
@@ -45,7 +45,7 @@ def server_context(
 def client_context(
     identity: Identity, cipher_suites: str = "", *, ktls: bool = False, check_hostname: bool = True
 ) -> ssl.SSLContext:
-    """For whoever dials with a certificate.
+    """For a client with a certificate.
 
     `check_hostname`: by the DNS names and addresses in the server's certificate; net.tls checks
     the name by itself.
@@ -59,7 +59,7 @@ def client_context(
 def authority_context(
     authority_pem: bytes, cipher_suites: str = "", *, ktls: bool = False
 ) -> ssl.SSLContext:
-    """For whoever dials with no certificate yet (enrolment), or with a token (console)."""
+    """For a client with no certificate yet (enrolment), or with a token (console)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _prepare(context, authority_pem, cipher_suites, ktls=ktls)
     return context
@@ -68,8 +68,8 @@ def authority_context(
 def set_cipher_suites(context: ssl.SSLContext, cipher_suites: str) -> None:
     """Allow only these TLS 1.3 suites, in this order: OpenSSL's names, with colons between.
 
-    The ssl module cannot before Python 3.15, so OpenSSL is asked directly, and the outcome is
-    checked. Raises UsageError for unknown suites, or where Python does not let us ask.
+    The ssl module supports this from Python 3.15 only, so OpenSSL is called directly, and the
+    result is checked. Raises UsageError for unknown suites, or where Python hides OpenSSL.
     """
     wanted = [suite.strip() for suite in cipher_suites.split(":") if suite.strip()]
     unknown = [suite for suite in wanted if suite not in TLS_1_3_SUITES]
@@ -96,7 +96,7 @@ def _prepare(
     context.maximum_version = ssl.TLSVersion.TLSv1_3
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     context.verify_flags |= ssl.VERIFY_X509_STRICT
-    # Python lets an end without goodbye pass as one with it: an attacker could cut anywhere.
+    # By default Python accepts an end without close_notify: an attacker could truncate anywhere.
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     if ktls:
         context.options |= OP_ENABLE_KTLS
@@ -109,7 +109,7 @@ def _prepare(
 
 
 def _load_certificate(context: ssl.SSLContext, identity: Identity) -> None:
-    """Give OpenSSL what was loaded: the files may have been renewed since."""
+    """Give OpenSSL the identity as loaded: the files may have been renewed since."""
     descriptor = os.memfd_create("identity", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "wb", closefd=False) as file:

@@ -1,7 +1,7 @@
-"""Connections whose peer has not proven yet who it is: how many, in all and from one address.
+"""Limits on connections that are not authenticated yet, in all and from one address.
 
-Anybody can open those, so they are what a stranger can use up. An address counts as `network_of`
-says. Used from any thread; `_lock` is held for moments.
+Anybody can open those, so they must be bounded. `network_of` defines what counts as one address.
+Used from any thread; `_lock` is held briefly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class UnprovenConnections:
         self.limit(most, most_of_an_address)
 
     def limit(self, most: int, most_of_an_address: int) -> None:
-        """Other limits from now on; who is there stays."""
+        """Other limits from now on; present connections stay."""
         self._most = most
         self._most_of_an_address = most_of_an_address
 
@@ -40,7 +40,7 @@ class UnprovenConnections:
         return self._count
 
     def enter(self, address: str) -> str:
-        """Count one more, which `leave` takes back; or why it may not be, with nothing counted."""
+        """Count one more, which `leave` takes back; or give the reason for refusal."""
         network = network_of(address)
         with self._lock:
             if self._of_networks.get(network, 0) >= self._most_of_an_address:
@@ -52,7 +52,7 @@ class UnprovenConnections:
             return ""
 
     def leave(self, address: str) -> None:
-        """It has proven who it is, or is gone."""
+        """It is authenticated, or gone."""
         network = network_of(address)
         with self._lock:
             self._count -= 1
@@ -62,9 +62,9 @@ class UnprovenConnections:
 
 
 class StrangersLog:
-    """Warnings that others can cause: ten a minute, and how many more there would have been.
+    """Warnings that peers can cause: at most ten a minute, then the number suppressed.
 
-    `unsaid`: what is said of those, with %d for their number.
+    `unsaid`: the text for those suppressed, with %d for their number.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class StrangersLog:
             return True
 
     def flush(self) -> None:
-        """Begin a new minute where one is over; call it now and then."""
+        """Begin a new minute where one is over; to be called regularly."""
         now = clock.elapsed_seconds()
         with self._lock:
             if now < self._until:
@@ -105,7 +105,7 @@ class StrangersLog:
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: IPv4 as it is, IPv6 by its /64, for a host has all of those."""
+    """What counts as one address: an IPv4 address, or the /64 that an IPv6 host owns."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

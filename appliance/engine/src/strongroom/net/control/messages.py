@@ -1,13 +1,13 @@
-"""What the director and an agent say to each other over their WebSocket, as JSON texts.
+"""Messages between the director and an agent over their WebSocket, as JSON texts.
 
-The agent dials, says Hello, and is told Welcome; or the connection is closed with a reason. After
-that either side speaks when it has something to say. A run is known by its id (a UUID as hex)
-for all its life. What the agent reports of a run it numbers and keeps until the director has
-acknowledged it, so a lost connection or a restart of either loses nothing: at Hello the agent
+The agent dials and sends Hello; the director answers Welcome, or closes the connection with a
+reason. After that either side may send at any time. A run is identified by its id (a UUID as hex)
+from start to end. The agent numbers its reports of a run and keeps them until the director has
+acknowledged them, so a lost connection or a restart of either loses nothing: in Hello the agent
 names the runs it knows of, and the director answers for each with Acknowledge or Cancel.
 
-What is large goes over the data connection: of a restore ticket the start message says the name of
-an object in the repository, and the key that opens it (strongroom.repo.ticket_objects).
+Large data goes over the data connection: for a restore ticket the start message holds the name of
+an object in the repository, and its key (strongroom.repo.ticket_objects).
 
 Both sides ignore message fields they do not know; an unknown message type ends the connection.
 """
@@ -34,7 +34,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class StorageTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run's data goes or comes from. `server_name`: as its certificate names it."""
+    """Where a run's data goes or comes from. `server_name`: as in its certificate."""
 
     address: str
     port: int
@@ -76,7 +76,7 @@ class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
     `tuning`: the knobs that the director sets; the agent's own hold for the others.
     `parent`: id of the snapshot to compare with, "" for none.
     `maximum_bytes_per_second`: 0 is no limit. `maximum_run_seconds`: 0 is no limit.
-    `expected_...`: what it may come to, for who watches it; 0 where nobody knows.
+    `expected_...`: expected totals, for progress; 0 where unknown.
     """
 
     run_id: str
@@ -198,8 +198,8 @@ class Acknowledge(Message, frozen=True, kw_only=True, tag="acknowledge"):
 class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     """The first message. `runs`: those it runs or has not had acknowledged as ended.
 
-    `features`: such as "ktls", "xattr", "acl", "unshare". `clock_ns`: the agent's time.
-    `workers`: processes that all its runs together may start, 0 from an agent that does not say.
+    `features`: such as "ktls", "xattr", "acl", "unshare". `clock_ns`: the agent's time. `workers`:
+    processes that all its runs together may start, 0 if unknown.
     """
 
     name: str
@@ -224,8 +224,7 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run-started"):
 class RunProgress(Message, frozen=True, kw_only=True, tag="run-progress"):
     """Counts so far; not kept and not acknowledged: the next one replaces it.
 
-    total_is_estimate: the totals may come to something else; those of a backup are what its start
-    message expected.
+    total_is_estimate: the final totals may differ; those of a backup come from its start message.
     """
 
     run_id: str
@@ -250,8 +249,9 @@ class RunLog(Message, frozen=True, kw_only=True, tag="run-log"):
 
 
 class RunEnded(Message, frozen=True, kw_only=True, tag="run-ended"):
-    """The last of a run. `summary`: what `strongroom backup --json` prints as summary, and so on.
+    """The last message of a run.
 
+    `summary`: as `strongroom backup --json` (and so on) prints it.
     `security`: mode, cipher, ktls_send, ktls_receive of the storage connections. `error_id`: of
     strongroom.errors, "" when none.
     """
@@ -318,11 +318,11 @@ def decoded(decoder: msgspec.json.Decoder[_Decoded], data: bytes | str) -> _Deco
     try:
         return decoder.decode(data)
     except (UnicodeDecodeError, RecursionError) as error:
-        raise msgspec.DecodeError(f"this is no JSON of ours: {error}") from error
+        raise msgspec.DecodeError(f"invalid message: {error}") from error
 
 
 def encode_name(name: bytes) -> Name:
-    """A name or a pattern as JSON says it: a text, or its base64 where it is not UTF-8."""
+    """A name or a pattern in JSON: a text, or its base64 where it is not UTF-8."""
     try:
         return name.decode("utf-8")
     except UnicodeDecodeError:
@@ -335,4 +335,4 @@ def decode_name(value: object) -> bytes:
         return value.encode("utf-8")
     if isinstance(value, dict) and isinstance(value.get("base64"), str):
         return b64decode(value["base64"], validate=True)
-    raise ValueError(f"this is no name: {value!r}")
+    raise ValueError(f"invalid name: {value!r}")

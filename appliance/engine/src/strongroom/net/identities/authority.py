@@ -1,13 +1,13 @@
 """The appliance's certificate authority: issues, renews and revokes the identities of all daemons.
 
 One folder (see net.authority_files), one root key, no intermediates. Certificates are short-lived
-(agents a month) and renewed by their holders when two thirds of the time have passed; the renewed
-one has the same name, role, DNS names and addresses. The private key of a certificate is made by
-its holder and never comes here, except where `issue_identity` makes a whole identity for a daemon
-of this machine.
+(agents a month) and renewed by their holders after two thirds of their lifetime; the renewed one
+has the same name, role, DNS names and addresses. The private key of a certificate is made by its
+holder and never sent here, except where `issue_identity` makes a whole identity for a daemon of
+this machine.
 
-Methods may be called from several threads and processes at once; those that change something hold
-the folder's lock.
+Methods may be called from several threads and processes at once; those that write hold the folder's
+lock.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Authority:
     """The authority in a folder. `passphrase`: of its key, where it has one."""
 
     def __init__(self, folder: bytes | str, passphrase: bytes | None = None) -> None:
-        """Open it. Raises UsageError when there is none; the key is read when it is needed."""
+        """Open it. Raises UsageError when there is none; the key is read on first use."""
         self.folder = os.path.abspath(os.fsencode(folder))
         self._passphrase = passphrase
         self._key: ec.EllipticCurvePrivateKey | None = None
@@ -95,8 +95,8 @@ class Authority:
         with files.locked(place):
             if os.path.exists(os.path.join(place, files.ROOT)):
                 raise UsageError(
-                    f"there is a certificate authority in {os.fsdecode(place)} already; every "
-                    "certificate hangs on it, so it is not replaced"
+                    f"{os.fsdecode(place)} holds a certificate authority already; every "
+                    "certificate depends on it, so it is not replaced"
                 )
             make_private_folder(os.path.join(place, files.TOKENS))
             key = ec.generate_private_key(ec.SECP256R1())
@@ -105,7 +105,7 @@ class Authority:
             write_file(os.path.join(place, files.ISSUED), b"", SECRET_MODE)
             revoked = signed_list(key, root, [], 1)
             write_file(os.path.join(place, files.REVOKED), revoked, PUBLIC_MODE)
-            # Last: with it the authority is there, and whole.
+            # Written last: its presence marks a complete authority.
             write_file(os.path.join(place, files.ROOT), pem_of(root), PUBLIC_MODE)
         return Authority(place, passphrase)
 
@@ -125,9 +125,9 @@ class Authority:
     ) -> bytes:
         """A certificate (PEM) for the key of a request (PEM, PKCS #10).
 
-        Name and role are what the caller says, never what the request asks for. `hosts`: DNS names
-        and addresses under which a server is reached. Raises UsageError, PeerRefusedError for a bad
-        request, or what reading the root key raises.
+        Name and role are those that the caller states, never those of the request. `hosts`: DNS
+        names and addresses under which a server is reached. Raises UsageError, PeerRefusedError for
+        a bad request, or what reading the root key raises.
         """
         checked_role = check_role(role)
         public_key = requested_key(request_pem)
@@ -147,7 +147,7 @@ class Authority:
                 not_after_ns=int(signed.not_valid_after_utc.timestamp()) * SECOND_NS,
                 folder=folder,
             )
-            # Before anybody gets it: what is not listed could not be revoked by its name.
+            # Before it is handed out: an unlisted certificate could not be revoked by its name.
             files.add_issued(self.folder, entry)
         return pem_of(signed)
 
@@ -159,7 +159,7 @@ class Authority:
         hosts: Sequence[str] = (),
         lifetime_days: float | None = None,
     ) -> Identity:
-        """Make a key and a certificate in a folder of this machine, replacing those there."""
+        """Make a key and a certificate in a folder of this machine, replacing any there."""
         key_pem = new_key()
         place = os.path.abspath(os.fsencode(folder))
         certificate_pem = self.issue(
@@ -170,10 +170,10 @@ class Authority:
         return identity
 
     def enrol(self, token: str, request_pem: bytes, name: str) -> bytes:
-        """The certificate that an enrolment token is good for; uses the token up.
+        """The certificate that an enrolment token permits; consumes the token.
 
-        A token for any name does not give a name that somebody has already. Raises
-        PeerRefusedError or UsageError; nothing is used up by a request that is no good.
+        A token for any name does not give a name that is taken. Raises PeerRefusedError or
+        UsageError; an invalid request does not consume the token.
         """
         check_name(name)
         requested_key(request_pem)
@@ -184,16 +184,16 @@ class Authority:
         return self.issue(request_pem, name, use.role, use.hosts)
 
     def renew(self, certificate_der: bytes, request_pem: bytes) -> bytes:
-        """A new certificate (PEM) in the place of one that is still good, for another key.
+        """A new certificate (PEM) that replaces a valid one, for another key.
 
-        Raises PeerRefusedError when it is not good any more.
+        Raises PeerRefusedError when that one is not valid any more.
         """
         peer = self.trust.judge(certificate_der, ROLES)
         hosts = host_names(x509.load_der_x509_certificate(certificate_der))
         return self.issue(request_pem, peer.name, peer.role, hosts)
 
     def revoke(self, serial_or_name: str) -> list[files.Issued]:
-        """Withdraw a certificate by its serial, or all of a name; those that were good until now.
+        """Revoke a certificate by its serial, or all of a name; gives those that were still valid.
 
         The new list is also put into the identity folders of this machine. Raises UsageError when
         there is no such certificate.
@@ -244,7 +244,7 @@ class Authority:
         new: Sequence[files.Issued],
         issued: Sequence[files.Issued],
     ) -> None:
-        """Sign the list with `new` on it, and put it where daemons of this machine look."""
+        """Sign the list with `new` added, and put it where daemons of this machine read it."""
         now_ns = clock.now_ns()
         ended = {entry.serial for entry in issued if entry.not_after_ns < now_ns}
         entries = [entry for entry in before if serial_text(entry.serial_number) not in ended]
@@ -258,7 +258,7 @@ class Authority:
                 install_list(os.path.join(os.fsencode(folder), files.REVOKED), pem, [self._root])
 
     def try_key(self, passphrase: bytes | None) -> None:
-        """See that the root key opens. Raises UsageError, WrongKeyError, DamageError."""
+        """Check that the root key opens. Raises UsageError, WrongKeyError, DamageError."""
         files.read_root_key(self.folder, passphrase)
 
     def _private_key(self) -> ec.EllipticCurvePrivateKey:

@@ -3,12 +3,12 @@
     root.pem       its certificate, with which everything is verified; not secret
     root.key       its private key (0600), encrypted if it was made with a passphrase
     issued.jsonl   one line for every certificate it issued
-    revoked.pem    the signed list of those it withdrew (CRL)
+    revoked.pem    the signed list of those it revoked (CRL)
     tokens/HASH    one file for every enrolment token that can still be used
     lock           held while anything is changed
 
-A root key with a passphrase is a PKCS #8 file under a password that Argon2id makes of the
-passphrase; the line before it says with which costs and salt.
+A root key with a passphrase is a PKCS #8 file under a password that Argon2id derives from the
+passphrase; the line before it holds costs and salt.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def add_issued(folder: bytes, entry: Issued) -> None:
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     with open(os.open(path, flags, SECRET_MODE), "r+b") as file:
         size = os.fstat(file.fileno()).st_size
-        # A crash may have left a line without its end.
+        # A crash may have left a partial last line.
         torn = size and os.pread(file.fileno(), 1, size - 1) != b"\n"
         file.write((b"\n" if torn else b"") + msgspec.json.encode(entry) + b"\n")
         file.flush()
@@ -92,7 +92,7 @@ def read_issued(folder: bytes) -> list[Issued]:
     found = []
     decoder = msgspec.json.Decoder(Issued)
     for line in lines:
-        # A line torn by a crash is of a certificate that nobody was given.
+        # A line torn by a crash belongs to a certificate that was never handed out.
         with contextlib.suppress(msgspec.DecodeError):
             found.append(decoder.decode(line))
     return found
@@ -139,7 +139,7 @@ def read_root_key(folder: bytes, passphrase: bytes | None) -> ec.EllipticCurvePr
         key = serialization.load_pem_private_key(text, password)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         if password is not None:
-            raise WrongKeyError("the passphrase of the authority's key is another") from error
+            raise WrongKeyError("wrong passphrase for the authority's key") from error
         raise DamageError(f"{os.fsdecode(path)} is damaged: {error}") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise DamageError(f"{os.fsdecode(path)} is a key of a kind that we do not use")

@@ -1,6 +1,6 @@
-"""How certificates, requests and lists of ours look: what net.authority signs, and nothing else.
+"""The profile of our certificates, requests and lists: all that net.identities.authority signs.
 
-Every certificate has a P-256 key, says that it is no authority, what it is for, and whom it names.
+Every certificate has a P-256 key, CA:FALSE, its key usages, and the name of its holder.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def current_time() -> datetime:
 
 
 def new_serial() -> int:
-    """A serial number that was never used and cannot be foreseen."""
+    """A serial number that is unique and unpredictable."""
     return int.from_bytes(b"\x40" + clock.random_bytes(18))
 
 
@@ -56,7 +56,7 @@ def build_certificate(
     hosts: Sequence[str],
     lifetime: timedelta,
 ) -> x509.CertificateBuilder:
-    """A certificate, all but the signature, from now on; it never outlives the root's.
+    """A certificate without its signature, valid from now on; it never outlives the root's.
 
     Raises UsageError for an impossible name or host.
     """
@@ -78,7 +78,7 @@ def _common_name(name: str) -> x509.Name:
 
 
 def requested_key(request_pem: bytes) -> ec.EllipticCurvePublicKey:
-    """The key of a request whose sender has proven that the private key is theirs.
+    """The key of a request whose sender has proven possession of the private key.
 
     Raises PeerRefusedError.
     """
@@ -113,7 +113,7 @@ def _with_extensions(
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
     if role != "operator":
         # An agent may have to listen. It has no DNS name unless the operator gave it one, so it
-        # cannot pass for a host that is looked for by name.
+        # cannot impersonate a host that is dialled by name.
         usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
     issuer = root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return (

@@ -1,7 +1,7 @@
-"""One-time enrolment tokens: whoever shows one may have one certificate for one name and role.
+"""Single-use enrolment tokens: the bearer of one gets one certificate for one name and role.
 
-A token is 32 random bytes as text. Only its hash is kept, as the name of a file that says what the
-token is for; using it removes that file, which succeeds once, whoever tries at the same time.
+A token is 32 random bytes as text. Only its hash is kept, as the name of a file that states what
+the token permits; using it removes that file, which succeeds once among concurrent attempts.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _GREATEST_FILE_BYTES = 4096
 
 
 class TokenUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a token is good for. Times in nanoseconds since 1970.
+    """What a token permits. Times in nanoseconds since 1970.
 
-    `name`: the only name that it may be used for; "" for any. `hosts`: DNS names and addresses
-    that the certificate is to bear.
+    `name`: the only name that it may be used for; "" for any. `hosts`: DNS names and addresses of
+    the certificate.
     """
 
     name: str
@@ -47,7 +47,7 @@ class TokenUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewToken(NamedTuple):
-    """`text` is the secret, and exists nowhere else; `id` is safe to show."""
+    """`text` is the secret, which is not stored; `id` is safe to show."""
 
     text: str
     id: str
@@ -62,7 +62,7 @@ class TokenInfo(NamedTuple):
 
 
 class EnrolmentTokens:
-    """The tokens in a folder, which is there; several processes may use it at once."""
+    """The tokens in an existing folder; several processes may use it at once."""
 
     def __init__(self, folder: bytes) -> None:
         self._folder = folder
@@ -89,7 +89,7 @@ class EnrolmentTokens:
         return NewToken(text, identifier, use)
 
     def look(self, text: str, name: str) -> TokenUse:
-        """What a token is good for, without using it.
+        """What a token permits, without using it.
 
         Raises PeerRefusedError when it is unknown, used, expired, or for another name.
         """
@@ -103,7 +103,7 @@ class EnrolmentTokens:
         return use
 
     def use(self, text: str, name: str) -> TokenUse:
-        """Use a token up; errors as of `look`."""
+        """Consume a token; raises as `look` does."""
         use = self.look(text, name)
         if not self.withdraw(_identifier(text)):
             raise PeerRefusedError("the enrolment token was used already")

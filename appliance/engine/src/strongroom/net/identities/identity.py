@@ -6,9 +6,9 @@ The key may be read by its owner (and group) only; `revoked.pem`, the list of re
 may be absent.
 
 A renewed certificate comes with a new key. The key is put beside the old one as `key.next.pem`
-before the certificate is replaced, so whenever a crash comes, one of the two fits the certificate.
-Whoever changes the folder holds a lock on it (flock); whoever reads looks again when a certificate
-and its key did not fit, for they may have been replaced in between.
+before the certificate is replaced, so after a crash at any point one of the two fits the
+certificate. Writers hold a lock on the folder (flock); readers try again when a certificate and its
+key do not fit, for they may have been replaced in between.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from strongroom.net.identities.trust import Trust, roots_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A certificate begins this long before it is issued, so that a machine whose clock is days behind
-# can use it at once.
+# A certificate is valid from this long before its issue, so that a machine whose clock is days
+# behind can use it at once.
 BACKDATED = timedelta(days=8)
 
 _CERTIFICATE = b"certificate.pem"
@@ -61,7 +61,7 @@ _GREATEST_FILE_BYTES = 256 << 10
 
 @dataclass(frozen=True)
 class Identity:
-    """Who we are, and whom we believe. Made by `Identity.load`; it does not follow the folder."""
+    """Our certificate, key and trust, as `Identity.load` read them; later changes are not seen."""
 
     folder: bytes
     peer: Peer
@@ -94,7 +94,7 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """The name that the certificate bears."""
+        """The name in the certificate."""
         return self.peer.name
 
     @property
@@ -109,37 +109,37 @@ class Identity:
 
     @property
     def not_before(self) -> datetime:
-        """From when on the certificate is good."""
+        """The start of the certificate's validity."""
         return self._certificate.not_valid_before_utc
 
     @property
     def not_after(self) -> datetime:
-        """Until when the certificate is good."""
+        """The end of the certificate's validity."""
         return self._certificate.not_valid_after_utc
 
     @property
     def certificate_der(self) -> bytes:
-        """The certificate, binary."""
+        """The certificate (DER)."""
         return self._certificate.public_bytes(serialization.Encoding.DER)
 
     @property
     def certificate_path(self) -> str:
-        """The file of the certificate, for libraries that want files."""
+        """The file of the certificate, for libraries that need files."""
         return os.fsdecode(os.path.join(self.folder, _CERTIFICATE))
 
     @property
     def key_path(self) -> str:
-        """The file of the key, for libraries that want files."""
+        """The file of the key, for libraries that need files."""
         return os.fsdecode(os.path.join(self.folder, _KEY))
 
     @property
     def revoked_path(self) -> bytes:
-        """Where the list of revoked certificates is, if there is one."""
+        """The file of the list of revoked certificates, which may be absent."""
         return os.path.join(self.folder, _REVOKED)
 
     @cached_property
     def trust(self) -> Trust:
-        """Whom this identity believes, with the list of revoked certificates of its folder."""
+        """The trust of this identity, with the list of revoked certificates of its folder."""
         roots = roots_of(self.authority_pem)
         return Trust(self.authority_pem, Revocations(self.revoked_path, roots))
 
@@ -148,7 +148,7 @@ class Identity:
         return self._private_key.sign(data, ec.ECDSA(SHA256()))
 
     def renewal_due(self) -> bool:
-        """Whether two thirds of the certificate's time have passed."""
+        """Whether two thirds of the certificate's lifetime have passed."""
         now = datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC)
         issued = issued_at(self._certificate)
         return now >= issued + (self.not_after - issued) * 2 / 3
@@ -185,7 +185,7 @@ def certificate_request(key_pem: bytes, name: str) -> bytes:
 
 
 def verify_signature(certificate: x509.Certificate, signature: bytes, data: bytes) -> bool:
-    """Whether `Identity.sign` of the certificate's holder made `signature` of `data`."""
+    """Whether `signature` is that of `data` by the certificate's holder (`Identity.sign`)."""
     from cryptography.exceptions import InvalidSignature
 
     key = certificate.public_key()
@@ -216,7 +216,7 @@ def store_identity(
     make_private_folder(place)
     with _locked(place):
         with contextlib.suppress(UsageError, *malformed()):
-            # A renewal before this one may have been cut short; its key is still in use then.
+            # An earlier renewal may have been interrupted; its key is still in use then.
             _settle(place, x509.load_pem_x509_certificate(_read(place, _CERTIFICATE)))
         write_file(os.path.join(place, _NEXT_KEY), key_pem, SECRET_MODE)
         write_file(os.path.join(place, _AUTHORITY), authority_pem, PUBLIC_MODE)
@@ -256,7 +256,7 @@ def _fitting_key(folder: bytes, certificate: x509.Certificate) -> bytes | None:
 
 
 def _settle(folder: bytes, certificate: x509.Certificate) -> None:
-    """Finish a renewal that a crash cut short; with the lock held."""
+    """Finish a renewal that a crash interrupted; with the lock held."""
     try:
         next_key = read_bounded(os.path.join(folder, _NEXT_KEY), _GREATEST_FILE_BYTES)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Who stands at the other end of a connection, or signed a statement.
+"""The peer of a connection, or the signer of a statement.
 
 A certificate names its holder by one URI among its alternative names, `strongroom://ROLE/NAME`,
-with the name percent-encoded; the common name repeats it for people.
+with the name percent-encoded; the common name repeats it for display.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Role = Literal["director", "storage", "agent", "operator"]
 ROLES: tuple[Role, ...] = get_args(Role)
-# Those that answer connections; only their certificates are good for that.
+# Roles that accept connections; only their certificates are valid for servers.
 SERVER_ROLES: frozenset[str] = frozenset(("director", "storage"))
 LOCAL_ROLE = "local"
 GREATEST_NAME_LENGTH = 127
@@ -42,7 +42,7 @@ class Peer:
 
 
 def check_name(name: str) -> str:
-    """`name` if a certificate may bear it; UsageError else."""
+    """`name` if it is valid in a certificate; UsageError otherwise."""
     if not 1 <= len(name) <= GREATEST_NAME_LENGTH or not name.isprintable() or name != name.strip():
         raise UsageError(
             f"{name!r} cannot be the name of a client or daemon: it takes 1 to "
@@ -52,7 +52,7 @@ def check_name(name: str) -> str:
 
 
 def check_role(role: str) -> Role:
-    """`role` if there is such a role; UsageError else."""
+    """`role` if there is such a role; UsageError otherwise."""
     for known in ROLES:
         if role == known:
             return known
@@ -60,24 +60,24 @@ def check_role(role: str) -> Role:
 
 
 def holder_uri(role: Role, name: str) -> str:
-    """How a certificate names its holder."""
+    """The URI by which a certificate names its holder."""
     return f"{_SCHEME}{role}/{quote(name, safe='')}"
 
 
 def common_name(name: str) -> str:
-    """As much of a name as fits where certificates repeat it for people: 64 bytes."""
+    """As much of a name as fits into the common name: 64 bytes."""
     return name.encode()[:64].decode("utf-8", "ignore")
 
 
 def serial_text(serial: int) -> str:
-    """A serial number as Peer and every list of ours has it."""
+    """A serial number in the form of Peer and of our lists."""
     return f"{serial:x}"
 
 
 def peer_of(certificate: Certificate) -> Peer:
-    """Whom a certificate names; whether to believe it is net.trust's business.
+    """The peer that a certificate names; net.identities.trust decides whether it is trusted.
 
-    Raises PeerRefusedError when it names nobody in our way.
+    Raises PeerRefusedError when it names no peer in our form.
     """
     from cryptography import x509
 
@@ -102,12 +102,12 @@ def peer_of(certificate: Certificate) -> Peer:
 
 
 def peer_of_certificate(der: bytes) -> Peer:
-    """The same from the bytes of a certificate (DER), as an SSL socket gives them."""
+    """The same of a certificate's bytes (DER), as an SSL socket gives them."""
     return peer_of(parse_certificate(der))
 
 
 def malformed() -> tuple[type[Exception], ...]:
-    """What cryptography raises when a certificate, request or list is not made as ours are."""
+    """What cryptography raises for a certificate, request or list that is not in our form."""
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
 
@@ -122,7 +122,7 @@ def malformed() -> tuple[type[Exception], ...]:
 
 
 def parse_certificate(der: bytes) -> Certificate:
-    """A certificate from its bytes (DER); PeerRefusedError when they are none."""
+    """A certificate from its bytes (DER); PeerRefusedError when they are invalid."""
     from cryptography import x509
 
     try:

@@ -1,7 +1,7 @@
-"""Files that must be whole or absent, and some of them secret: keys, certificates, lists.
+"""Atomic writes of small files, some of them secret: keys, certificates, lists.
 
-A file is written beside its name, brought to the disk and then renamed, so a crash leaves the old
-or the new one.
+A file is written under a temporary name, synced and then renamed, so a crash leaves the old or the
+new one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ PUBLIC_MODE = 0o644
 
 
 def write_file(path: bytes, data: bytes, mode: int) -> None:
-    """Put `data` in the place of file `path`, durably.
+    """Replace file `path` by `data`, durably.
 
-    The owner that it had is kept; a new file belongs to whom its folder belongs to. Root may thus
-    write what a daemon of another user is to read. Raises OSError.
+    Its owner is kept; a new file gets the owner of its folder. Root may thus write what a daemon of
+    another user reads. Raises OSError.
     """
     folder, name = os.path.split(path)
     beside = os.path.join(folder, b".%s.%s" % (name, clock.random_bytes(6).hex().encode()))
@@ -39,7 +39,7 @@ def write_file(path: bytes, data: bytes, mode: int) -> None:
 
 
 def sync_folder(folder: bytes) -> None:
-    """Bring names that were made, changed or removed in a folder to the disk."""
+    """Sync a folder: names that were made, changed or removed in it."""
     descriptor = os.open(folder or b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -57,7 +57,7 @@ def read_bounded(path: bytes, limit_bytes: int) -> bytes:
 
 
 def make_private_folder(path: bytes) -> None:
-    """Make a folder, and those above it, that only its owner enters. Raises OSError."""
+    """Make a folder and its parents, accessible to the owner only. Raises OSError."""
     os.makedirs(path, mode=0o700, exist_ok=True)
 
 
@@ -83,5 +83,5 @@ def give_tree(folder: bytes, owner: str) -> None:
     for place, folders, names in os.walk(folder):
         for name in (b"", *folders, *names):
             path = os.path.join(place, name) if name else place
-            # Not what a symlink leads to: whoever had the folder before may have put one there.
+            # Symlinks are not followed: the previous owner of the folder may have put one there.
             os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)

@@ -1,11 +1,11 @@
-"""Certificates that were withdrawn: the authority's signed list (CRL) in a file, always current.
+"""Revoked certificates: the authority's signed list (CRL) in a file, kept current.
 
-The file is looked at again when it was last looked at more than a second ago, so a daemon knows of
-a revocation soon after the file was replaced. A list that does not bear the authority's signature,
-or is older than the one known, changes nothing and stands in `fault`; so does a file that has
-gone. Which certificates are revoked is thus never forgotten while the daemon runs.
+The file is checked again when the last check is more than a second old, so a daemon knows of a
+revocation soon after the file was replaced. A list without the authority's signature, or older than
+the one known, is ignored and reported in `fault`; so is a missing file. A running daemon thus never
+forgets a revocation.
 
-Threads may ask at the same time; `_lock` guards the looking.
+Used from any thread; `_lock` guards the check.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ LOOK_EVERY_SECONDS = 1.0
 
 
 class Revocations:
-    """The revoked serials of the list in file `path`, which need not be there yet.
+    """The revoked serials of the list in file `path`, which may be missing at first.
 
-    `roots`: whose signature makes a list good. The first list must be sound: a daemon does not
-    start with one it cannot read. Raises PeerRefusedError, UsageError or OSError.
+    `roots`: the authorities whose signature is accepted. The first list must be valid: a daemon
+    does not start with one it cannot read. Raises PeerRefusedError, UsageError or OSError.
     """
 
     def __init__(self, path: bytes, roots: Sequence[Certificate]) -> None:
@@ -49,11 +49,11 @@ class Revocations:
         self._read()
 
     def is_revoked(self, serial: str) -> bool:
-        """Whether the certificate of this serial (as in Peer) was withdrawn."""
+        """Whether the certificate of this serial (as in Peer) was revoked."""
         return serial in self.serials()
 
     def serials(self) -> frozenset[str]:
-        """Every serial that was withdrawn, as of a second ago or less."""
+        """Every revoked serial, at most a second old."""
         with self._lock:
             now = clock.elapsed_seconds()
             if now - self._looked_seconds >= LOOK_EVERY_SECONDS:
@@ -85,7 +85,7 @@ class Revocations:
 
 
 def parse_list(pem: bytes, roots: Sequence[Certificate]) -> CertificateRevocationList:
-    """A list that one of `roots` has signed; PeerRefusedError else."""
+    """A list that one of `roots` has signed; PeerRefusedError otherwise."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
@@ -112,7 +112,7 @@ def list_number(revoked: CertificateRevocationList) -> int:
 
 
 def install_list(path: bytes, pem: bytes, roots: Sequence[Certificate]) -> bool:
-    """Put a list that was fetched into file `path`; False when the one there is as new or newer.
+    """Write a fetched list to file `path`; False when the one there is as new or newer.
 
     Raises PeerRefusedError for a list that `roots` have not signed.
     """

@@ -1,12 +1,12 @@
-"""Statements: something a daemon says, signed, to be shown to another by whoever carries it.
+"""Statements: signed bearer tokens that a daemon issues and another daemon verifies.
 
     base64url(body) "." base64url(certificate, DER) "." base64url(signature)
     body: msgpack {version, purpose, payload, nonce, issued_ns, expires_ns}
 
-The signature covers a label, the hash of the certificate and the body. A statement is good for one
-purpose, until it expires by the verifier's clock (with five minutes of grace for clocks that
-differ), and may be shown again until then: to whom it is of use, the payload must say. Where it is
-to count once, a ReplayGuard refuses the second time.
+The signature covers a label, the hash of the certificate and the body. A statement is valid for one
+purpose, until it expires by the verifier's clock (with five minutes of grace for clock skew), and
+may be presented again until then; the payload must name for whom it is valid. Where it is single
+use, a ReplayGuard refuses the second time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NONCE_SIZE = 16
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is signed. Times in nanoseconds since 1970."""
+    """The signed body. Times in nanoseconds since 1970."""
 
     version: int
     purpose: str
@@ -54,7 +54,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class ReplayGuard:
     """Remembers statements until they expire, and refuses each the second time.
 
-    Bounded: with `capacity` statements in mind it refuses new ones rather than forget. Threads may
+    Bounded: once it holds `capacity` statements it refuses new ones rather than forget. Threads may
     share it.
     """
 
@@ -64,7 +64,7 @@ class ReplayGuard:
         self._expiry_ns: dict[bytes, int] = {}
 
     def admit(self, body: Body) -> None:
-        """Remember a statement; PeerRefusedError if it was shown before."""
+        """Remember a statement; PeerRefusedError if it was presented before."""
         now_ns = clock.now_ns()
         with self._lock:
             if body.nonce in self._expiry_ns:
@@ -84,12 +84,12 @@ class ReplayGuard:
 def sign_statement(
     identity: Identity, purpose: str, payload: Mapping[str, Any], lifetime_seconds: float
 ) -> str:
-    """Say `payload` (what msgpack can hold) for `purpose`, good from now on for a time.
+    """Sign `payload` (what msgpack can hold) for `purpose`, valid from now on for a time.
 
-    Raises UsageError for a lifetime of none or more than a month, or too large a payload.
+    Raises UsageError for a lifetime of zero or over a month, or too large a payload.
     """
     if not 0 < lifetime_seconds <= GREATEST_LIFETIME_SECONDS:
-        raise UsageError(f"a statement lives up to {GREATEST_LIFETIME_SECONDS} seconds")
+        raise UsageError(f"a statement is valid for up to {GREATEST_LIFETIME_SECONDS} seconds")
     now_ns = clock.now_ns()
     body = Body(
         version=_VERSION,
@@ -115,10 +115,10 @@ def verify_statement(
     roles: Collection[str],
     guard: ReplayGuard | None = None,
 ) -> tuple[Peer, dict[str, Any]]:
-    """Who says what: the signer, of one of `roles`, and the payload.
+    """Verify a statement: its signer, of one of `roles`, and the payload.
 
     `authority`: a Trust (knows revocations: `identity.trust`), or the authority's certificate
-    (PEM). Raises PeerRefusedError for anything but a good statement for this very purpose.
+    (PEM). Raises PeerRefusedError for anything but a valid statement for this purpose.
     """
     trust = authority if isinstance(authority, Trust) else Trust(authority)
     if len(text) > GREATEST_TEXT_LENGTH:
@@ -134,7 +134,7 @@ def verify_statement(
     try:
         body = msgspec.msgpack.decode(encoded, type=Body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise PeerRefusedError(f"a statement of {peer} makes no sense: {error}") from error
+        raise PeerRefusedError(f"a statement of {peer} is invalid: {error}") from error
     if body.version != _VERSION or body.purpose != purpose:
         raise PeerRefusedError(f"a statement of {peer} is for {body.purpose!r}, not {purpose!r}")
     _check_moment(body, peer)
@@ -147,11 +147,11 @@ def _check_moment(body: Body, peer: Peer) -> None:
     now_ns = clock.now_ns()
     grace_ns = CLOCK_GRACE_SECONDS * SECOND_NS
     if body.expires_ns - body.issued_ns > GREATEST_LIFETIME_SECONDS * SECOND_NS:
-        raise PeerRefusedError(f"a statement of {peer} claims too long a life")
+        raise PeerRefusedError(f"a statement of {peer} claims too long a lifetime")
     if now_ns > body.expires_ns + grace_ns:
-        raise PeerRefusedError(f"a statement of {peer} has expired (or look at the clocks)")
+        raise PeerRefusedError(f"a statement of {peer} has expired (or the clocks differ)")
     if now_ns < body.issued_ns - grace_ns:
-        raise PeerRefusedError(f"a statement of {peer} is from the future: look at the clocks")
+        raise PeerRefusedError(f"a statement of {peer} is from the future: check the clocks")
 
 
 def _signed_bytes(certificate: bytes, encoded: bytes) -> bytes:
@@ -163,7 +163,7 @@ def _text_of(data: bytes) -> str:
 
 
 def _bytes_of(text: str) -> bytes:
-    """The bytes that `_text_of` writes as just this text; PeerRefusedError for any other."""
+    """Decode the canonical text that `_text_of` writes; PeerRefusedError for any other."""
     try:
         data = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""Whom to believe: certificates of our own authority, in their time, not revoked, of a fit role.
+"""Which certificates to trust: of our own authority, valid now, not revoked, of an accepted role.
 
-TLS checks the chain by itself; everything is checked here once more, so that the modes "off", "tls"
-and signed statements admit exactly the same peers.
+TLS verifies the chain too; everything is verified here once more, so that the modes "off" and "tls"
+and signed statements accept exactly the same peers.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from strongroom.net.identities.revocations import Revocations
 
-# Our certificates have about 700 bytes; what comes from the network may not be much larger.
+# Our certificates have about 700 bytes; those from the network may not be much larger.
 GREATEST_CERTIFICATE_BYTES = 8 << 10
 
 
 class Trust:
-    """Judges certificates by the roots in `authority_pem`; UsageError when those are none.
+    """Verifies certificates against the roots in `authority_pem`; UsageError if those are bad.
 
-    `revocations`: consulted at every judgement, where given.
+    `revocations`: consulted at every verification, where given.
     """
 
     def __init__(self, authority_pem: bytes, revocations: Revocations | None = None) -> None:
@@ -39,7 +39,7 @@ class Trust:
         self.revocations = revocations
 
     def judge(self, certificate_der: bytes, roles: Collection[str]) -> Peer:
-        """Whom a certificate names, if it is good and of one of `roles`; PeerRefusedError else."""
+        """The peer of a valid certificate of one of `roles`; PeerRefusedError otherwise."""
         if len(certificate_der) > GREATEST_CERTIFICATE_BYTES:
             raise PeerRefusedError("the certificate shown is too large to be one of ours")
         certificate = parse_certificate(certificate_der)
@@ -58,9 +58,9 @@ class Trust:
     def judge_server(
         self, certificate_der: bytes, server_name: str, roles: Collection[str] = SERVER_ROLES
     ) -> Peer:
-        """The same for a server that we dialled: it must be who we meant.
+        """The same for a server that we dialled, which must have the name that we meant.
 
-        `server_name`: its name, or one of the DNS names and addresses that its certificate bears.
+        `server_name`: its name, or one of the DNS names and addresses of its certificate.
         """
         peer = self.judge(certificate_der, roles)
         names = {peer.name, *host_names(parse_certificate(certificate_der))}
@@ -72,7 +72,7 @@ class Trust:
         return peer
 
     def check_not_revoked(self, peer: Peer) -> None:
-        """PeerRefusedError when the peer's certificate was withdrawn."""
+        """PeerRefusedError when the peer's certificate was revoked."""
         if self.revocations is not None and self.revocations.is_revoked(peer.serial):
             raise PeerRefusedError(
                 f"the certificate of {peer} (serial {peer.serial}) was revoked; enrol it anew "
@@ -95,7 +95,7 @@ class Trust:
 
 
 def roots_of(authority_pem: bytes) -> tuple[x509.Certificate, ...]:
-    """The certificates of authorities in a file's bytes; PeerRefusedError when they are none."""
+    """The authorities' certificates in a file's bytes; PeerRefusedError when they are invalid."""
     try:
         roots = tuple(x509.load_pem_x509_certificates(authority_pem))
         are_ours = all(map(_is_authority, roots))
@@ -107,7 +107,7 @@ def roots_of(authority_pem: bytes) -> tuple[x509.Certificate, ...]:
 
 
 def host_names(certificate: x509.Certificate) -> list[str]:
-    """The DNS names and addresses that a certificate bears."""
+    """The DNS names and addresses of a certificate."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except malformed():
@@ -117,14 +117,14 @@ def host_names(certificate: x509.Certificate) -> list[str]:
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """SHA-256 of a certificate in hexadecimal: how an operator names the authority."""
+    """SHA-256 of a certificate in hexadecimal: the authority's fingerprint."""
     from cryptography.hazmat.primitives.hashes import SHA256
 
     return certificate.fingerprint(SHA256()).hex()
 
 
 def authority_with_fingerprint(pem: bytes, expected: str) -> bytes:
-    """`pem` if its first certificate has the fingerprint that the operator was told.
+    """`pem` if its first certificate has the fingerprint that the operator stated.
 
     Colons, blanks and capitals in `expected` do not matter. Raises PeerRefusedError.
     """
@@ -133,7 +133,7 @@ def authority_with_fingerprint(pem: bytes, expected: str) -> bytes:
     if len(roots_of(pem)) != 1 or found != wanted:
         raise PeerRefusedError(
             f"the authority's fingerprint is {found}, not {wanted or 'stated'}: this is not the "
-            "director that you meant, or somebody stands between"
+            "director that you meant, or the connection is intercepted"
         )
     return pem
 
@@ -144,7 +144,7 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 
 
 def _check_form(certificate: x509.Certificate) -> None:
-    """Refuse what our authority never issues as an end entity: authorities, other keys."""
+    """Refuse what our authority never issues to a peer: authorities, other kinds of key."""
     key = certificate.public_key()
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
         raise PeerRefusedError("the certificate shown has a key of a kind that we do not use")
@@ -161,10 +161,10 @@ def _check_moment(certificate: x509.Certificate, peer: Peer) -> None:
     if now > certificate.not_valid_after_utc:
         raise PeerRefusedError(
             f"the certificate of {peer} ended on {certificate.not_valid_after_utc:%Y-%m-%d}; enrol "
-            "it anew (and look at both clocks)"
+            "it anew (and check both clocks)"
         )
     if now < certificate.not_valid_before_utc:
-        raise PeerRefusedError(f"the certificate of {peer} begins in the future: look at the clock")
+        raise PeerRefusedError(f"the certificate of {peer} is not valid yet: check the clock")
 
 
 def _is_for_servers(certificate: x509.Certificate) -> bool:

@@ -1,7 +1,7 @@
-"""The listing of a directory in a snapshot: go around, mark, find, and restore.
+"""The listing of a directory in a snapshot: navigate, mark, find, and restore.
 
-Typing jumps to the first name that begins so. Rows come in pages, from a thread; what comes for a
-directory that was left meanwhile is dropped.
+Typing jumps to the first name with that beginning. A thread fetches rows in pages; rows of a
+directory that was left meanwhile are dropped.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FilesScreen(Screen[None]):
         self._title = ""
 
     def compose(self) -> ComposeResult:
-        """Where we are, the entries, and what is marked."""
+        """The path, the entries, and the marks."""
         yield Static("", id="place", markup=False)
         yield Input(placeholder="name to find in all snapshots; * ? [ ]", id="filter")
         yield DataTable(id="files", cursor_type="row")
@@ -89,10 +89,10 @@ class FilesScreen(Screen[None]):
         row = self._table.cursor_row
         return self._files[row] if 0 <= row < len(self._files) else None
 
-    # Going around.
+    # Navigation.
 
     def go(self, folder: bytes, come_from: bytes = b"") -> None:
-        """Show a directory, the cursor on the name one came from."""
+        """Show a directory, with the cursor on the name of the previous one."""
         self.folder = folder
         self._come_from = come_from
         self._typed = ""
@@ -123,7 +123,7 @@ class FilesScreen(Screen[None]):
             self.app.call_from_thread(self._fail, error)
 
     def _add(self, here: tuple[str, bytes], rows: list[ShownFile]) -> bool:
-        """Show more rows; False when no more are wanted."""
+        """Show more rows; False when no more are needed."""
         if here != (self.snapshot.id, self.folder):
             return False
         room = MOST_ROWS - len(self._files)
@@ -162,7 +162,7 @@ class FilesScreen(Screen[None]):
             self.go(above or b"/", name)
 
     def action_back(self) -> None:
-        """Take back a letter that was typed; without one go up."""
+        """Delete a typed letter; without one go up."""
         if self._typed:
             self._type(self._typed[:-1])
         else:
@@ -183,13 +183,13 @@ class FilesScreen(Screen[None]):
             self.notify("there is no further snapshot of this client, job and FileSet")
             return
         if len(self.marks):
-            self.notify("marks belong to one snapshot; they were taken back")
+            self.notify("marks belong to one snapshot; they were removed")
             self.marks.clear()
         self.snapshot = self._series[number]
         self.go(self.folder)
 
     def action_leave(self) -> None:
-        """Forget what was typed; with nothing typed go back to the list of snapshots."""
+        """Clear the typed letters; without any go back to the list of snapshots."""
         if self._typed:
             self._type("")
         elif self.query_one("#filter", Input).has_class("shown"):
@@ -200,7 +200,7 @@ class FilesScreen(Screen[None]):
     # Typing.
 
     def on_key(self, event: Key) -> None:
-        """Jump to the first name that begins with what is typed; a space first of all marks."""
+        """Jump to the first name that begins with the typed text; a leading space marks."""
         if self.focused is not self._table or not event.is_printable or event.character is None:
             return
         event.stop()

@@ -1,4 +1,4 @@
-"""What was chosen for a restore: paths, of which a directory stands for all that is in it."""
+"""Paths chosen for a restore; a directory includes everything in it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Marks:
     def toggle(self, path: bytes, size_bytes: int = 0) -> bool:
         """Mark or unmark; False, and nothing changes, when a directory above is marked.
 
-        Marks below a directory that gets marked are taken up in it.
+        Marking a directory removes the marks below it, which it includes.
         """
         if path in self._sizes:
             del self._sizes[path]

@@ -1,4 +1,4 @@
-"""What the browser looks at: snapshots of a director and what is in them. Calls block."""
+"""Data of the browser: snapshots of a director and their entries. Calls block."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ShownSnapshot:
 
     @property
     def series(self) -> tuple[str, str, str]:
-        """What snapshots before and after it share with it."""
+        """What identifies the series of snapshots that it belongs to."""
         return self.client, self.job, self.fileset
 
 
@@ -60,12 +60,12 @@ class ShownFile:
 
     @property
     def is_directory(self) -> bool:
-        """Whether one can go into it."""
+        """Whether it is a directory that can be opened."""
         return self.kind == "directory"
 
 
 class SnapshotPlace:
-    """The snapshots of a director, narrowed down to a client and a job where those are named."""
+    """The snapshots of a director, only those of a client and a job where these are named."""
 
     def __init__(self, director: DirectorClient, client: str = "", job: str = "") -> None:
         self._director = director
@@ -80,7 +80,7 @@ class SnapshotPlace:
         return [_snapshot(one) for one in islice(pages, MOST_SNAPSHOTS)]
 
     def snapshot(self, beginning: str) -> ShownSnapshot:
-        """The snapshot whose id begins so."""
+        """The snapshot whose id has this beginning."""
         return _snapshot(self._director.get(f"/snapshots/{named(beginning)}"))
 
     def files(self, snapshot: ShownSnapshot, folder: bytes) -> Iterator[ShownFile]:
@@ -118,7 +118,7 @@ class SnapshotPlace:
         return str(self._director.post("/restores", body)["id"])
 
     def events(self, run_id: str) -> Iterator[dict[str, Any]]:
-        """What happens to a run, until its end."""
+        """The events of a run, until its end."""
         return run_events(self._director, run_id)
 
     def cancel(self, run_id: str) -> None:

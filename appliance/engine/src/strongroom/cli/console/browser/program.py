@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Browser(App[None]):
-    """The restore browser. `failure`: why it ended early; `farewell`: what to say afterwards."""
+    """The restore browser. `failure`: why it ended early; `farewell`: text to print afterwards."""
 
     TITLE = "Strongroom"
     ENABLE_COMMAND_PALETTE = False
@@ -43,5 +43,5 @@ class Browser(App[None]):
             self.push_screen(screen)
 
     def tell_failure(self, error: StrongroomError) -> None:
-        """Say on the screen what could not be done."""
+        """Show an error on the screen."""
         self.notify(str(error), title=error.error_id, severity="error", markup=False)

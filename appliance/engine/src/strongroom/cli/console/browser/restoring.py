@@ -1,4 +1,4 @@
-"""Before a restore a dialog that asks where to and how; afterwards the run, as it goes."""
+"""The dialog before a restore (target and options), and the progress of its run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHOWN_PATHS = 5
 
 @dataclass(frozen=True, slots=True)
 class RestoreWish:
-    """What the user decided. `how`: fields of the API's request."""
+    """The user's choices. `how`: fields of the API's request."""
 
     snapshot: ShownSnapshot
     paths: list[bytes]
@@ -83,7 +83,7 @@ class RestoreDialog(ModalScreen[RestoreWish | None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin at the folder: the client is mostly right."""
+        """Focus the folder: the default client is usually right."""
         self.query_one("#target", Input).focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
@@ -118,7 +118,7 @@ class RestoreDialog(ModalScreen[RestoreWish | None]):
 
 
 class RunScreen(ModalScreen[bool]):
-    """A restore as it goes; gives whether it went well. Leaving it does not end the restore."""
+    """The progress of a restore; gives whether it succeeded. The restore survives leaving it."""
 
     app: Browser
     CSS = """
@@ -136,7 +136,7 @@ class RunScreen(ModalScreen[bool]):
         self._wish = wish
 
     def compose(self) -> ComposeResult:
-        """How it stands, how far it is, what it says."""
+        """State, progress and log."""
         with Vertical(id="run"):
             yield Line("asking the director", id="state", markup=False)
             yield ProgressBar(total=None, id="progress")

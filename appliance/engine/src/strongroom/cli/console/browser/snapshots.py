@@ -27,7 +27,7 @@ _HEADINGS = ("TIME", "CLIENT", "JOB", "LEVEL", "FILES", "SIZE", "ERRORS", "STORA
 
 
 def new_screens(begin: ShownSnapshot | None) -> list[Screen[None]]:
-    """What the browser begins with: all snapshots, above them `begin` where one was chosen."""
+    """The first screens: all snapshots, with `begin` on top where one was chosen."""
     screens: list[Screen[None]] = [SnapshotsScreen()]
     if begin is not None:
         screens.append(FilesScreen(begin, []))
@@ -35,7 +35,7 @@ def new_screens(begin: ShownSnapshot | None) -> list[Screen[None]]:
 
 
 class SnapshotsScreen(Screen[None]):
-    """All snapshots that one may see, the newest first; typing narrows them down."""
+    """All permitted snapshots, the newest first; typing filters them."""
 
     app: Browser
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -78,7 +78,7 @@ class SnapshotsScreen(Screen[None]):
         self.app.call_from_thread(self._show, found)
 
     def _fail(self, error: StrongroomError) -> None:
-        # Without snapshots there is nothing to look at: the command says why.
+        # Without snapshots there is nothing to show: the command prints the reason.
         if self._snapshots:
             self._table.loading = False
             self.app.tell_failure(error)
@@ -111,7 +111,7 @@ class SnapshotsScreen(Screen[None]):
         self.app.push_screen(FilesScreen(chosen, series))
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Narrow down while typing."""
+        """Filter while typing."""
         self._fill()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -119,7 +119,7 @@ class SnapshotsScreen(Screen[None]):
         self._table.focus()
 
     def action_filter(self) -> None:
-        """Let the user type what the snapshots must be of."""
+        """Let the user type a filter."""
         field = self.query_one("#filter", Input)
         field.add_class("shown")
         field.focus()
@@ -132,7 +132,7 @@ class SnapshotsScreen(Screen[None]):
         self._table.focus()
 
     def action_refresh(self) -> None:
-        """Ask the director once more."""
+        """Fetch the snapshots again."""
         self._table.loading = True
         self._fetch()
 
