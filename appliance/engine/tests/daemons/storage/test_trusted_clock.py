@@ -169,7 +169,7 @@ def test_a_machine_without_a_clock_of_its_own_learns_the_time_after_its_start(cl
     daemon, _, name = kept
     clocks.restart(off_seconds=-20 * YEAR_DAYS * DAY_SECONDS)
     daemon.restart()
-    assert any("the clock was put back" in line for line in caplog.messages)
+    assert any("the clock was set back" in line for line in caplog.messages)
     clocks.pass_(60)
     clocks.set_ahead((20 * YEAR_DAYS + 1) * DAY_SECONDS)
     assert figure(daemon) == 0
@@ -193,7 +193,7 @@ def test_a_clock_put_back_breaks_nothing_and_stops_no_time(clocks, kept, caplog)
     clocks.pass_(KEPT_DAYS * DAY_SECONDS)
     delete(daemon, name)
     delete(daemon, later)
-    assert sum("the clock was put back" in line for line in caplog.messages) == 2
+    assert sum("the clock was set back" in line for line in caplog.messages) == 2
 
 
 def test_a_wrong_time_that_was_confirmed_is_taken_back_by_confirming_the_right_one(clocks, kept):
