@@ -62,7 +62,7 @@ def test_housekeeping_vouches_so_that_agents_share_what_they_have(first_house):
     kept = house.run("housekeeping-web1")
     assert kept["state"] == "done", house.log(kept["id"])
     assert kept["summary"]["false_objects"] == 0
-    assert "vouched for" in str(house.log(kept["id"]))
+    assert "verified" in str(house.log(kept["id"]))
     house.write_files("web2", same)
     run = house.run("nightly-web2")
     assert run["state"] == "done"

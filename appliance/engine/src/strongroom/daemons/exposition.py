@@ -1,6 +1,6 @@
-"""Figures in the text format of Prometheus, version 0.0.4: served by daemons, or left in a file.
+"""Metrics in the text format of Prometheus, version 0.0.4: served by daemons, or written to a file.
 
-prometheus_client writes them. It is imported only when they are: commands need none of it.
+prometheus_client formats them. It is imported only on use: commands do not need it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Metric:
 
 
 def exposition(metrics: Iterable[Metric]) -> bytes:
-    """The text that Prometheus reads, UTF-8."""
+    """The metrics as UTF-8 text for Prometheus."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)
@@ -56,5 +56,5 @@ def _family(metric: Metric) -> Family:
 
 
 def _text(label: str) -> str:
-    """A label as UTF-8 has it; the name of a client may hold what is none."""
+    """A label as valid UTF-8; the name of a client may contain other bytes."""
     return label.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,8 +1,8 @@
-"""What lines of a daemon's log look like, so that nobody but the daemon can write one.
+"""The format of log lines, which prevents peers from forging lines of a daemon's log.
 
-Messages hold what peers said: names, ids, errors about either. So a message is one line whatever is
-in it, what does not print is escaped (newlines, a terminal's control sequences), and it has
-LONGEST_MESSAGE characters at most. Lines of a traceback begin with CONTINUATION.
+Messages contain text from peers: names, ids, errors. So a message is always one line, unprintable
+characters are escaped (newlines, a terminal's control sequences), and it has at most
+LONGEST_MESSAGE characters. Lines of a traceback begin with CONTINUATION.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from strongroom.printable import printable
 
 LONGEST_MESSAGE: Final = 8 << 10
 CONTINUATION: Final = "  | "
-# Of a longer traceback these many first and last lines stay.
+# Of a longer traceback this many first and last lines are kept.
 _MOST_LINES_OF_AN_END: Final = 100
-# Of syslog, which the journal takes after.
+# Syslog priorities, which the journal uses too.
 _LEVELS: Final = {
     logging.DEBUG: 7,
     logging.INFO: 6,
@@ -27,7 +27,7 @@ _LEVELS: Final = {
 
 
 def one_line(text: str) -> str:
-    """A text of others as it can stand in a log: one line, printable, and not too long."""
+    """Text from others, made safe for a log: one line, printable, and limited in length."""
     shown = printable(text[:LONGEST_MESSAGE])
     if len(text) <= LONGEST_MESSAGE and len(shown) <= LONGEST_MESSAGE:
         return shown
@@ -35,12 +35,12 @@ def one_line(text: str) -> str:
 
 
 class PeopleLines(logging.Formatter):
-    """Lines for people, with the level in words."""
+    """Lines for people, with the level as a word."""
 
     def __init__(self) -> None:
         super().__init__("%(levelname)s %(name)s: %(message)s")
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of logging
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - name in logging
         """The first line of a record, or the only one."""
         record.message = one_line(record.message)
         return super().formatMessage(record)
@@ -55,7 +55,7 @@ class PeopleLines(logging.Formatter):
 
 
 class JournalLines(PeopleLines):
-    """Lines as the journal takes them: the level before each, also of a traceback."""
+    """Lines for the journal, each with its priority, also those of a traceback."""
 
     def __init__(self) -> None:
         logging.Formatter.__init__(self, "%(name)s: %(message)s")

@@ -1,9 +1,9 @@
-"""Whether a daemon could start: everything it would need, looked at without changing anything.
+"""Whether a daemon could start: checks everything that it needs without changing anything.
 
-One look finds all that is wrong, each as one fault that names the directive and the file. What is
-there already may be in use by a daemon that runs: no lock is taken, no port is kept, and no file is
-made, which would belong to whoever looks rather than to the daemon's user. So whether that user may
-read and write is judged for whoever looks; have the daemon's user do it.
+One check finds all faults; each names the directive and the file. A running daemon may use the same
+files: no lock is taken, no port is opened, and no file is created, which would belong to the
+calling user rather than to the daemon's. Permissions are checked for the calling user; run it as
+the daemon's user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FailedCheck(NamedTuple):
-    """What a start would fail on, as the command line tells errors."""
+    """An error that would prevent a start, in the format of the command line."""
 
     error_id: str
     exit_code: int
@@ -30,7 +30,7 @@ class FailedCheck(NamedTuple):
 
 
 class Preflight:
-    """Collects faults, and warnings of what a daemon can do without."""
+    """Collects faults, and warnings about what a daemon can run without."""
 
     def __init__(self) -> None:
         self.faults: list[FailedCheck] = []
@@ -38,7 +38,7 @@ class Preflight:
 
     @contextmanager
     def part(self, where: str) -> Iterator[None]:
-        """An error in here is a fault of `where`, such as a directive; the check goes on."""
+        """Report an error in this block as a fault of `where`, such as a directive; continue."""
         try:
             yield
         except StrongroomError as error:
@@ -48,24 +48,24 @@ class Preflight:
             self._add(where, OperatingSystemError(f"{place}{error.strerror or error}"))
 
     def writable(self, where: str, folder: bytes | str) -> None:
-        """The folder can be written to, or made."""
+        """Check that the folder can be written to, or created."""
         place = os.path.abspath(os.fsencode(folder))
         with self.part(where):
             while not os.path.lexists(place) and os.path.dirname(place) != place:
                 place = os.path.dirname(place)
             if not os.path.isdir(place):
-                raise OperatingSystemError(f"{os.fsdecode(place)} is no folder")
+                raise OperatingSystemError(f"{os.fsdecode(place)} is not a folder")
             if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
                 raise OperatingSystemError(f"{os.fsdecode(place)} cannot be written to")
 
     def changeable(self, where: str, file: bytes | str) -> None:
-        """The file can be written to, if it is there."""
+        """Check that the file can be written to, if it exists."""
         with self.part(where):
             if os.path.lexists(file) and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
                 raise OperatingSystemError(f"{os.fsdecode(file)} cannot be written to")
 
     def addresses(self, where: str, addresses: Iterable[tuple[str, int]]) -> None:
-        """The machine has them. Ports are not asked for: the daemon may have them already."""
+        """Check that the machine has the addresses. Ports are not: the daemon may have them."""
         for host, port in addresses:
             with self.part(where):
                 try:
@@ -87,8 +87,8 @@ class Preflight:
 def sqlite_value(path: bytes | str, query: str) -> object:
     """The first value that a query finds in a database file; None: no such file, table or row.
 
-    The file is read as it lies there, without its log, so what was written last may be missing.
-    Raises sqlite3.DatabaseError for a file that is no database.
+    The file is read without its write-ahead log, so recent writes may be missing.
+    Raises sqlite3.DatabaseError for a file that is not a database.
     """
     if not os.path.exists(path):
         return None

@@ -1,16 +1,17 @@
-"""What only some stores can do: a protocol for each, and how wrappers pass them on.
+"""Capabilities that only some stores have: a protocol for each, and how wrappers pass them on.
 
-`Store.capability(PROTOCOL)` gives the object that does it, or None. A store without a wrapper
-answers with itself where it is one: `own_capability`. A wrapper answers for each capability:
+`Store.capability(PROTOCOL)` returns the object that implements the protocol, or None. A store
+without a wrapper returns itself if it implements it: `own_capability`. A wrapper decides for each
+capability:
 
-- one that moves no content (who stored what, judgements, a series, in which every change still
-  comes through the wrapper) is the inner store's own: `self._inner.capability(wanted)`;
-- one that makes another store (`ConnectsAhead`) is an object of the wrapper's, so that what comes
-  out is wrapped as well;
-- one that would go around the wrapper is None. So is every capability that the wrapper does not
-  know: a new one is passed on only when somebody has decided so.
+- one that transfers no content (provenance, verification results, a series, in which every change
+still goes through the wrapper) is the inner store's own: `self._inner.capability(wanted)`;
+- one that creates another store (`ConnectsAhead`) is an object of the wrapper's, so that the new
+store is wrapped as well;
+- one that would bypass the wrapper is None. So is every capability that the wrapper does not
+know: a new one has to be passed on explicitly.
 
-The functions below ask and do the usual thing where a store has not got a capability.
+The functions below ask for a capability and fall back to the default where a store lacks it.
 """
 
 from __future__ import annotations
@@ -27,49 +28,49 @@ _Capability = TypeVar("_Capability")
 
 
 class Series(Protocol):
-    """Changes that a distant store is given together, instead of one when the last was done.
+    """Changes that are sent to a remote store together, without waiting for each one.
 
-    Those that a thread asks for while it has a series are sent when that ends, in their order, and
+    Changes that a thread makes while it has a series are sent in order when the series ends, and
     each is done only if all before it were. They seem to succeed at once; the first failure is
     raised at the end.
     """
 
-    # How many of the changes were done; to be looked at when the series has ended.
+    # How many of the changes were done; to be read when the series has ended.
     done: int
 
     def __len__(self) -> int:
-        """How many changes there are."""
+        """The number of changes."""
 
     def require(self, kind: Kind, name: str) -> None:
-        """Count as a change that an object is there; ObjectMissingError at the end."""
+        """Add a check that an object exists; ObjectMissingError at the end."""
 
 
 @runtime_checkable
 class TakesSeries(Protocol):
-    """A store that takes a series of changes at once, as far as it is one that waits."""
+    """A store that takes a series of changes at once."""
 
     def together(self) -> AbstractContextManager[Series | None]:
-        """A series of this thread, None where nothing is gained by it."""
+        """A series for this thread; None where it would save nothing."""
 
 
 @runtime_checkable
 class ConnectsAhead(Protocol):
-    """A store to which it takes time to get."""
+    """A store that takes time to connect to."""
 
     def connect_ahead(self, copies: int) -> None:
-        """Connect in the background, and for so many `copy_ahead` as well."""
+        """Connect in the background, and make this many further connections for `copy_ahead`."""
 
     def copy_ahead(self) -> Store | None:
         """The same store for a process that is about to be forked, if a connection was made ahead.
 
-        No thread of the store runs when this returns. Whoever forked forgets it, without `close`:
-        that would end the connection for both.
+        No thread of the store runs when this returns. The parent drops its copy without calling
+        `close`, which would end the connection for both processes.
         """
 
 
 @runtime_checkable
 class KnowsOwners(Protocol):
-    """A store that knows who stored what: a storage daemon."""
+    """A store that knows who stored each object: a storage daemon."""
 
     def owners(self, kind: Kind) -> dict[str, set[str]]:
         """Who has stored each object of a kind, "" for the appliance. RightError."""
@@ -77,34 +78,34 @@ class KnowsOwners(Protocol):
 
 @runtime_checkable
 class KeepsJudgements(Protocol):
-    """A store that hides what the appliance found false, from everybody: a storage daemon."""
+    """A store that hides objects found false from everybody: a storage daemon."""
 
     def vouch(self, kind: Kind, names: Sequence[str], *, sound: bool) -> None:
-        """Say of objects that they are sound, or false. RightError."""
+        """Mark objects as verified or as false. RightError."""
 
 
-# Those that a wrapper passes on as they are. They move no content past it.
+# Wrappers pass these on unchanged: they transfer no content past the wrapper.
 _OF_THE_INNER_STORE: Final[frozenset[type]] = frozenset((TakesSeries, KnowsOwners, KeepsJudgements))
 
 
 def own_capability(store: Store, wanted: type[_Capability]) -> _Capability | None:
-    """The answer of a store that wraps no other."""
+    """What a store that wraps no other returns."""
     return store if isinstance(store, wanted) else None
 
 
 def passed_on(inner: Store, wanted: type[_Capability]) -> _Capability | None:
-    """The answer of a wrapper for what it leaves to the inner store; None for all else."""
+    """What a wrapper leaves to the inner store; None for everything else."""
     return inner.capability(wanted) if wanted in _OF_THE_INNER_STORE else None
 
 
 def together(store: Store) -> AbstractContextManager[Series | None]:
-    """A series of changes, or None where the store does each as it comes."""
+    """A series of changes, or None where the store does each change immediately."""
     takes_series = store.capability(TakesSeries)
     return nullcontext() if takes_series is None else takes_series.together()
 
 
 def connect_ahead(store: Store, copies: int) -> None:
-    """Begin to connect a store where that takes time; `copies`: processes that will be forked."""
+    """Start connecting where that takes time; `copies`: processes that will be forked."""
     connecting = store.capability(ConnectsAhead)
     if connecting is not None:
         connecting.connect_ahead(copies)

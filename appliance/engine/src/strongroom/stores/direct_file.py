@@ -1,12 +1,12 @@
-"""Appends to a file past the page cache, so that a backup evicts nobody's data.
+"""Appends to a file past the page cache, so that a backup does not evict other data from it.
 
-Bytes are gathered in aligned buffers; a full one is written with O_DIRECT by a thread while the
-next is filled. What is left at the end, and everything on a file system that knows no O_DIRECT, is
-written the ordinary way. Copying packs through the page cache costs more processor time than
-compressing them where memory is scarce.
+Bytes are gathered in aligned buffers; a thread writes a full one with O_DIRECT while the next is
+filled. The unaligned rest, and everything on a file system without O_DIRECT, is written with
+ordinary writes. Copying packs through the page cache costs more processor time than compressing
+them where memory is scarce.
 
-One thread calls everything but what is private; the writing thread touches only the buffer it was
-handed, and the two meet at `_wait`.
+One thread calls all public methods; the writing thread touches only the buffer it was handed, and
+the two synchronize at `_wait`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DirectFile:
         self._writing: Future[None] | None = None
 
     def write(self, data: Buffer) -> None:
-        """Append `data`, which may be reused afterwards. Raises OSError, of earlier writes too."""
+        """Append `data`, which may be reused afterwards. Raises OSError, also of earlier writes."""
         view = memoryview(data).cast("B")
         while len(view):
             room = self.room(len(view))
@@ -50,7 +50,7 @@ class DirectFile:
             view = view[len(room) :]
 
     def room(self, most_bytes: int) -> memoryview:
-        """Where the next bytes belong, at least one; filled by the caller, then `advance`."""
+        """A view to fill with the next bytes, at least one long; call `advance` afterwards."""
         end = min(self._filled + most_bytes, self._buffer_bytes)
         return memoryview(self._buffers[self._turn])[self._filled : end]
 
@@ -61,7 +61,7 @@ class DirectFile:
             self._hand_over()
 
     def flush(self) -> None:
-        """Write what is left; the file is as long as what was appended. Raises OSError."""
+        """Write the rest; the file then has every byte appended. Raises OSError."""
         self._wait()
         if self._filled:
             self._set_direct(wanted=False)
@@ -69,7 +69,7 @@ class DirectFile:
             self._filled = 0
 
     def drop(self) -> None:
-        """Let go of buffers and thread, whatever is in them; harmless when that has happened."""
+        """Release buffers and thread, dropping unwritten bytes; may be called again."""
         if self._thread is not None:
             self._thread.shutdown(wait=True)
             self._thread = None
@@ -101,8 +101,8 @@ class DirectFile:
                 try:
                     written += os.write(self._descriptor, view[written:])
                 except OSError as error:
-                    # Some file systems take the flag and refuse the write; a short write leaves
-                    # an end that is not aligned.
+                    # Some file systems accept the flag and refuse the write; a short write leaves
+                    # an unaligned end.
                     if error.errno != errno.EINVAL or not self._is_direct:
                         raise
                     self._set_direct(wanted=False)

@@ -1,13 +1,13 @@
-"""A store that fails on purpose, to prove that nothing is lost when a real one does.
+"""A store that fails on purpose, to prove that no data is lost when a real store fails.
 
-Two ways to fail, which can be joined:
+Two kinds of failure, which can be combined:
 - *faults*: the n-th operation of a kind on a kind of object fails in a declared way; afterwards
-  `unexercised` names the faults that never came about, so a test can't pass by missing its target.
+`unexercised` names the faults that never happened, so a test can't pass by missing its target.
 - *crash limit* N: the process is killed just before the mutating operation after the first N, so a
-  loop over N stops a job at every place where the store changes.
+loop over N stops a job at every place where the store changes.
 
-Counters are shared with forked processes. A killed child takes the process that made the store
-with it, as a power cut would.
+Counters are shared with forked processes. A killed child also kills the process that made the
+store, as a power cut would.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _READING = frozenset(("get", "info", "list"))
 
 
 class SimulatedCrash(BaseException):
-    """The process would be dead by now; nothing may catch this but a test."""
+    """Stands for the death of the process; only tests may catch it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,11 @@ class FaultStore:
 
     @property
     def mutation_count(self) -> int:
-        """Mutating operations so far: what a loop over crash limits has to reach."""
+        """Mutating operations so far: the upper bound for a loop over crash limits."""
         return self._script.mutations.value
 
     def unexercised(self) -> list[Fault]:
-        """The faults that did not come about."""
+        """The faults that did not happen."""
         return self._script.unexercised()
 
     def prepare(self) -> None:
@@ -199,7 +199,7 @@ def _parse_fault(text: str) -> Fault:
 
 
 class _Script:
-    """What is to fail, and what has happened so far in this process and its children."""
+    """The faults to inject, and the counts so far in this process and its children."""
 
     def __init__(self, faults: tuple[Fault, ...], crash_limit: int | None) -> None:
         self._faults = faults

@@ -1,4 +1,4 @@
-"""A store behind a limit of bytes a second: what is written and read waits for its turn.
+"""A store with a bandwidth limit in bytes a second, on writes and reads.
 
 Only object content counts; listing, `info` and deletions are free. The limit itself is a `Limiter`,
 which may be shared by processes and changed while they work.
@@ -21,10 +21,10 @@ _Capability = TypeVar("_Capability")
 
 
 class Limiter(Protocol):
-    """Says when bytes may go. Safe from any thread and, after a fork, any process."""
+    """Decides when bytes may be sent. Safe from any thread and, after a fork, any process."""
 
     def take(self, size_bytes: int) -> None:
-        """Return when `size_bytes` may go."""
+        """Block until `size_bytes` may be transferred."""
 
 
 class LimitedStore:
@@ -44,30 +44,30 @@ class LimitedStore:
         self._inner.prepare()
 
     def writer(self, kind: Kind) -> Writer:
-        """A writer whose every `write` waits for its turn."""
+        """A writer whose every `write` waits for the limiter."""
         return _LimitedWriter(self._inner.writer(kind), self._limiter)
 
     def put(self, kind: Kind, name: str, data: Buffer) -> None:
-        """As the inner store, in turn."""
+        """As the inner store, limited."""
         self._limiter.take(memoryview(data).nbytes)
         self._inner.put(kind, name, data)
 
     def put_new(self, kind: Kind, name: str, data: Buffer) -> bool:
-        """As the inner store, in turn."""
+        """As the inner store, limited."""
         self._limiter.take(memoryview(data).nbytes)
         return self._inner.put_new(kind, name, data)
 
     def put_durable(self, kind: Kind, name: str, data: Buffer) -> None:
-        """As the inner store, in turn."""
+        """As the inner store, limited."""
         self._limiter.take(memoryview(data).nbytes)
         self._inner.put_durable(kind, name, data)
 
     def replace(self, kind: Kind, name: str, data: Buffer) -> None:
-        """As the inner store, at once: a lease that is renewed late has ended."""
+        """As the inner store, not limited: a lease that is renewed late has expired."""
         self._inner.replace(kind, name, data)
 
     def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """As the inner store; the bytes are handed out in turn."""
+        """As the inner store; the bytes returned count towards the limit."""
         data = self._inner.get(kind, name, offset, length)
         self._limiter.take(len(data))
         return data
@@ -97,7 +97,7 @@ class LimitedStore:
         return self._inner.doubted(kind)
 
     def capability(self, wanted: type[_Capability]) -> _Capability | None:
-        """The inner store's; copies made ahead are behind the same limit."""
+        """The inner store's; copies made ahead share the limit."""
         if wanted is ConnectsAhead:
             connecting = self._inner.capability(ConnectsAhead)
             ahead = None if connecting is None else _LimitedAhead(connecting, self._limiter)
@@ -105,7 +105,7 @@ class LimitedStore:
         return passed_on(self._inner, wanted)
 
     def reopen(self) -> LimitedStore:
-        """The inner store for a forked process, behind the same limit."""
+        """The inner store for a forked process, with the same limit."""
         return LimitedStore(self._inner.reopen(), self._limiter)
 
     def close(self) -> None:

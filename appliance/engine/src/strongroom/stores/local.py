@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _Capability = TypeVar("_Capability")
 
-# A folder that never keeps still is listed as it was last seen.
+# Retries of a listing while the folder keeps changing; then the last listing is used.
 _LISTING_ATTEMPTS = 20
 
 
@@ -78,7 +78,7 @@ class LocalStore:
             writer.abort()
 
     def replace(self, kind: Kind, name: str, data: Buffer) -> None:
-        """Store a small object in the place of one of that name, durably."""
+        """Store a small object durably, replacing the one of that name."""
         writer = self.writer(kind)
         try:
             writer.write(data)
@@ -93,7 +93,7 @@ class LocalStore:
             return found.read(offset, max(0, there) if length is None else length)
 
     def incoming(self, kind: Kind) -> LocalWriter:
-        """Begin an object in a temporary file; `writer` with all that it can do."""
+        """Begin an object in a temporary file; as `writer`, with the full interface."""
         return self.writer(kind)
 
     @contextmanager
@@ -129,7 +129,7 @@ class LocalStore:
         return ObjectInfo(name, status.st_size, status.st_mtime_ns)
 
     def space(self) -> Space:
-        """Room in the file system."""
+        """Space in the file system."""
         try:
             status = os.fstatvfs(self._root.descriptor)
         except OSError as error:
@@ -148,7 +148,7 @@ class LocalStore:
             yield from self._list_folder(kind_folder(kind))
 
     def delete(self, kind: Kind, name: str) -> None:
-        """Remove an object; one that is not there is fine."""
+        """Remove an object; a missing one is not an error."""
         path = object_path(kind, name)
         try:
             os.unlink(path, dir_fd=self._root.descriptor)
@@ -158,7 +158,7 @@ class LocalStore:
             self._root.fail("delete", path, error)
 
     def remove_abandoned(self) -> int:
-        """Remove the temporary files of writers that died; how many there were."""
+        """Remove the temporary files of dead writers; returns how many there were."""
         removed = 0
         for kind in KINDS:
             folder = kind_folder(kind)
@@ -169,7 +169,7 @@ class LocalStore:
         return removed
 
     def sync(self) -> None:
-        """Everything put so far is on the disk; an error of any earlier write comes out here."""
+        """Put everything stored so far on the disk; raises errors of earlier writes too."""
         import ctypes
 
         libc = ctypes.CDLL(None, use_errno=True)
@@ -180,11 +180,11 @@ class LocalStore:
             self._root.fail("sync", b"", OSError(number, os.strerror(number)))
 
     def doubted(self, kind: Kind) -> frozenset[str]:
-        """None: whoever writes to the directory is trusted."""
+        """None: every writer with access to the directory is trusted."""
         return frozenset()
 
     def capability(self, wanted: type[_Capability]) -> _Capability | None:
-        """What a folder can do besides: nothing so far."""
+        """Capabilities of a directory: none so far."""
         return own_capability(self, wanted)
 
     def reopen(self) -> LocalStore:
@@ -199,8 +199,8 @@ class LocalStore:
         writer = self.writer(kind)
         try:
             writer.write(data)
-            # Without, a power failure could leave a name without content, and an index object that
-            # is cut off keeps every job from its work.
+            # Without this, a power failure could leave a name without content, and a truncated
+            # index object makes every job fail.
             writer.sync()
             if not writer.publish(name, durable=durable) and self.get(kind, name) != data:
                 shown = self._root.shown(object_path(kind, name))
@@ -230,10 +230,10 @@ class LocalStore:
             if names == looked_at:
                 infos = {name: info for name, info in infos.items() if name in names}
                 break
-            # Something came or went meanwhile. Where one object replaces another, a listing begun
-            # before the one came and ended after the other went would have neither. Only what is
-            # new is looked at, so that the next attempt is over before more can change; where the
-            # folder never rests, everything seen is listed, though some of it may be gone.
+            # Something was added or removed meanwhile. Where one object replaces another, a listing
+            # begun before the one came and ended after the other went would have neither. Only new
+            # names are checked, so that the next attempt ends before more can change; where the
+            # folder keeps changing, everything seen is listed, though some of it may be gone.
             infos.update(self._infos(folder, names - looked_at, only))
             looked_at = names
         yield from infos.values()
@@ -273,11 +273,11 @@ class OpenFile:
     def read(self, offset: int, length: int) -> bytes:
         """`length` bytes from `offset`."""
         there = self.size_bytes - offset
-        # Looked at before anything is allocated: lengths come out of stored objects.
+        # Checked before anything is allocated: lengths come out of stored objects.
         if there < length:
             raise DamageError(
-                f"{self._root.shown(self._path)} is cut off: {length} bytes wanted at {offset}, "
-                f"{max(0, there)} there; run check"
+                f"{self._root.shown(self._path)} is truncated: {length} bytes wanted at {offset}, "
+                f"{max(0, there)} available; run check"
             )
         try:
             return _read_whole(self.descriptor, offset, length)

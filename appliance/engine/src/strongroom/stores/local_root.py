@@ -1,7 +1,7 @@
 """The root of a local store: its descriptor, the paths of objects below it, and its failures.
 
-Every operation goes through one descriptor of the root: a disk that is swapped or unmounted under
-us can't make us write to another. Paths are relative to it.
+Every operation goes through one descriptor of the root, so a disk that is swapped or unmounted
+meanwhile can't redirect writes to another. Paths are relative to it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEMPORARY_PREFIX = b"tmp."
 
 _SPACE_MEND = "free space there, then run the same command again"
 _RIGHT_MEND = "give this user the right to the repository's files, or run as its owner"
-_GONE_MEND = "the file system went away: mount it again, then run the same command again"
+_GONE_MEND = "the file system is gone: mount it again, then run the same command again"
 _LIMIT_MEND = (
     "too many files are open: raise the limit (ulimit -n), then run the same command again"
 )
@@ -65,7 +65,7 @@ class LocalRoot:
         return self._descriptor
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -89,20 +89,20 @@ class LocalRoot:
 
     def fail(self, action: str, path: bytes, error: OSError) -> NoReturn:
         """Turn an OSError into a StoreError that says where and what to do."""
-        mend = _MENDS.get(error.errno or 0, "mend the cause, then run the same command again")
+        mend = _MENDS.get(error.errno or 0, "fix the cause, then run the same command again")
         raise StoreError(
             f"could not {action} {self.shown(path)}: {error.strerror}; {mend}"
         ) from error
 
     def fail_missing(self, path: bytes, error: OSError) -> NoReturn:
-        """The error for an object that is not there."""
+        """The error for a missing object."""
         raise ObjectMissingError(
             f"{self.shown(path)} is missing; run check to see what needs it"
         ) from error
 
 
 def kind_folder(kind: Kind) -> bytes:
-    """The folder in which objects of a kind (and their temporary files) are; b"" is the root."""
+    """The folder of objects of a kind and their temporary files; b"" is the root."""
     return b"" if kind == "config" else kind.encode()
 
 

@@ -1,7 +1,7 @@
-"""Writing one object of a local store: a temporary file that is linked to its name when whole.
+"""Writing one object of a local store: a temporary file that is linked to its name when complete.
 
 A temporary file is locked (flock) by its writer for as long as the writer lives, forked children
-included. One that can be locked is therefore abandoned, whatever clocks say.
+included. A file that can be locked is therefore abandoned; clocks play no part in it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from strongroom.stores.store import Kind
 
-# What file systems without hard links (FAT, some network shares) answer to link.
+# Errors of link on file systems without hard links (FAT, some network shares).
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-# What file systems without locks answer to flock.
+# Errors of flock on file systems without locks.
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
@@ -61,7 +61,7 @@ class LocalWriter:
         self._size_bytes += len(view)
 
     def room(self, most_bytes: int) -> memoryview:
-        """Where the caller may put the next bytes, to save a copy; `advance` appends them."""
+        """A view for the next bytes, which saves a copy; `advance` appends them."""
         return self._opened().room(most_bytes)
 
     def advance(self, count: int) -> None:
@@ -73,7 +73,7 @@ class LocalWriter:
         self._size_bytes += count
 
     def commit(self, name: str) -> None:
-        """Publish under `name`; where that object is already, drop ours."""
+        """Publish under `name`; if that object exists already, drop this one."""
         if self.publish(name):
             return
         path = object_path(self._kind, name)
@@ -83,18 +83,18 @@ class LocalWriter:
             self._root.fail("look up", path, error)
         if there != self._size_bytes:
             raise DamageError(
-                f"{self._root.shown(path)} has {there} bytes where {self._size_bytes} belong; "
+                f"{self._root.shown(path)} has {there} bytes instead of {self._size_bytes}: "
                 "run repair"
             )
 
     def abort(self) -> None:
-        """Remove the temporary file; harmless when that has happened."""
+        """Remove the temporary file; may be called again."""
         if self._descriptor < 0:
             return
         if self._stream is not None:
             self._stream.drop()
             self._stream = None
-        # Unlink before the lock goes with the descriptor: else somebody could find it abandoned.
+        # Unlink before closing releases the lock: else another process could find it abandoned.
         try:
             os.unlink(self._path, dir_fd=self._root.descriptor)
         except FileNotFoundError:
@@ -106,7 +106,7 @@ class LocalWriter:
             self._descriptor = -1
 
     def sync(self) -> None:
-        """Bring what was written to the disk: it is whole there before it gets a name."""
+        """Put what was written on the disk, so that it is complete before it gets a name."""
         self._flush()
         try:
             os.fsync(self._descriptor)
@@ -114,9 +114,9 @@ class LocalWriter:
             self._root.fail("write", self._path, error)
 
     def publish(self, name: str, *, durable: bool = False) -> bool:
-        """Give the file its name unless that is taken (False); ends this writer.
+        """Give the file its name unless that is taken (returns False); ends this writer.
 
-        `durable`: and bring the name to the disk; `sync` does that for the content.
+        `durable`: also put the name on the disk; `sync` does that for the content.
         """
         path = object_path(self._kind, name)
         self._flush()
@@ -132,7 +132,7 @@ class LocalWriter:
         return published
 
     def publish_over(self, name: str) -> None:
-        """Give the file its name in the place of what had it; ends this writer."""
+        """Give the file its name, replacing the file that had it; ends this writer."""
         path = object_path(self._kind, name)
         root = self._root.descriptor
         self.sync()
@@ -167,7 +167,7 @@ class LocalWriter:
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                # Somebody took it for abandoned between open and lock; it is theirs to remove.
+                # Another process took it for abandoned between open and lock, and removes it.
                 os.close(self._descriptor)
                 self._descriptor = -1
                 continue
@@ -175,7 +175,7 @@ class LocalWriter:
                 if error.errno not in _NO_LOCKS:
                     raise
             if not os.fstat(self._descriptor).st_nlink:
-                # They have removed it already.
+                # The other process has removed it already.
                 os.close(self._descriptor)
                 self._descriptor = -1
                 continue
@@ -209,7 +209,7 @@ class LocalWriter:
 
 
 def remove_if_abandoned(root: LocalRoot, path: bytes) -> bool:
-    """Remove a temporary file whose writer is dead; False when it lives or can't be told."""
+    """Remove a temporary file whose writer is dead; False if it is alive or that is unknown."""
     try:
         descriptor = os.open(
             # Network file systems lock for writing only what is open for writing.
@@ -218,7 +218,7 @@ def remove_if_abandoned(root: LocalRoot, path: bytes) -> bool:
             dir_fd=root.descriptor,
         )
     except OSError:
-        # Published or removed a moment ago, or not ours to open: leave it.
+        # Published or removed a moment ago, or not readable for us: leave it.
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,11 +1,11 @@
-"""What a storage daemon asks of a store that it serves, beyond what every store can do.
+"""What a storage daemon needs from a store that it serves, beyond the `Store` protocol.
 
-The daemon digests what comes in before it has a name, gives it the name in one of several ways, and
-sends what is asked for without copying it where the store has a file. Names, owners and judgements
-are the daemon's own business.
+The daemon digests incoming data before it has a name, publishes it in one of several ways, and
+sends objects without copying them where the store has a file. Names, owners and verification
+results are the daemon's own business.
 
-Each connection has a store object of its own, which is used by one thread; `sync` of it covers
-whatever was stored through it. Failures are those of `strongroom.stores.store`.
+Each connection has a store object of its own, which is used by one thread; its `sync` covers
+everything stored through it. Failures are those of `strongroom.stores.store`.
 """
 
 from __future__ import annotations
@@ -23,53 +23,53 @@ if TYPE_CHECKING:
 
 
 class Space(NamedTuple):
-    """Room where a store keeps its objects, in bytes."""
+    """Size and free space of the place where a store keeps its objects, in bytes."""
 
     free_bytes: int
     size_bytes: int
 
 
 class IncomingObject(Protocol):
-    """An object on its way in. `publish`, `publish_over` and `abort` end it."""
+    """An object being received. `publish`, `publish_over` and `abort` end it."""
 
     def write(self, data: Buffer) -> None:
         """Append `data`, which may be reused afterwards."""
 
     def room(self, most_bytes: int) -> memoryview:
-        """Where the next bytes belong, `most_bytes` at most; filled, then `advance`: no copy."""
+        """A view to fill with the next bytes, `most_bytes` at most; then `advance`: no copy."""
 
     def advance(self, count: int) -> None:
         """Append the first `count` bytes of the latest `room`."""
 
     def sync(self) -> None:
-        """Bring what was written to stable storage: it is whole there before it has a name."""
+        """Put what was written on stable storage, so that it is complete before it has a name."""
 
     def publish(self, name: str, *, durable: bool = False) -> bool:
-        """Give it its name unless that is taken (False, and what came is dropped).
+        """Give it its name unless that is taken (then returns False and drops the data).
 
-        `durable`: and bring the name to stable storage; `sync` does that for the content.
+        `durable`: also put the name on stable storage; `sync` does that for the content.
         """
 
     def publish_over(self, name: str) -> None:
-        """Give it its name, durably, in the place of what has the name."""
+        """Give it its name durably, replacing the object that has it."""
 
     def abort(self) -> None:
-        """Forget what came; harmless when it has ended."""
+        """Drop the data; may be called after it has ended."""
 
 
 class OutgoingObject(Protocol):
-    """An object that is read, as it was when it was opened."""
+    """An object being read, as it was when it was opened."""
 
     @property
     def size_bytes(self) -> int:
-        """How long it is."""
+        """Its length in bytes."""
 
     @property
     def descriptor(self) -> int | None:
-        """A file that the kernel can send from, at the same offsets; None where there is none."""
+        """A file that the kernel can send from, with the same offsets; None if there is none."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; DamageError when they are not there, StoreError."""
+        """`length` bytes from `offset`; DamageError when there are fewer, StoreError."""
 
 
 class ServableStore(Store, Protocol):
@@ -82,4 +82,4 @@ class ServableStore(Store, Protocol):
         """An object to read from until the context ends. Raises ObjectMissingError."""
 
     def space(self) -> Space:
-        """Room for more. Raises StoreError."""
+        """Size and free space. Raises StoreError."""

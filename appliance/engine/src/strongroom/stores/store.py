@@ -1,21 +1,21 @@
-"""What the engine asks of a place that keeps objects.
+"""The interface of a store: a place that keeps objects.
 
 An object is immutable bytes under a kind and a name. Names of packs, indexes and snapshots are the
-BLAKE3-256 of the stored bytes in hex, so a store can verify what it holds without any key; those of
-keys, tombstones and tickets are, too, those of leases random; the one object of kind "config" is
-named "config".
+BLAKE3-256 of the stored bytes in hex, so a store can verify what it holds without any key; so are
+those of keys, tombstones and tickets. Names of leases are random. The one object of kind "config"
+is named "config".
 
 Every store promises:
-- an object is either whole under its name or not there (no torn object is ever listed);
-- an object, once there, does not change (except by `replace`, for leases and the configuration);
+- an object is either complete under its name or not there (no partial object is ever listed);
+- a stored object does not change (except by `replace`, for leases and the configuration);
 - after `sync` everything put before is on stable storage, and after `put_durable` that object is;
 - failure is `StoreError`, a missing object `ObjectMissingError`, too few bytes `DamageError`.
 
 A store and its writers are used by one thread at a time unless the store says otherwise; reading
 (`get`, `info`) is safe from any number of threads. After a fork, the child calls `reopen`.
 
-What only some stores can do is a capability (`strongroom.stores.capabilities`). Whoever wants one
-asks `capability`, never `isinstance` of the store: a wrapper may have a method that leads nowhere.
+What only some stores can do is a capability (`strongroom.stores.capabilities`). Callers use
+`capability`, never `isinstance` on the store: a wrapper may have a method without an inner one.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Writer(Protocol):
         """Append `data`; the buffer may be reused by the caller afterwards."""
 
     def commit(self, name: str) -> None:
-        """Publish under `name` at once; where that object is already, drop ours."""
+        """Publish under `name` at once; if that object exists already, drop this one."""
 
     def abort(self) -> None:
-        """Forget what was written; harmless after `commit` or `abort`."""
+        """Drop what was written; may be called after `commit` or `abort`."""
 
 
 class Store(Protocol):
@@ -75,16 +75,16 @@ class Store(Protocol):
 
     @property
     def location(self) -> str:
-        """Where it is, to show to people."""
+        """The location, for messages."""
 
     def prepare(self) -> None:
-        """Make the place ready to hold a repository; harmless where it is already."""
+        """Prepare the place to hold a repository; idempotent."""
 
     def writer(self, kind: Kind) -> Writer:
         """Begin an object that is streamed and need not fit in memory."""
 
     def put(self, kind: Kind, name: str, data: Buffer) -> None:
-        """Store a small object; the same object there already is fine, another is StoreError."""
+        """Store a small object; if it exists with the same content fine, otherwise StoreError."""
 
     def put_new(self, kind: Kind, name: str, data: Buffer) -> bool:
         """Store a small object unless the name is taken: then False, and nothing is changed."""
@@ -93,7 +93,7 @@ class Store(Protocol):
         """`put`, returning only when the object and its name are on stable storage."""
 
     def replace(self, kind: Kind, name: str, data: Buffer) -> None:
-        """`put` in the place of what has the name, at once; for leases and config only."""
+        """As `put`, replacing the object of that name, at once; for leases and config only."""
 
     def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """`length` bytes from `offset`, or all from there; fewer than asked is DamageError."""
@@ -104,42 +104,42 @@ class Store(Protocol):
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """Every object of a kind, in no particular order.
 
-        Of two objects of which one was there before the other was deleted at least one is listed,
-        so whoever replaces an object by another is never seen with neither.
+        If one object was stored before another was deleted, at least one of the two is listed, so
+        replacing an object by another is never seen with neither.
         """
 
     def delete(self, kind: Kind, name: str) -> None:
-        """Remove an object; one that is not there is fine."""
+        """Remove an object; a missing one is not an error."""
 
     def remove_abandoned(self) -> int:
-        """Remove what writers left that died before commit; how many there were."""
+        """Remove the temporary files of dead writers; returns how many there were."""
 
     def sync(self) -> None:
-        """Everything put so far is on stable storage when this returns."""
+        """Return when everything put so far is on stable storage."""
 
     def doubted(self, kind: Kind) -> frozenset[str]:
-        """Objects of somebody whom the appliance does not trust, and at which it has not looked.
+        """Objects that an untrusted client uploaded and the appliance has not verified yet.
 
-        Their word counts only where nobody else's does: see `strongroom.repo.index.index`.
+        They are used only where no verified object serves: see `strongroom.repo.index.index`.
         """
 
     def capability(self, wanted: type[_Capability]) -> _Capability | None:
-        """What does for this store what the protocol `wanted` says; None where nothing does.
+        """The object that implements the protocol `wanted` for this store; None if there is none.
 
-        See strongroom.stores.capabilities, which says what a wrapper answers.
+        See strongroom.stores.capabilities for the rules for wrappers.
         """
 
     def reopen(self) -> Store:
         """The same store for a forked process."""
 
     def close(self) -> None:
-        """Give back what the store holds open."""
+        """Release what the store holds open."""
 
 
 def require_name(kind: Kind, name: str) -> None:
     """DamageError for a name that no object of a kind can have.
 
-    Names come out of stored objects too: none may lead out of the repository.
+    Names also come out of stored objects: none may lead out of the repository.
     """
     if kind != "config" and not (name.isascii() and name.isalnum()):
-        raise DamageError(f"{name!r} is no name of an object of {kind}; run check")
+        raise DamageError(f"{name!r} is not a valid name for an object of {kind}; run check")

@@ -79,7 +79,7 @@ def test_an_agent_speaks_to_its_director_only(
 def test_a_director_that_is_called_otherwise_is_left(site: AgentSite) -> None:
     site.director.name = "somebody-else"
     site.start()
-    await_message(site, "who answers is somebody-else")
+    await_message(site, "the peer is somebody-else")
 
 
 def test_an_agent_that_listens_works_for_the_director_that_dials(site: AgentSite) -> None:

@@ -147,7 +147,7 @@ def test_what_cannot_be_written_is_told_and_disturbs_no_run(site: AgentSite, fil
     for _ in range(2):
         assert run(site, site.backup()).status == "done"
     assert site.end() == 0
-    assert site.messages.read_text().count("figures cannot be written") == 1
+    assert site.messages.read_text().count("metrics cannot be written") == 1
 
 
 def test_a_file_that_is_no_longer_wanted_is_removed(site: AgentSite, file: Path) -> None:

@@ -11,7 +11,7 @@ from kit.storage_site import StorageSite
 from kit.tiny_backup import back_up, new_repository
 from strongroom import clock
 from strongroom.daemons.storage.settings import Limits
-from strongroom.daemons.storage.trusted_clock import SureTime
+from strongroom.daemons.storage.trusted_clock import TrustedClock
 from strongroom.errors import RightError
 from strongroom.net.storage.place import open_socket, parse_place
 from strongroom.net.storage.protocol import FrameType, decode
@@ -98,13 +98,13 @@ def test_a_clock_put_forward_by_a_year_makes_nothing_old(clocks, kept, caplog):
     assert figure(daemon) == YEAR_DAYS * DAY_SECONDS
     # Neither do restarts of the daemon, nor of the machine.
     daemon.restart()
-    with pytest.raises(RightError, match="is not believed"):
+    with pytest.raises(RightError, match="is not trusted"):
         delete(daemon, name)
     clocks.restart(off_seconds=60)
     daemon.restart()
-    with pytest.raises(RightError, match="is not believed"):
+    with pytest.raises(RightError, match="is not trusted"):
         delete(daemon, name)
-    assert sum("and is not believed: Min" in line for line in caplog.messages) == 1
+    assert sum("and is not trusted: Min" in line for line in caplog.messages) == 1
     # What is old all the same may go.
     clocks.pass_(KEPT_DAYS * DAY_SECONDS)
     delete(daemon, name)
@@ -169,7 +169,7 @@ def test_a_machine_without_a_clock_of_its_own_learns_the_time_after_its_start(cl
     daemon, _, name = kept
     clocks.restart(off_seconds=-20 * YEAR_DAYS * DAY_SECONDS)
     daemon.restart()
-    assert any("the clock was put back" in line for line in caplog.messages)
+    assert any("the clock was set back" in line for line in caplog.messages)
     clocks.pass_(60)
     clocks.set_ahead((20 * YEAR_DAYS + 1) * DAY_SECONDS)
     assert figure(daemon) == 0
@@ -193,7 +193,7 @@ def test_a_clock_put_back_breaks_nothing_and_stops_no_time(clocks, kept, caplog)
     clocks.pass_(KEPT_DAYS * DAY_SECONDS)
     delete(daemon, name)
     delete(daemon, later)
-    assert sum("the clock was put back" in line for line in caplog.messages) == 2
+    assert sum("the clock was set back" in line for line in caplog.messages) == 2
 
 
 def test_a_wrong_time_that_was_confirmed_is_taken_back_by_confirming_the_right_one(clocks, kept):
@@ -210,7 +210,7 @@ def test_a_wrong_time_that_was_confirmed_is_taken_back_by_confirming_the_right_o
 
 
 def test_a_clock_that_creeps_gains_ten_minutes_and_then_ten_a_day(clocks, tmp_path):
-    sure = SureTime("disk", bytes(tmp_path))
+    sure = TrustedClock("disk", bytes(tmp_path))
     began_ns = sure.now_ns()
     for _ in range(10 * 24):
         clocks.pass_(HOUR_SECONDS)
@@ -223,7 +223,7 @@ def test_a_clock_that_creeps_gains_ten_minutes_and_then_ten_a_day(clocks, tmp_pa
 
 def test_a_damaged_record_is_told_and_replaced(clocks, tmp_path, caplog):
     (tmp_path / "clock.json").write_text("{")
-    assert SureTime("disk", bytes(tmp_path)).now_ns() == clock.now_ns()
+    assert TrustedClock("disk", bytes(tmp_path)).now_ns() == clock.now_ns()
     assert any("is damaged" in line for line in caplog.messages)
     assert json.loads((tmp_path / "clock.json").read_text())["sure_ns"] == clock.now_ns()
 
@@ -261,7 +261,7 @@ def test_a_real_daemon_whose_clock_jumps_keeps_what_it_must(folder):
     name = site.back_up("web1", str(folder / "tree"))["snapshot"]
     moved.set(YEAR_DAYS * DAY_SECONDS)
     forget = ("forget", name, "--json")
-    assert "is not believed" in site.local(*forget, exit_code=RightError.exit_code)
+    assert "is not trusted" in site.local(*forget, exit_code=RightError.exit_code)
     assert "the clock is 365.0 days ahead of what is plausible" in site.log()
     confirmed = site.local(
         *("storage", "--confirm-clock", "--config", str(site.configuration), "--json"), key=None

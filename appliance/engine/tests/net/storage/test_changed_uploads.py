@@ -57,7 +57,7 @@ def _put(store: RemoteStore, name: str) -> None:
 
 def test_a_changed_pack_is_refused(attacked):
     store = attacked(b"tentcon", b"TENTCON")
-    with pytest.raises(DamageError, match="not what its name says"):
+    with pytest.raises(DamageError, match="does not match its name"):
         _put(store, object_name(CONTENT))
     assert list(store.list("packs")) == []
 

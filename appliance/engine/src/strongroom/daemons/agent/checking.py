@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def check_agent(path: str) -> tuple[AgentSettings, Preflight]:
-    """What the configuration at `path` says, and what is wrong with what it names.
+    """The settings at `path`, and the faults of what they name.
 
-    Raises ConfigurationError and UsageError when the configuration itself cannot be taken.
+    Raises ConfigurationError and UsageError when the configuration itself is invalid.
     """
     settings = load_settings(path)
     look = Preflight()
@@ -28,13 +28,13 @@ def check_agent(path: str) -> tuple[AgentSettings, Preflight]:
         if identity.role != "agent" or identity.name != settings.name:
             raise PeerRefusedError(
                 f"the certificate in {settings.identity_folder} is of {identity.peer}, but this "
-                f"agent is {settings.name!r}: enrol it, or mend the Client's Name"
+                f"agent is {settings.name!r}: enrol it, or correct the Client's Name"
             )
         client_context(identity, check_hostname=False)
         with look.part("put keys in the Identity Directory"):
             try:
                 read_put_keys(settings.identity_folder)
-            except KeyRightError as error:  # it restores, and backs up nothing
+            except KeyRightError as error:  # without a put key it restores, but cannot back up
                 look.warnings.append(str(error))
     look.writable("Working Directory", settings.working_folder)
     look.changeable("Working Directory", os.path.join(settings.working_folder, "agent.lock"))

@@ -1,9 +1,9 @@
-"""The ways to a director: dial it, or wait for it to dial us; again and again.
+"""Connections to directors: dials them, or waits for them to dial, and reconnects.
 
-Whoever dials, both show certificates of our authority, and the director's must bear the name that
-the configuration has for it and the role of a director. Its DNS name does not matter: it may be
-reached through any address. Between two tries there is a pause that doubles, of a random length,
-so that a thousand agents do not come back at the same moment.
+Whichever side dials, both present certificates of our authority, and the director's must have the
+name that is configured for it and the role of a director. Its DNS name does not matter: it may be
+reached through any address. The pause between two attempts doubles and has a random part, so that a
+thousand agents do not reconnect at the same moment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHORTEST_PAUSE_SECONDS: Final = 1.0
 _OPEN_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 2.0
 _END_AGAIN_SECONDS: Final = 3.0
-# A connection that lived so long was a good one: the next pause is short again.
+# After a connection that lasted this long the next pause is short again.
 _GOOD_SECONDS: Final = 10.0
 _DIRECTOR: Final = ("director",)
 
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class DirectorLinks:
-    """All connections with directors. Everything happens in the event loop's thread."""
+    """All connections with directors. Everything runs in the event loop's thread."""
 
     def __init__(self, settings: AgentSettings) -> None:
         self.settings = settings
@@ -61,18 +61,18 @@ class DirectorLinks:
             conversation.news()
 
     def is_welcome(self, director: str) -> bool:
-        """Whether a director is connected and has welcomed us."""
+        """Whether a director is connected and has sent Welcome."""
         conversation = self._conversations.get(director)
         return conversation is not None and conversation.is_welcome
 
     async def start(self, supervisor: Supervisor) -> None:
-        """Dial and listen. Raises OSError when an address cannot be listened at."""
+        """Dial and listen. Raises OSError when an address is not available."""
         self.supervisor = supervisor
         await self._listen()
         self._dial_all()
 
     async def reload(self, settings: AgentSettings) -> None:
-        """Follow new settings; connections of directors that did not change stay."""
+        """Apply new settings; connections of unchanged directors stay."""
         moved = settings.listen_addresses != self.settings.listen_addresses
         changed = {
             name
@@ -99,7 +99,7 @@ class DirectorLinks:
     def _dial_all(self) -> None:
         for name, director in self.settings.directors.items():
             if director.dials and name not in self._dialling:
-                task = asyncio.create_task(self._keep_dialling(director), name=f"link to {name}")
+                task = asyncio.create_task(self._keep_dialling(director), name=f"director {name}")
                 self._dialling[name] = (director, task)
 
     async def _keep_dialling(self, director: KnownDirector) -> None:
@@ -118,11 +118,11 @@ class DirectorLinks:
                 _log.warning("Director %s: %s; trying again", director.name, _reason(error))
             except StrongroomError as error:
                 _log.error("Director %s: %s", director.name, error)
-            except Exception:  # noqa: BLE001 - else nothing would be backed up any more
-                _log.exception("Director %s: a fault of the agent", director.name)
+            except Exception:  # noqa: BLE001 - otherwise no backup would run any more
+                _log.exception("Director %s: internal error of the agent", director.name)
             if clock.elapsed_seconds() - started > _GOOD_SECONDS:
                 pause_seconds = SHORTEST_PAUSE_SECONDS
-            # From half to one and a half of it.
+            # Between half of it and one and a half.
             spread = 0.5 + int.from_bytes(clock.random_bytes(2)) / 65535
             await asyncio.sleep(pause_seconds * spread)
             pause_seconds = min(2 * pause_seconds, director.longest_pause_seconds)
@@ -152,7 +152,7 @@ class DirectorLinks:
 
     async def _converse(self, connection: Connection, director: str) -> None:
         conversation = Conversation(connection, director, self.supervisor, self.settings.name)
-        # A director that comes back replaces its older connection, which may be dead.
+        # A director that reconnects replaces its older connection, which may be dead.
         self._conversations[director] = conversation
         _log.info("Director %s: connected", director)
         try:
@@ -209,7 +209,7 @@ class DirectorLinks:
         if identity.role != "agent" or identity.name != self.settings.name:
             raise PeerRefusedError(
                 f"the certificate in {self.settings.identity_folder} is of {identity.peer}, but "
-                f"this agent is {self.settings.name!r}: enrol it, or mend the Client's Name"
+                f"this agent is {self.settings.name!r}: enrol it, or correct the Client's Name"
             )
 
 
@@ -217,7 +217,7 @@ def _certificate(connection: Connection) -> bytes:
     found = connection.transport.get_extra_info("ssl_object")
     certificate: bytes | None = None if found is None else found.getpeercert(binary_form=True)
     if certificate is None:
-        raise PeerRefusedError("who is at the other end showed no certificate")
+        raise PeerRefusedError("the peer presented no certificate")
     return certificate
 
 
@@ -230,7 +230,7 @@ def _reason(error: Exception) -> str:
 
 
 async def _end(task: asyncio.Task[None]) -> None:
-    """End a task whatever it is at; told again if something on its way swallowed that."""
+    """Cancel a task, repeatedly if it swallowed a cancellation."""
     while not task.done():
         task.cancel()
         await asyncio.wait((task,), timeout=_END_AGAIN_SECONDS)

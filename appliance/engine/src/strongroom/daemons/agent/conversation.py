@@ -1,7 +1,7 @@
-"""What is said over one connection with a director, whoever dialled: Hello, Welcome, then both.
+"""The messages of one connection with a director: Hello, Welcome, then both sides send.
 
-Reports are sent in order, from the first that the director has not acknowledged; what was sent
-over an older connection may come twice, and the director knows it by its number. At most WINDOW
+Reports are sent in order, from the first that the director has not acknowledged; those sent over an
+older connection may arrive twice, and the director recognizes them by number. At most WINDOW
 reports of a run are sent ahead of their acknowledgement, so a long log never fills the connection.
 """
 
@@ -43,7 +43,7 @@ _ULP: Final = "/proc/sys/net/ipv4/tcp_available_ulp"
 
 
 class MessageConnection(Protocol):
-    """What we use of a WebSocket of the websockets library, client or server."""
+    """The methods that we use of a WebSocket of the websockets library, client or server."""
 
     async def send(self, message: str) -> None:
         """Send a text."""
@@ -52,7 +52,7 @@ class MessageConnection(Protocol):
         """The next message; raises ConnectionClosed."""
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """End it."""
+        """Close it."""
 
 
 class Conversation:
@@ -80,10 +80,10 @@ class Conversation:
         async with asyncio.timeout(WELCOME_SECONDS):
             welcome = await self._receive()
         if not isinstance(welcome, Welcome):
-            raise PeerRefusedError("the director began with something else than Welcome")
+            raise PeerRefusedError("the director's first message is not Welcome")
         if welcome.director != self._director or welcome.protocol != PROTOCOL_VERSION:
             raise PeerRefusedError(
-                f"we meant Director {self._director}, protocol {PROTOCOL_VERSION}; who answers "
+                f"expected Director {self._director}, protocol {PROTOCOL_VERSION}; the peer "
                 f"is {welcome.director}, protocol {welcome.protocol}"
             )
         self.is_welcome = True
@@ -95,10 +95,10 @@ class Conversation:
                 self._obey(await self._receive())
         finally:
             sender.cancel()
-            # Not `await sender`: with its cancellation ours would be swallowed too.
+            # Not `await sender`: that would swallow our own cancellation with the sender's.
             await asyncio.wait((sender,))
             if not sender.cancelled():
-                # Its failure is that of the connection, which ours tells.
+                # Its failure is that of the connection, which is raised here anyway.
                 sender.exception()
 
     def _hello(self) -> Hello:
@@ -118,11 +118,11 @@ class Conversation:
         try:
             return decode_for_agent(await self._connection.recv())
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            await self._refuse(f"a message makes no sense: {error}")
-            raise PeerRefusedError(f"the director says what makes no sense: {error}") from error
+            await self._refuse(f"invalid message: {error}")
+            raise PeerRefusedError(f"invalid message from the director: {error}") from error
 
     async def _refuse(self, reason: str) -> None:
-        # The protocol leaves 123 bytes for the reason.
+        # The protocol allows 123 bytes for the reason.
         await self._connection.close(
             _CLOSE_BAD_MESSAGE, reason.encode()[:120].decode("utf-8", "ignore")
         )
@@ -134,7 +134,7 @@ class Conversation:
             try:
                 answer = supervisor.accept(director, message)
             except ValueError as error:
-                raise PeerRefusedError(f"the director says what makes no sense: {error}") from error
+                raise PeerRefusedError(f"invalid message from the director: {error}") from error
         elif isinstance(message, Cancel):
             answer = supervisor.cancel(director, message.run_id)
         elif isinstance(message, SetBandwidth):

@@ -1,8 +1,9 @@
-"""How the agent comes by its certificate, and by the next one.
+"""How the agent gets its first certificate, and renews it.
 
-Enrolment: fetch the director's authority without believing it, compare its fingerprint with what
-the operator was told, then connect again, believing that authority alone, and trade the one-time
-token for a certificate. The private key never leaves this machine. Renewal shows the certificate.
+Enrolment: fetch the director's authority without trusting it, compare its fingerprint with the one
+given to the operator, then connect again, trusting that authority alone, and exchange the one-time
+token for a certificate. The private key never leaves this machine. Renewal authenticates with the
+current certificate.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ class _Issued(msgspec.Struct, frozen=True):
 def enrol(
     director_url: str, name: str, token: str, fingerprint: str, identity_folder: str
 ) -> tuple[Identity, str]:
-    """Get the first certificate of `name`; the identity and the director's name.
+    """Get the first certificate of `name`; returns the identity and the director's name.
 
     Raises UsageError, PeerRefusedError, DirectorError.
     """
     host, port = _place(director_url)
     blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     blind.check_hostname = False
-    # Nothing is told to whom this reaches, and of what it says only what fits is believed.
+    # The peer is not authenticated yet: send nothing secret, and trust only a matching fingerprint.
     blind.verify_mode = ssl.CERT_NONE
     found = _ask(host, port, blind, "GET", "/api/v1/authority", None, _Authority)
     authority = authority_with_fingerprint(found.authority.encode(), fingerprint)
@@ -77,7 +78,7 @@ def enrol(
 
 
 def renew(director: KnownDirector, identity_folder: str) -> Identity:
-    """Get the next certificate with the present one. Raises as `enrol` does."""
+    """Get the next certificate with the current one. Raises as `enrol` does."""
     identity = Identity.load(identity_folder)
     key_pem = new_key()
     context = client_context(identity, check_hostname=False)
@@ -96,7 +97,7 @@ def renew(director: KnownDirector, identity_folder: str) -> Identity:
         _Issued,
         judge,
     )
-    # The authority is what we were enrolled with: nobody who answers may change it.
+    # The authority stays the one of the enrolment: no answer may change it.
     renewed = store_identity(
         identity_folder, key_pem, issued.certificate.encode(), identity.authority_pem
     )
@@ -130,7 +131,7 @@ def _ask(
     answer: type[Any],
     judge: Any = None,
 ) -> Any:
-    """One request and its answer. `judge` gets the server's certificate before we say anything."""
+    """One request and its answer. `judge` checks the server's certificate before it is sent."""
     connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_SECONDS, context=context)
     try:
         connection.connect()
@@ -151,7 +152,7 @@ def _ask(
     try:
         return msgspec.json.decode(data, type=answer)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DirectorError(f"the director's answer makes no sense: {error}") from error
+        raise DirectorError(f"the director's answer is invalid: {error}") from error
 
 
 def _said(data: bytes, status: int) -> str:

@@ -1,12 +1,12 @@
-"""Runs on disk: what was asked, and what is to be reported, until the director has all of it.
+"""Journals of runs on disk: the request and the reports, until the director has all of them.
 
-    FOLDER/RUN_ID.journal     JSON lines: AcceptedRun, then reports and Acknowledged marks, in order
-    FOLDER/RUN_ID.lock        held by the process that does the run
+FOLDER/RUN_ID.journal     JSON lines: AcceptedRun, then reports and Acknowledged marks, in order
+FOLDER/RUN_ID.lock        held by the process that executes the run
 
 A report is in the file before it is sent, and stays until the director has acknowledged RunEnded.
-So neither a restart nor SIGKILL loses one; a power failure may lose log lines of a run, not that
-it was begun nor how it ended. A line cut off by a crash is dropped. Only places of reports are
-kept in memory. Files hold keys of tickets, so they are for their owner alone.
+So neither a restart nor SIGKILL loses one; a power failure may lose log lines of a run, but neither
+its start nor its end. A line truncated by a crash is dropped. Only offsets of reports are kept in
+memory. Files contain keys of tickets, so only their owner can read them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.agent.jobs.description import (
-    StartMessage,  # noqa: TC001 - msgspec looks at it
+    StartMessage,  # noqa: TC001 - msgspec resolves it at run time
 )
 from strongroom.net.control.messages import RunEnded, RunLog, RunStarted, encode
 from strongroom.net.identities.private_files import sync_folder
@@ -28,11 +28,11 @@ from strongroom.net.identities.private_files import sync_folder
 if TYPE_CHECKING:
     from strongroom.net.control.messages import LogLevel
 
-# What a run may have in its journal; log lines beyond it are counted, not kept.
+# The size limit of a run's journal; log lines beyond it are counted, not kept.
 JOURNAL_BYTES_LIMIT: Final = 256 << 20
-# How long the journal of a run that ended is kept for a director that never acknowledges it.
+# How long the journal of an ended run is kept for a director that never acknowledges it.
 KEPT_SECONDS: Final = 60 * 86400
-# A number of a report that is further ahead than this is no number of ours.
+# A report number further ahead than this is invalid.
 MOST_LOST_REPORTS: Final = 1 << 20
 _ENDING: Final = ".journal"
 _LOCK_ENDING: Final = ".lock"
@@ -41,7 +41,7 @@ Report = RunStarted | RunLog | RunEnded
 
 
 class AcceptedRun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="entry"):
-    """The first line: whose run it is, and what the director's message said."""
+    """The first line: the director of the run, and its message."""
 
     director: str
     start: StartMessage = msgspec.field(name="request")
@@ -76,14 +76,14 @@ class RunJournal:
         self._left_out = 0
         self.entry: AcceptedRun
         self.begun = 0
-        # When it was first begun, 0 for not yet.
+        # When the run was first started, 0 for not yet.
         self.begun_ns = 0
         self.acknowledged = 0
         self.ended: RunEnded | None = None
 
     @classmethod
     def create(cls, folder: bytes, director: str, start: StartMessage) -> RunJournal:
-        """Keep a new run, durably. Raises OSError."""
+        """Create the journal of a new run, durably. Raises OSError."""
         path = os.path.join(folder, start.run_id.encode("ascii") + _ENDING.encode())
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         journal = cls(path, os.open(path, flags, 0o600))
@@ -95,7 +95,7 @@ class RunJournal:
 
     @classmethod
     def load(cls, path: bytes) -> RunJournal | None:
-        """Read a journal; None when it does not even say what was asked. Raises OSError."""
+        """Read a journal; None when it does not even have the request. Raises OSError."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         journal = cls(path, os.open(path, flags))
         if journal._read():
@@ -119,25 +119,25 @@ class RunJournal:
         self._append(_encoder.encode(Begun(time_ns=self.begun_ns)))
 
     def add_started(self) -> None:
-        """The run is under way."""
+        """Report that the run has started."""
         self._report(
             RunStarted(run_id=self.run_id, sequence=self.last_sequence + 1, time_ns=clock.now_ns())
         )
         os.fdatasync(self._file)
 
     def add_log(self, time_ns: int, level: LogLevel, text: str) -> None:
-        """A line of the log; beyond the limit of a journal it is only counted."""
+        """Add a line of the log; beyond the size limit it is only counted."""
         if self._size > JOURNAL_BYTES_LIMIT:
             self._left_out += 1
             return
         try:
             self._log(time_ns, level, text)
         except OSError:
-            # The disk is full; how the run ends is what counts.
+            # The disk is full; the end of the run is more important.
             self._left_out += 1
 
     def add_ended(self, ended: RunEnded) -> None:
-        """The end; its sequence is set here. Durable when this returns. Raises OSError."""
+        """Add the end; its sequence is set here. Durable when this returns. Raises OSError."""
         if self._left_out:
             text = f"{self._left_out} lines of this log were left out: too long, or a full disk"
             self._log(clock.now_ns(), "warning", text)
@@ -152,9 +152,9 @@ class RunJournal:
         return os.pread(self._file, self._lengths[sequence - 1], self._offsets[sequence - 1])
 
     def acknowledge(self, sequence: int) -> bool:
-        """The director has everything up to `sequence`; whether the journal is done with.
+        """Note that the director has everything up to `sequence`; returns whether that is all.
 
-        After a power failure the director may have lines that we lost: numbers go on after those.
+        After a power failure the director may have lines that we lost: numbers continue after them.
         """
         sequence = min(sequence, self.last_sequence + MOST_LOST_REPORTS)
         if self.ended is not None:
@@ -165,7 +165,7 @@ class RunJournal:
         return self.ended is not None and self.acknowledged == self.last_sequence
 
     def is_stale(self) -> bool:
-        """Whether it ended so long ago that nobody will ask any more."""
+        """Whether it ended so long ago that it can be removed."""
         return (
             self.ended is not None
             and clock.now_ns() - self.ended.time_ns > KEPT_SECONDS * SECOND_NS
@@ -176,14 +176,14 @@ class RunJournal:
         return self._path.removesuffix(_ENDING.encode()) + _LOCK_ENDING.encode()
 
     def remove(self) -> None:
-        """Forget the run."""
+        """Remove the journal of the run."""
         os.close(self._file)
         os.unlink(self._path)
         if os.path.exists(self.lock_path()):
             os.unlink(self.lock_path())
 
     def close(self) -> None:
-        """Give back the descriptor."""
+        """Close the descriptor."""
         os.close(self._file)
 
     def _log(self, time_ns: int, level: LogLevel, text: str) -> None:
@@ -220,7 +220,7 @@ class RunJournal:
 
     def _acknowledged(self, sequence: int) -> None:
         self.acknowledged = sequence
-        # What the director has and we lost is nowhere; it will not be asked for.
+        # Reports that the director has and we lost are not sent again.
         lost = max(0, sequence - self.last_sequence)
         self._offsets.extend([0] * lost)
         self._lengths.extend([0] * lost)
@@ -261,7 +261,7 @@ class RunJournal:
 
 
 def load_journals(folder: bytes) -> list[RunJournal]:
-    """All runs of a folder, which is made if need be, the oldest first. Raises OSError."""
+    """All runs of a folder, which is created if needed, the oldest first. Raises OSError."""
     os.makedirs(folder, 0o700, exist_ok=True)
     found = []
     for name in sorted(os.listdir(folder)):

@@ -1,7 +1,7 @@
-"""How the last run of each job went, kept on disk so that figures outlive the agent.
+"""Results of the last run of each job, kept on disk so that metrics survive a restart.
 
-One small file in the Working Directory. It is no truth, only what the figures need: one that is
-lost or damaged begins anew.
+One small file in the Working Directory. It is used for metrics only: if it is lost or damaged, a
+new one is started.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from strongroom.net.identities.private_files import SECRET_MODE, read_bounded, w
 if TYPE_CHECKING:
     from strongroom.daemons.agent.journal import RunJournal
 
-# A director that names a new job for every run must not fill the disk, nor a database of figures.
+# A director that names a new job for every run must not fill the disk, nor a metrics database.
 MOST_JOBS: Final = 1000
 _GREATEST_BYTES: Final = 4 << 20
 _WENT_WELL: Final = ("done", "incomplete")
@@ -28,9 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 class LastRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The last run of a job; success_ns: when the last one that went well ended, 0 for none.
+    """The last run of a job; success_ns: when the last successful one ended, 0 for none.
 
-    figures: what its report counts, by the names of `_FIGURES`; what it does not say is absent.
+    figures: the counts of its report, by the names of `_FIGURES`; missing ones are absent.
     """
 
     director: str
@@ -57,7 +57,7 @@ class LastRuns:
         return [self._runs[key] for key in sorted(self._runs)]
 
     def note(self, journal: RunJournal) -> bool:
-        """A run has ended; whether that is news."""
+        """Note that a run has ended; returns whether that is new."""
         ended, entry = journal.ended, journal.entry
         if ended is None:
             return False
@@ -92,11 +92,11 @@ def _read(path: bytes) -> list[LastRun]:
     except FileNotFoundError:
         return []
     except (OSError, UsageError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        _log.warning("%s: %s; figures of the last runs begin anew", os.fsdecode(path), error)
+        _log.warning("%s: %s; metrics of the last runs start empty", os.fsdecode(path), error)
         return []
 
 
-# Figure -> the fields of reports that say it: of a backup or estimate, of a restore, of a verify.
+# Metric -> the report fields it comes from: of a backup or estimate, of a restore, of a verify.
 _FIGURES: Final = {
     "files": ("files", "entries"),
     "bytes": ("size_bytes", "written_bytes", "read_bytes"),

@@ -1,12 +1,11 @@
-"""Figures of the agent in a file for node_exporter's textfile collector (Metrics File).
+"""Metrics of the agent in a file for node_exporter's textfile collector (Metrics File).
 
-An agent listens nowhere, and idles most of the time, so it leaves its figures where the machine's
-own exporter takes them along. The file is written anew whenever a run has ended and every
-INTERVAL_SECONDS, so its age (`node_textfile_mtime_seconds`) says whether the agent lives; what is
-read is always one whole version. A file that cannot be written is told in the log, once, and
-disturbs no run.
+An agent has no HTTP port, so it writes its metrics to a file that the machine's node_exporter
+collects. The file is replaced whenever a run has ended and every INTERVAL_SECONDS, so its age
+(`node_textfile_mtime_seconds`) shows whether the agent is alive; a reader always sees one complete
+version. A file that cannot be written is logged once, and does not disturb runs.
 
-Everything happens in the event loop's thread but the reading and writing of files.
+Everything runs in the event loop's thread except reading and writing files.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class MetricsFile:
-    """See the module. `is_connected`: whether a director is. active_count: of runs under way."""
+    """See the module. `is_connected`: whether a director is. active_count: of active runs."""
 
     def __init__(self, settings: AgentSettings, is_connected: Callable[[str], bool]) -> None:
         self._settings = settings
@@ -57,13 +56,13 @@ class MetricsFile:
         self._fault = ""
 
     def note(self, journal: RunJournal) -> None:
-        """A run has ended."""
+        """Note that a run has ended."""
         if self._last_runs.note(journal):
             self._is_changed = True
             self._wake.set()
 
     def use(self, settings: AgentSettings) -> None:
-        """Follow new settings; a file that is no longer wanted is removed, for it would lie."""
+        """Apply new settings; a file that is no longer configured is removed, as it is stale."""
         before, self._settings = self._settings, settings
         if before.metrics_file and before.metrics_file != settings.metrics_file:
             with contextlib.suppress(OSError):
@@ -71,7 +70,7 @@ class MetricsFile:
         self._wake.set()
 
     async def keep_writing(self) -> None:
-        """Until `stop`, which has it written for the last time."""
+        """Write the file until `stop`, and then a last time."""
         while True:
             self._wake.clear()
             is_up = self._is_up
@@ -83,7 +82,7 @@ class MetricsFile:
                     await self._wake.wait()
 
     def stop(self) -> None:
-        """The agent ends."""
+        """End `run`, as the agent ends."""
         self._is_up = False
         self._wake.set()
 
@@ -103,17 +102,17 @@ class MetricsFile:
             self._is_changed = self._is_changed or keeps
             fault = f"{error.strerror}: {os.fsdecode(error.filename or path)}"
             if fault != self._fault:
-                _log.error("figures cannot be written: %s; see Metrics File", fault)
+                _log.error("metrics cannot be written: %s; see Metrics File", fault)
             self._fault = fault
 
     def _own(self, *, is_up: bool) -> Iterable[Metric]:
         version = {"client": self._settings.name, "version": strongroom.__version__}
-        yield _gauge("info", "Which agent this is, and of which version.", (version, 1))
-        yield _gauge("up", "Whether the agent runs; 0 once it was stopped in good order.",
+        yield _gauge("info", "Version of the agent.", (version, 1))
+        yield _gauge("up", "Whether the agent runs; 0 after a clean stop.",
                      ({}, is_up))  # fmt: skip
         yield _gauge("start_time_seconds", "When the agent was started.",
                      ({}, self._started_ns / SECOND_NS))  # fmt: skip
-        yield _gauge("active_runs", "Runs under way.", ({}, self.active_count()))
+        yield _gauge("active_runs", "Active runs.", ({}, self.active_count()))
         connected = {
             name: is_up and self._is_connected(name) for name in sorted(self._settings.directors)
         }
@@ -121,12 +120,12 @@ class MetricsFile:
         self._connected_ns.update({name: now_ns for name, is_so in connected.items() if is_so})
         yield _gauge(
             "director_connected",
-            "Whether a director is connected, whoever dialled.",
+            "Whether a director is connected, whichever side dialled.",
             *(({"director": name}, is_so) for name, is_so in connected.items()),
         )
         yield _gauge(
             "director_last_connected_timestamp_seconds",
-            "When it was last seen to be; absent if never since the start.",
+            "When it was last connected; absent if never since the start.",
             *(
                 ({"director": name}, self._connected_ns[name] / SECOND_NS)
                 for name in connected
@@ -152,7 +151,7 @@ def _of_runs(runs: list[LastRun]) -> Iterable[Metric]:
              lambda run: max(0, run.ended_ns - run.begun_ns) / SECOND_NS)  # fmt: skip
     yield of("last_run_status", "How it ended: 0 done, 1 incomplete, 2 failed, 3 cancelled.",
              lambda run: _STATUS.get(run.status))  # fmt: skip
-    yield of("last_success_timestamp_seconds", "When the last run that went well ended.",
+    yield of("last_success_timestamp_seconds", "When the last successful run ended.",
              lambda run: run.success_ns / SECOND_NS if run.success_ns else None)  # fmt: skip
     for figure, name, text in (
         ("files", "last_run_files", "Files of the last run."),
@@ -160,46 +159,44 @@ def _of_runs(runs: list[LastRun]) -> Iterable[Metric]:
         (
             "read_bytes",
             "last_run_read_bytes",
-            "Bytes that a backup had to read, the rest is known.",
+            "Bytes that a backup had to read; the rest was unchanged.",
         ),
         ("stored_bytes", "last_run_stored_bytes", "Bytes that a backup added to the repository."),
-        ("problems", "last_run_problems", "Files and attributes that could not be dealt with."),
-        ("used_parent", "last_run_used_parent", "Whether a backup built on one before."),
+        ("problems", "last_run_problems", "Files and attributes that could not be processed."),
+        ("used_parent", "last_run_used_parent", "Whether a backup used a parent snapshot."),
     ):
         yield of(name, text, lambda run, figure=figure: run.figures.get(figure))  # type: ignore[misc]
 
 
 def _on_disk(settings: AgentSettings) -> list[Metric]:
-    """Of the certificate and the parent cache. Raises OSError."""
+    """Metrics of the certificate and the parent cache. Raises OSError."""
     found = []
-    # Of an identity that cannot be read there is nothing to tell here; the log says so.
+    # An identity that cannot be read has no metric; the log reports it.
     with contextlib.suppress(StrongroomError, OSError):
         ends = Identity.load(settings.identity_folder).not_after.timestamp()
         found.append(
-            _gauge("certificate_expiry_timestamp_seconds", "When the certificate ends.", ({}, ends))
+            _gauge("certificate_expiry_timestamp_seconds", "End of the certificate.", ({}, ends))
         )
     listings, size_bytes = 0, 0
     with contextlib.suppress(FileNotFoundError), os.scandir(settings.parents_folder) as entries:
         for entry in entries:
-            # One that was removed meanwhile counts no more.
+            # A file that was removed meanwhile does not count.
             with contextlib.suppress(FileNotFoundError):
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
                     listings += 1
                     size_bytes += status.st_size
     found.append(
-        _gauge(
-            "parent_cache_listings", "Listings of earlier backups that are kept.", ({}, listings)
-        )
+        _gauge("parent_cache_listings", "Listings of earlier backups in the cache.", ({}, listings))
     )
-    found.append(_gauge("parent_cache_bytes", "Bytes that they take.", ({}, size_bytes)))
+    found.append(_gauge("parent_cache_bytes", "Size of the cached listings.", ({}, size_bytes)))
     return found
 
 
 def _replace(path: bytes, data: bytes) -> None:
-    """Put `data` in the place of a file that all may read. Raises OSError.
+    """Replace a world-readable file by `data`. Raises OSError.
 
-    It need not last: after a crash of the machine the next one is written at once.
+    It is not synced: after a crash of the machine the next version is written at once.
     """
     # Its name does not end with .prom, so a half-written one is never read.
     beside = path + b".new"

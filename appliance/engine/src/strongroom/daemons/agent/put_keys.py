@@ -2,7 +2,7 @@
 
     IDENTITY/put-keys/REPOSITORY_ID.key
 
-A put key can add and deduplicate but not read; it came with the enrolment.
+A put key allows adding and deduplicating but not reading; it comes with the enrolment.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_put_keys(identity_folder: str) -> dict[str, PutKey]:
         found[put_key.repository_id.hex()] = put_key
     if not found:
         raise KeyRightError(
-            f"there is no put key in {folder}: enrol this machine anew, or put the file there "
+            f"there is no put key in {folder}: enrol this machine again, or put the file there "
             "that `strongroom key export-put` writes"
         )
     return found

@@ -1,9 +1,9 @@
-"""The agent as a daemon: runs until SIGTERM, follows its configuration at SIGHUP.
+"""The agent as a daemon: runs until SIGTERM, reloads its configuration at SIGHUP.
 
-SIGHUP reads the configuration again: new runs follow it, runs under way are not disturbed, and
-connections of directors that did not change stay. A configuration with errors changes nothing.
-SIGTERM and SIGINT stop the jobs; their runs are resumed when the agent starts again. The
-certificate is renewed when two thirds of its time have passed.
+After SIGHUP new runs use the new configuration, active runs are not disturbed, and connections of
+unchanged directors stay. A configuration with errors changes nothing. SIGTERM and SIGINT stop the
+jobs; their runs are resumed when the agent starts again. The certificate is renewed after two
+thirds of its lifetime.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 def serve(path: str) -> None:
-    """Be the agent that the configuration at `path` describes, until told to stop.
+    """Run the agent that the configuration at `path` describes, until SIGTERM or SIGINT.
 
     Raises ConfigurationError, UsageError, OperatingSystemError.
     """
@@ -53,7 +53,7 @@ class _Service:
     async def run(self) -> None:
         settings = self._settings
         lock = _lock_folder(settings)
-        # Says early what is wrong with the certificate.
+        # Reports a fault of the certificate early.
         Identity.load(settings.identity_folder)
         supervisor = Supervisor(settings, self._links.news, self._figures.note)
         self._figures.active_count = lambda: supervisor.active_count
@@ -121,11 +121,11 @@ class _Service:
                 renewed = await asyncio.to_thread(renew, director, settings.identity_folder)
                 _log.info("the certificate was renewed until %s", renewed.not_after)
                 return
-        raise UsageError("no Director has an Address, so nobody can be asked for a certificate")
+        raise UsageError("no Director has an Address to request a certificate from")
 
 
 def _lock_folder(settings: AgentSettings) -> int:
-    """Make sure that no other agent uses the working folder."""
+    """Ensure that no other agent uses the working folder."""
     try:
         os.makedirs(settings.working_folder, 0o700, exist_ok=True)
         path = os.path.join(settings.working_folder, "agent.lock")

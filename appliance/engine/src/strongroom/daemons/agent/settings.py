@@ -1,4 +1,4 @@
-"""What the agent is told by its configuration: the Client resource and the Directors in it."""
+"""Settings of the agent: the Client resource and the Director resources with it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PING_SECONDS: Final = 20
 class KnownDirector:
     """A director that this agent works for.
 
-    dials: we dial address:port. listens: we let it in when it dials us. commands: kinds of job it
-    may start; () for all. longest_pause_seconds: between two tries to reach it.
+    dials: we dial address:port. listens: we accept its connections. commands: kinds of job it
+    may start; () for all. longest_pause_seconds: between two attempts to connect.
     """
 
     name: str
@@ -42,7 +42,7 @@ class KnownDirector:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """The agent. `processes`: what all runs together may start; see `supervisor`."""
+    """The agent. `processes`: shared by all runs; see `supervisor`."""
 
     name: str
     directors: Mapping[str, KnownDirector]
@@ -61,22 +61,22 @@ class AgentSettings:
 
     @property
     def run_folder(self) -> bytes:
-        """Where runs are kept."""
+        """The folder of the runs' journals."""
         return os.fsencode(os.path.join(self.working_folder, "runs"))
 
     @property
     def cache_folder(self) -> str:
-        """Where listings and index objects are kept."""
+        """The folder for cached listings and index objects."""
         return os.path.join(self.working_folder, "cache")
 
     @property
     def parents_folder(self) -> bytes:
-        """Where the cache keeps listings of earlier backups."""
+        """The folder where the cache keeps listings of earlier backups."""
         return parents_folder(os.fsencode(self.cache_folder))
 
     @property
     def last_runs_file(self) -> bytes:
-        """What the figures of jobs are kept in."""
+        """The file with the metrics of jobs."""
         return os.fsencode(os.path.join(self.working_folder, "last-runs.json"))
 
 
@@ -95,7 +95,7 @@ def load_settings(path: str) -> AgentSettings:
         if not director.switch("monitor")
     }
     if not directors:
-        raise UsageError(f"{path}: no Director resource says whom this agent works for")
+        raise UsageError(f"{path}: no Director resource names a director for this agent")
     listens = any(director.listens for director in directors.values())
     return AgentSettings(
         name=client.name,

@@ -1,14 +1,14 @@
-"""Every run of this agent: accepted, waiting, under way, or ended and not yet acknowledged.
+"""All runs of this agent: accepted, waiting, active, or ended and not yet acknowledged.
 
-A run that a director asks for is first put into a journal, so it is done even when the agent is
-killed a moment later: after a restart it is begun again, and what it had stored is found and not
-sent again. Scripts before the job then run once more. A run that took the agent, or its own
-process, down MOST_BEGINNINGS times fails.
+A run that a director requests is first written to a journal, so it is executed even when the agent
+is killed a moment later: after a restart it is started again, and stored data is recognized and not
+sent again. Scripts before the job then run once more. A run during which the agent, or its own
+process, died MOST_BEGINNINGS times fails.
 
-All runs share `processes`: each gets what is left of them when it begins, at least one, as many
-as it asks for at most. Runs beyond the highest number at once wait in the order they came.
+All runs share `processes`: each gets what is left of them when it starts, at least one, and at most
+what it requests. Runs beyond the limit of concurrent runs wait in the order of their arrival.
 
-Everything happens in the event loop's thread.
+Everything runs in the event loop's thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MOST_BEGINNINGS: Final = 3
 _RUN_ID: Final = re.compile(r"[0-9a-f]{32}")
-# A job that was stopped, though nobody asked, may have been told so by whoever stops the agent.
+# A job that ended without a request to stop may have got a signal meant for the agent.
 _STOPPED: Final = (CancelledError.error_id, JobDiedError.error_id)
 _STOP_RUMOUR_SECONDS: Final = 0.5
 _DISK_RETRY_SECONDS: Final = 5.0
@@ -52,15 +52,15 @@ class _Run:
     processes: int = 0
     progress: RunProgress | None = None
     is_cancelled: bool = False
-    # What the director set it to last; None: as the start message says.
+    # The limit that the director set last; None: that of the start message.
     limit_bytes_per_second: int | None = None
 
 
 class Supervisor:
-    """Knows all runs.
+    """Keeps all runs.
 
     `news(director)` is called whenever there is something to send, `ended(journal)` when a run has
-    ended; at `resume` once more for those that no director knows of.
+    ended; during `resume` again for those that no director has acknowledged.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Supervisor:
     ) -> None:
         """Reads the journals. Raises OSError."""
         self.settings = settings
-        # What each director allows to run at once, and how many processes; 0: any number.
+        # How many concurrent runs and processes each director allows; 0: any number.
         self._limits: dict[str, int] = {}
         self._news = news
         self._ended = ended
@@ -81,7 +81,7 @@ class Supervisor:
         }
 
     def resume(self) -> None:
-        """Begin what was under way or waiting when the agent ended."""
+        """Start what was active or waiting when the agent ended."""
         for run in self._runs.values():
             self._ended(run.journal)
             if run.journal.ended is None and run.journal.begun >= MOST_BEGINNINGS:
@@ -96,25 +96,25 @@ class Supervisor:
         self._begin_waiting()
 
     def allow(self, director: str, maximum_runs: int) -> None:
-        """What a director says at Welcome."""
+        """Apply a director's Welcome."""
         self._limits[director] = maximum_runs
         self._begin_waiting()
 
     def accept(self, director: str, start: StartMessage) -> RunEnded | None:
-        """Do a run, unless it is known already; an answer where it cannot even be kept.
+        """Accept a run, unless it is known already; returns an answer if it cannot be journaled.
 
-        Raises ValueError for a run id that is none.
+        Raises ValueError for an invalid run id.
         """
         run_id = start.run_id
         if not _RUN_ID.fullmatch(run_id):
-            raise ValueError("a run's id is no UUID in hex")
+            raise ValueError("a run's id is not a UUID in hex")
         if run_id in self._runs:
             return None
         try:
             journal = RunJournal.create(self.settings.run_folder, director, start)
         except OSError as error:
             return _ending(
-                run_id, "failed", JobDiedError(f"the run cannot be kept: {error.strerror}")
+                run_id, "failed", JobDiedError(f"the run cannot be journaled: {error.strerror}")
             )
         run = self._runs[run_id] = _Run(journal)
         refusal = self._refusal(director, kind_of(start))
@@ -124,7 +124,7 @@ class Supervisor:
         return None
 
     def cancel(self, director: str, run_id: str) -> RunEnded | None:
-        """End a run; an answer where there is no such run."""
+        """Cancel a run; returns an answer if there is no such run."""
         run = self._known(director, run_id)
         if run is None:
             return _ending(run_id, "cancelled", CancelledError("the agent knows no such run"))
@@ -138,7 +138,7 @@ class Supervisor:
         return None
 
     def set_bandwidth(self, director: str, run_id: str, bytes_per_second: int) -> None:
-        """Change the limit of a run; it is never above the agent's own."""
+        """Change the limit of a run; never above the agent's own."""
         run = self._known(director, run_id)
         if run is not None and run.journal.ended is None:
             run.limit_bytes_per_second = bytes_per_second
@@ -146,20 +146,20 @@ class Supervisor:
                 run.process.set_limit(self._bandwidth(run))
 
     def acknowledge(self, director: str, run_id: str, sequence: int) -> None:
-        """The director has everything of a run up to this number."""
+        """Note that the director has all reports of a run up to this number."""
         run = self._known(director, run_id)
         if run is not None and run.journal.acknowledge(sequence):
             run.journal.remove()
             del self._runs[run_id]
 
     def runs_of(self, director: str) -> list[str]:
-        """Ids of the runs that a director is to hear of, in the order they came."""
+        """Ids of the runs to report to a director, in the order of arrival."""
         return [
             run_id for run_id, run in self._runs.items() if run.journal.entry.director == director
         ]
 
     def journal(self, run_id: str) -> RunJournal | None:
-        """The journal of a run; None when it is acknowledged."""
+        """The journal of a run; None once it is acknowledged."""
         run = self._runs.get(run_id)
         return None if run is None else run.journal
 
@@ -173,7 +173,7 @@ class Supervisor:
 
     @property
     def active_count(self) -> int:
-        """How many runs are under way."""
+        """How many runs are active."""
         return sum(run.task is not None for run in self._runs.values())
 
     async def stop(self) -> None:
@@ -222,7 +222,7 @@ class Supervisor:
         return self.active_count < min((limit for limit in limits if limit), default=1 << 30)
 
     def _share(self) -> int:
-        """What is left of the processes for one more run."""
+        """How many processes one more run may have."""
         return max(1, self.settings.processes - sum(run.processes for run in self._runs.values()))
 
     def _bandwidth(self, run: _Run) -> int:
@@ -258,9 +258,9 @@ class Supervisor:
         )
 
     def _program(self, run: _Run) -> JobProgram:
-        """The job process of a run; a restore's can write everything, if such a one is to be had.
+        """The job process of a run; for a restore one with write access everywhere, if available.
 
-        It has the time of a script more to stop, if there are scripts.
+        With scripts, its time to stop is longer by the time limit of a script.
         """
         start, settings = run.journal.entry.start, self.settings
         scripts = getattr(start, "scripts", ())
@@ -338,17 +338,17 @@ class Supervisor:
         self._news(run.journal.entry.director)
 
     def _end(self, run: _Run, status: str, error: Exception) -> None:
-        """End a run that no process does."""
+        """End a run that has no process."""
         try:
             run.journal.add_ended(_ending(run.journal.run_id, status, error))
             self._ended(run.journal)
         except OSError as failure:
-            # It is tried again when the agent starts the next time.
-            _log.error("run %s: its end cannot be kept: %s", run.journal.run_id, failure)
+            # It is repeated when the agent starts the next time.
+            _log.error("run %s: its end cannot be journaled: %s", run.journal.run_id, failure)
         self._news(run.journal.entry.director)
 
     async def _on_disk(self, write: Callable[[], None]) -> None:
-        """Write to a journal, and again until it can be written."""
+        """Write to a journal, and retry until it succeeds."""
         while True:
             try:
                 return write()

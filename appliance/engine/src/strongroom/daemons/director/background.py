@@ -1,4 +1,4 @@
-"""Things that the director does beside others, so that it can wait for them and stop them."""
+"""Background activities of the director, which it can wait for and stop."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, activity: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something beside; `settle` waits for it, its failure is logged."""
+        """Start an activity; `settle` waits for it, its failure is logged."""
         task = asyncio.create_task(activity)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     async def settle(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no activity is left."""
         while pending := [task for task in self._tasks if task is not asyncio.current_task()]:
             await asyncio.wait(pending)
 

@@ -1,7 +1,7 @@
-"""What changes something in a director: runs, snapshots, the configuration in force, tokens.
+"""Operations that change something: runs, snapshots, the configuration in force, tokens.
 
-Who may do what is for the API to judge (it knows whose token it is); what an actor changed is
-written to the audit log here, whether it worked or not. See `director` for what is raised.
+The API authorizes callers (it knows the token); every change by an actor is written to the audit
+log here, whether it succeeded or not. See `director` for the errors raised.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Commands:
         self._path = configuration_path
 
     async def start_run(self, planned: JobPlan, who: Actor) -> Run:
-        """Queue a run of a job as it is planned."""
+        """Queue a run of a job with the given overrides."""
         async with self._audited(who, "run", planned.job.name):
             record = new_run(planned, requested_by=who.title)
             return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
@@ -100,9 +100,9 @@ class Commands:
             return (await self._found(found.record.id)).info()
 
     async def set_bandwidth(self, run_id: str, maximum_bytes_per_second: int, who: Actor) -> Run:
-        """Change what a run under way may send, 0: no limit; ConflictError if it does not run.
+        """Change the bandwidth limit of an active run, 0: no limit; ConflictError if not active.
 
-        The limit stays with the run; an agent that is away is told when it is back.
+        The limit stays with the run; a disconnected agent gets it when it reconnects.
         """
         async with self._audited(who, "bandwidth", f"{run_id} {maximum_bytes_per_second}"):
             if maximum_bytes_per_second < 0:
@@ -133,12 +133,12 @@ class Commands:
             if not removed:
                 raise ConflictError(
                     f"snapshot {record.id[:8]} is kept: by Minimum Retention or protection, or "
-                    "it is of another client, which the director's log says"
+                    "it belongs to another client; see the director's log"
                 )
             return snapshot_info(self._context.configuration, await self._snapshot(record.id))
 
     async def reload(self, who: Actor) -> Reload:
-        """Read the configuration again; runs under way are not disturbed."""
+        """Reload the configuration; active runs are not disturbed."""
         async with self._audited(who, "reload", self._path):
             loaded, report = await self._context.in_thread(read_configuration, self._path)
             if loaded is not None:
@@ -155,7 +155,7 @@ class Commands:
     async def create_token(
         self, name: str, profile: str, lifetime_seconds: int, who: Actor
     ) -> tuple[Token, str]:
-        """A new token, and its text, which nobody sees again; lifetime 0: it never expires."""
+        """A new token, and its text, which is shown only once; lifetime 0: never expires."""
         async with self._audited(who, "token", f"create {name} {profile}"):
             if lifetime_seconds < 0 or not name:
                 raise UsageError("a token needs a name, and a lifetime of 0 or more seconds")
@@ -165,12 +165,12 @@ class Commands:
             )
 
     async def withdraw_token(self, token_id: str, who: Actor) -> None:
-        """End a token."""
+        """Revoke a token."""
         async with self._audited(who, "token", f"withdraw {token_id}"):
             await self._context.in_thread(remove_token, self._context.catalog, token_id)
 
     async def audit(self, who: Actor, action: str, target: str, result: str = "done") -> None:
-        """Note what an actor did, or tried, that none of the methods above did for it."""
+        """Record an action or attempt of an actor that the methods above do not record."""
         await self._context.in_thread(add_audit, self._context.catalog, who, action, target, result)
 
     async def note_certificate(self, client: str, serial: str) -> None:

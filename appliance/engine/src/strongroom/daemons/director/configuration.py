@@ -1,4 +1,4 @@
-"""Reading the director's configuration, and what it says of catalog and repositories."""
+"""Reads the director's configuration, and its catalog and repositories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LoadedConfiguration(NamedTuple):
-    """What a director is told: as settings, and as it was parsed, which is what it shows."""
+    """The director's configuration: as settings, and as parsed, for display."""
 
     settings: DirectorConfiguration
     resources: ComponentConfiguration
@@ -35,7 +35,7 @@ def load_configuration(path: str) -> LoadedConfiguration:
 def check_configuration(path: str) -> tuple[LoadedConfiguration, tuple[str, ...]]:
     """The same, and all warnings, each with its place.
 
-    They tell of Devices that the storage daemon of the same tree does not serve, too.
+    They include Devices that the storage daemon of the same tree does not serve.
     """
     configuration, warnings = load_with_warnings(path, component="director")
     loaded = _director_of(configuration, path)
@@ -48,7 +48,7 @@ def check_configuration(path: str) -> tuple[LoadedConfiguration, tuple[str, ...]
 
 
 def read_configuration(path: str) -> tuple[LoadedConfiguration | None, Reload]:
-    """The configuration at `path`, and what was found wrong; None with errors. Blocks."""
+    """The configuration at `path`, and its errors and warnings; None with errors. Blocks."""
     loaded = load_trees(path, LoadOptions(), "director")
     configuration = resolve(loaded, whole=True)
     errors = tuple(one.head() for one in loaded.diagnostics.sorted("error"))
@@ -61,9 +61,9 @@ def read_configuration(path: str) -> tuple[LoadedConfiguration | None, Reload]:
 def open_context(
     path: str, identity: Identity | None, loaded: LoadedConfiguration | None = None
 ) -> DirectorContext:
-    """What the parts of a director share, its catalog open. Blocks; the caller closes it.
+    """The shared context of a director, its catalog open. Blocks; the caller closes it.
 
-    loaded: the configuration at `path` where it was read already. Raises ConfigurationError,
+    loaded: the configuration at `path` if it was read already. Raises ConfigurationError,
     UsageError, CatalogError.
     """
     loaded = loaded or load_configuration(path)
@@ -82,13 +82,13 @@ def open_context(
 
 
 def repository_places(configuration: DirectorConfiguration) -> dict[str, RepositoryPlace]:
-    """Storage -> where the director itself reaches its repository."""
+    """Storage -> where the director itself accesses its repository."""
     storages = configuration.storages.items()
     return {name: place for name, one in storages if (place := RepositoryPlace.of(one)) is not None}
 
 
 def _director_of(configuration: Configuration, path: str) -> LoadedConfiguration:
     if configuration.director is None:
-        raise UsageError(f"{path} holds no configuration of a director")
+        raise UsageError(f"{path} contains no configuration of a director")
     resources = configuration.director
     return LoadedConfiguration(DirectorConfiguration.of(resources), resources)

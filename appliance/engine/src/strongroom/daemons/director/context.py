@@ -21,46 +21,45 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-# Of the catalog, and as many of repositories; most of it is waiting for a disk or a network.
+# Threads for the catalog, and as many for repositories; they mostly wait for disk or network.
 THREADS = 16
 
 
 class AgentLink(Protocol):
-    """The way to agents; api.agent_connections is one."""
+    """Connections to agents; api.agent_connections implements it."""
 
     def is_connected(self, client: str) -> bool:
-        """Whether the agent of this client can be spoken to now."""
+        """Whether the agent of this client is connected."""
 
     async def send(self, client: str, message: ToAgent) -> bool:
         """Queue a message for an agent; False when it is not connected."""
 
     async def disconnect(self, client: str, reason: str) -> None:
-        """End the connection of an agent that is no longer welcome."""
+        """Disconnect an agent that is not accepted any more."""
 
 
 class NoAgents:
-    """A link to nobody, until there is one."""
+    """A link without agents, used until there is a real one."""
 
     def is_connected(self, client: str) -> bool:
-        """Nobody is."""
+        """Always False."""
         return False
 
     async def send(self, client: str, message: ToAgent) -> bool:
-        """Nobody takes it."""
+        """Always False."""
         return False
 
     async def disconnect(self, client: str, reason: str) -> None:
-        """Nobody is there."""
+        """No effect."""
 
 
 @dataclass(eq=False, slots=True)
 class DirectorContext:
     """Shared; `configuration`, `resources` and `link` are replaced while the director runs.
 
-    resources: the configuration as it was parsed, which is what is shown of it.
-    hellos: what the agents that are connected said of themselves. backup_errors: of all backups of
-    a job and client since the start. repository_bytes: what packs take up at a Storage, as seen
-    last.
+    resources: the configuration as parsed, for display. hellos: the Hello of each connected
+    agent. backup_errors: of all backups of a job and client since the start.
+    repository_bytes: the size of all packs at a Storage, as last measured.
     """
 
     configuration: DirectorConfiguration
@@ -77,7 +76,7 @@ class DirectorContext:
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="director")
     )
     is_closed: bool = False
-    # A storage daemon that hangs may take all of these, and the catalog still answers.
+    # A storage daemon that hangs may block all of these, and the catalog still answers.
     repository_threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="repositories")
     )
@@ -88,30 +87,30 @@ class DirectorContext:
         return self.configuration.director.name
 
     def features(self, client: str) -> tuple[str, ...]:
-        """What the agent of a client can do, as far as it is connected."""
+        """The features of a client's agent, if it is connected."""
         hello = self.hellos.get(client)
         return () if hello is None else hello.features
 
     async def in_thread(self, function: Callable[..., _Result], *arguments: object) -> _Result:
-        """Call something that blocks, and opens no repository; its exceptions are ours."""
+        """Call a blocking function that opens no repository; raises its exceptions."""
         return await self._call(self.threads, function, *arguments)
 
     async def with_repository(
         self, function: Callable[..., _Result], *arguments: object
     ) -> _Result:
-        """The same for what opens a repository, and may wait for it for long."""
+        """The same for a function that opens a repository, and may block for long."""
         return await self._call(self.repository_threads, function, *arguments)
 
     async def _call(
         self, threads: ThreadPoolExecutor, function: Callable[..., _Result], *arguments: object
     ) -> _Result:
         if self.is_closed:
-            raise CatalogUnavailableError("the director is stopping; it takes this up again later")
+            raise CatalogUnavailableError("the director is stopping; it resumes this later")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(threads, function, *arguments)
 
     def close(self) -> None:
-        """Let go of the catalog and the threads. Blocks."""
+        """Close the catalog and the threads. Blocks."""
         self.is_closed = True
         self.repository_threads.shutdown(cancel_futures=True)
         self.threads.shutdown()

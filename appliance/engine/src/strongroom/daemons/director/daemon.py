@@ -1,9 +1,9 @@
 """The director as a process: configuration, identity, director, API, signals.
 
-SIGTERM and SIGINT end it: requests under way are answered, agents are told to come back, runs on
-agents go on. SIGHUP has it read its configuration and certificate again; addresses, folders and the
-authority stay as they were at the start. With an authority at hand the director renews its own
-certificate in time; otherwise it takes up one that was put in its place.
+SIGTERM and SIGINT end it: active requests are answered, agents are disconnected, runs on agents
+continue. SIGHUP reloads its configuration and certificate; addresses, folders and the authority
+stay as they were at the start. With a local authority the director renews its own certificate in
+time; otherwise it loads a certificate that replaced the old file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.configuration import LoadedConfiguration
     from strongroom.net.identities.revocations import Revocations
 
-# Wrong tokens, and wrong enrolment tokens, of one address.
+# Limits on wrong tokens, and wrong enrolment tokens, of one address.
 WRONG_TOKENS = 20
 WRONG_ENROLMENTS = 5
 WINDOW_SECONDS = 300.0
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 def own_identity(settings: DirectorSettings) -> Identity:
-    """The director's certificate. Raises UsageError, PeerRefusedError for that of another."""
+    """The director's certificate. Raises UsageError, PeerRefusedError for another name."""
     identity = Identity.load(settings.identity_folder)
     if identity.role != "director" or identity.name != settings.name:
         raise PeerRefusedError(
@@ -95,7 +95,7 @@ class DirectorDaemon:
     async def serve(
         self, stopping: asyncio.Event, reloading: asyncio.Event, ready: asyncio.Event
     ) -> None:
-        """Serve until `stopping` is set; `ready` is set once it does. Raises StrongroomError."""
+        """Serve until `stopping` is set; sets `ready` when it serves. Raises StrongroomError."""
         loaded, self._loaded = self._loaded, None
         self._director = await Director.open(self._path, self._identity, loaded=loaded)
         revocations = self._identity.trust.revocations
@@ -133,7 +133,7 @@ class DirectorDaemon:
     async def _watch(
         self, server: ApiServer, stopping: asyncio.Event, reloading: asyncio.Event
     ) -> None:
-        """Reload when told to and look after the certificate, until told to stop."""
+        """Reload on request and renew the certificate, until stopped."""
         ended = asyncio.create_task(server.wait())
         stop = asyncio.create_task(stopping.wait())
         reload = asyncio.create_task(reloading.wait())
@@ -159,11 +159,11 @@ class DirectorDaemon:
                 task.cancel()
 
     async def _reload(self) -> bool:
-        """Whether that came to an end, good or bad; otherwise it is to be done again."""
+        """Reload; returns whether that is finished, with or without errors, or must be retried."""
         try:
             report = await self._director.commands.reload(Actor("root", "signal"))
         except CatalogUnavailableError as away:
-            _log.error("reload, which is done again: %s", away)
+            _log.error("reload failed and is retried: %s", away)
             return False
         for warning in report.warnings:
             _log.warning("reload: %s", warning)
@@ -177,7 +177,7 @@ class DirectorDaemon:
         return True
 
     async def _follow_identity(self) -> None:
-        """Renew the certificate when it is time, and show one that is new."""
+        """Renew the certificate when it is time, and use a new one."""
         try:
             if self._authority is not None and self._identity.renewal_due():
                 await asyncio.to_thread(_renew, self._authority, self._identity)
@@ -190,7 +190,7 @@ class DirectorDaemon:
             self._identity = found
             self._director.use_identity(found)
             self._dialling.identity = found
-            _log.info("the director's certificate is a new one, good until %s", found.not_after)
+            _log.info("the director's certificate was replaced, valid until %s", found.not_after)
         elif found.renewal_due():
             _log.warning(
                 "the director's certificate ends %s; `strongroom ca issue` makes a new one",

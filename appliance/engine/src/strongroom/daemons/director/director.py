@@ -1,16 +1,16 @@
-"""The director as its daemon and API see it: what can be asked of it, and what it can be told.
+"""The director's interface for its daemon and API: queries, commands, and messages of agents.
 
     director = await Director.open("/etc/strongroom", identity)
-    director.use_link(connections)      the way to agents, which needs the director to exist
-    await director.start()              the scheduler begins
-    director.queries                    what only looks
-    director.commands                   what changes something, and is audited
-    director.agents                     what agents tell
-    await director.stop()               runs on agents go on without us
+    director.use_link(connections)      connections to agents, which need the director to exist
+    await director.start()              starts the scheduler
+    director.queries                    read-only operations
+    director.commands                   changes, which are audited
+    director.agents                     reports from agents
+    await director.stop()               runs on agents continue
 
 All methods belong to one event loop. Catalog and repositories are read in threads. Every method of
 queries and commands may raise UnknownNameError (no such job, client, run, snapshot), UsageError (a
-value makes no sense), ConflictError (it does not fit the state of things) and StoreError or
+value is invalid), ConflictError (it conflicts with the current state) and StoreError or
 DamageError where a repository is read.
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import AgentLink, DirectorContext
     from strongroom.net.identities.identity import Identity
 
-# When the catalog is compared with the repositories first, and how often.
+# The first comparison of the catalog with the repositories, and the interval.
 FIRST_LOOK_SECONDS: Final = 60.0
 RECONCILE_SECONDS: Final = 3600.0
 
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class Director:
-    """The parts of a director, put together; see the module."""
+    """The parts of a director, combined; see the module."""
 
     def __init__(self, context: DirectorContext, path: str) -> None:
         """`path`: of the configuration, for a reload; use `open`."""
@@ -84,32 +84,32 @@ class Director:
         return director
 
     def use_link(self, link: AgentLink) -> None:
-        """Talk to agents this way."""
+        """Use these connections to agents."""
         self.context.link = link
 
     def use_identity(self, identity: Identity) -> None:
-        """Sign with this one from now on: the certificate was renewed."""
+        """Sign with this identity from now on: the certificate was renewed."""
         self.context.identity = identity
 
     @property
     def configuration(self) -> DirectorConfiguration:
-        """What is in force; a reload replaces it."""
+        """The configuration in force; a reload replaces it."""
         return self.context.configuration
 
     @property
     def resources(self) -> ComponentConfiguration:
-        """The same as it was parsed, to be shown."""
+        """The same as parsed, for display."""
         return self.context.resources
 
     async def start(self) -> None:
-        """Take up what was left, and begin to follow schedules."""
+        """Resume unfinished runs, and start the scheduler."""
         await self.runs.resume()
         await self.scheduler.load()
         self._scheduling = asyncio.create_task(self.scheduler.run(), name="scheduler")
         self._reconciling = asyncio.create_task(self._reconcile(), name="reconciliation")
 
     async def stop(self) -> None:
-        """End; agents go on with what they do and report it to the next director."""
+        """Stop; agents continue their jobs and report them to the next director process."""
         for task in (self._scheduling, self._reconciling):
             if task is not None:
                 task.cancel()
@@ -119,7 +119,7 @@ class Director:
         await asyncio.to_thread(self.context.close)
 
     async def _reconcile(self) -> None:
-        """See now and then what others did to the repositories."""
+        """Detect changes by others to the repositories, periodically."""
         context = self.context
         reconciler = Reconciler(context)
         await asyncio.sleep(FIRST_LOOK_SECONDS)
@@ -128,7 +128,7 @@ class Director:
                 try:
                     await context.with_repository(reconciler.reconcile, storage)
                 except (StrongroomError, OSError) as error:
-                    _log.warning("the repository of %s cannot be looked at: %s", storage, error)
-                except Exception:  # noqa: BLE001 - it is to go on
+                    _log.warning("the repository of %s cannot be read: %s", storage, error)
+                except Exception:  # noqa: BLE001 - the loop must continue
                     _log.exception("the catalog cannot be compared with storage %s", storage)
             await asyncio.sleep(RECONCILE_SECONDS)

@@ -15,7 +15,7 @@ _LONGEST_PASSPHRASE_BYTES: Final = 4096
 
 
 def authority_passphrase(settings: DirectorSettings) -> bytes | None:
-    """What opens the authority's key; None where it has no passphrase. Raises UsageError."""
+    """The passphrase of the authority's key; None if it has none. Raises UsageError."""
     path = settings.authority_passphrase_file
     if not path:
         return None
@@ -26,9 +26,9 @@ def authority_passphrase(settings: DirectorSettings) -> bytes | None:
 
 
 def put_key(settings: DirectorSettings) -> str | None:
-    """The put key that agents are given, None where there is none. Raises UsageError.
+    """The put key for agents, None if there is none. Raises UsageError.
 
-    A restore key in its place is refused: no agent may have that.
+    A restore key in its place is refused: no agent may have one.
     """
     path = settings.put_key_file
     if not path:
@@ -37,7 +37,7 @@ def put_key(settings: DirectorSettings) -> str | None:
 
     text = _read(path, _LONGEST_KEY_FILE_BYTES).decode("ascii", "replace")
     if not isinstance(import_key(text), PutKey):
-        raise UsageError(f"{path} is no put key; make one with `strongroom key export-put`")
+        raise UsageError(f"{path} is not a put key; make one with `strongroom key export-put`")
     return text
 
 

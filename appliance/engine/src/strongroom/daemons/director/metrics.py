@@ -1,4 +1,4 @@
-"""What the director counts, for Prometheus: base units, unix times, no names that churn."""
+"""The director's metrics, for Prometheus: base units, unix times, stable names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Samples = list[tuple[dict[str, str], float]]
 
 
 def catalog_metrics(context: DirectorContext) -> list[Metric]:
-    """What the catalog and the configuration tell. Blocks."""
+    """Metrics from the catalog and the configuration. Blocks."""
     found: list[Metric] = []
 
     def add(name: str, text: str, samples: Samples, kind: MetricKind = "gauge") -> None:
@@ -42,7 +42,7 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
 
     add(
         "backup_last_success_timestamp_seconds",
-        "When the last backup that went well began.",
+        "When the last successful backup began.",
         of_runs(good, lambda one: one.started_ns / SECOND_NS),
     )
     add(
@@ -57,12 +57,12 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
     )
     add(
         "backup_duration_seconds",
-        "How long the last backup that went well took.",
+        "How long the last successful backup took.",
         of_runs(good, lambda one: (one.ended_ns - one.started_ns) / SECOND_NS),
     )
     for column, name, text in (
-        ("files", "backup_files", "Files in the last backup that went well."),
-        ("bytes", "backup_bytes_read", "Bytes of files in the last backup that went well."),
+        ("files", "backup_files", "Files in the last successful backup."),
+        ("bytes", "backup_bytes_read", "Bytes of files in the last successful backup."),
         ("stored_bytes", "backup_bytes_stored", "Bytes that it added to the repository."),
         ("errors", "backup_errors", "Files that it could not read."),
     ):
@@ -80,7 +80,7 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
         add(
             f"backup_ktls_{direction}",
             f"Whether the kernel encrypted what the agent was to {direction} in the last backup.",
-            # It is the agent's word, of any type.
+            # A value from the agent, of any type.
             of_runs(good, lambda one, of=direction: float(one.security.get(f"ktls_{of}") is True)),  # type: ignore[misc]
         )
     for stem, what, kind, level in (
@@ -96,7 +96,7 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
         )
         add(
             f"{stem}_success",
-            f"Whether the last {what} went well.",
+            f"Whether the last {what} succeeded.",
             of_runs(newest, lambda one: float(one.state == "done")),
         )
     add("backup_expected_interval_seconds", *_intervals(context))
@@ -111,12 +111,12 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
     totals = totals_by_client(context.catalog)
     add(
         "snapshots",
-        "Snapshots that are there.",
+        "Existing snapshots.",
         [({"client": name}, count) for name, (count, _) in totals.items()],
     )
     add(
         "snapshots_stored_bytes",
-        "Bytes that the snapshots that are there added when they were made.",
+        "Bytes that the existing snapshots added when they were made.",
         [({"client": name}, size) for name, (_, size) in totals.items()],
     )
     _add_repositories(context, add)
@@ -134,7 +134,7 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
 def live_metrics(
     context: DirectorContext, active: Iterable[Run], retention_held: bool
 ) -> list[Metric]:
-    """What is known without asking the catalog; for the event loop."""
+    """Metrics that need no access to the catalog; for the event loop."""
     clients = context.configuration.clients.values()
     counts: dict[str, int] = dict.fromkeys(("queued", "waiting", "running"), 0)
     running: Samples = []
@@ -152,7 +152,7 @@ def live_metrics(
         ),
         Metric(
             "strongroom_director_run_bytes",
-            "Bytes that runs under way have done so far.",
+            "Bytes that active runs have processed so far.",
             "gauge",
             tuple(running),
         ),
@@ -173,7 +173,7 @@ def live_metrics(
         ),
         Metric(
             "strongroom_director_retention_held",
-            "Whether nothing is forgotten because the clock jumped.",
+            "Whether retention is suspended because the clock jumped.",
             "gauge",
             (({}, float(retention_held)),),
         ),
@@ -191,7 +191,7 @@ def _newest(records: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def _backup_errors(context: DirectorContext) -> dict[tuple[str, str], int]:
-    """Of each job and client; 0 before the first, or who watches would not see it grow."""
+    """By job and client; 0 before the first, so that monitoring sees the first increment."""
     found = {
         (job.name, job.client): 0
         for job in context.configuration.jobs.values()
@@ -205,17 +205,17 @@ def _add_repositories(context: DirectorContext, add: Callable[[str, str, Samples
     stored = dict(context.repository_bytes)
     add(
         "repository_snapshot_bytes",
-        "Bytes of all files of all snapshots that are there, by Storage.",
+        "Bytes of all files of all existing snapshots, by Storage.",
         [({"storage": name}, size) for name, size in snapshots.items()],
     )
     add(
         "repository_stored_bytes",
-        "Bytes that the packs of a repository take up, as seen last, by Storage.",
+        "Bytes that the packs of a repository use, as last measured, by Storage.",
         [({"storage": name}, size) for name, size in stored.items()],
     )
     add(
         "repository_dedup_ratio",
-        "How many times as much snapshots hold as is stored; compression included.",
+        "Ratio of bytes in snapshots to bytes stored; includes compression.",
         [
             ({"storage": name}, snapshots.get(name, 0) / size)
             for name, size in stored.items()

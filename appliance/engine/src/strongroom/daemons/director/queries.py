@@ -1,6 +1,6 @@
-"""What is and was: status, clients, jobs, runs, snapshots and the files in them, tokens, metrics.
+"""Read-only operations: status, clients, jobs, runs, snapshots and their files, tokens, metrics.
 
-Nothing here changes anything. See `director` for what is raised.
+Nothing here changes anything. See `director` for the errors raised.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Queries:
         self._started_ns = clock.now_ns()
 
     async def status(self) -> Status:
-        """The director at a glance: what runs and waits, what ended, what is due in a day."""
+        """Status of the director: active and waiting runs, recent ones, those due in a day."""
         context = self._context
         clients = context.configuration.clients
         ended = RunFilter(states=tuple(sorted(FINAL_STATES)), limit=_RECENT_RUNS)
@@ -139,7 +139,7 @@ class Queries:
         )
 
     async def watch(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
-        """What happens to a run: first its state, and log lines above `after`; ends with it."""
+        """Events of a run: first its state, and log lines above `after`; stops at its end."""
         run_id = (await self.run(run_id)).id
         told: Run | None = None
         with self._runs.watchers.watching(run_id) as news:
@@ -172,7 +172,7 @@ class Queries:
     async def list_files(
         self, snapshot_id: str, path: bytes = b"", after: bytes = b"", limit: int = 1000
     ) -> FilePage:
-        """What is right in a directory of a snapshot, from the name after `after`.
+        """The entries directly in a directory of a snapshot, from the name after `after`.
 
         SourceError when the snapshot has no such path.
         """
@@ -191,9 +191,9 @@ class Queries:
         ignoring_case: bool = False,
         limit: int = 1000,
     ) -> FilesFound:
-        """Entries of these snapshots, the newest first, whose name fits a glob.
+        """Entries of these snapshots, the newest first, whose name matches a glob.
 
-        Fails only where nothing at all can be searched: of one snapshot there is a warning.
+        Fails only if no snapshot can be searched; a single failure is a warning.
         """
         records = await self._context.in_thread(
             find_snapshots, self._context.catalog, _bounded(snapshots)
@@ -221,11 +221,11 @@ class Queries:
         return await self._context.in_thread(list_tokens, self._context.catalog)
 
     async def token_of(self, text: str) -> Token | None:
-        """The token of this text, unless it has expired or was withdrawn."""
+        """The token of this text, unless it has expired or was revoked."""
         return await self._context.in_thread(find_token, self._context.catalog, text)
 
     async def metrics(self) -> list[Metric]:
-        """What the director counts, for /metrics."""
+        """The director's metrics, for /metrics."""
         context = self._context
         active = [one.info() for one in self._runs.all_active()]
         held = bool(self._scheduler.guard.obstacle)

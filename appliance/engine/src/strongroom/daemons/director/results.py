@@ -1,7 +1,7 @@
-"""What the director tells about itself: plain frozen data, made for its API and its commands.
+"""The director's results: plain frozen data for its API and its commands.
 
-What is `served` the API answers with as it is, and OpenAPI describes it from here. Names of its
-fields stay: what is added later is added beside them.
+The API returns those marked `served` directly, and OpenAPI describes them from here. Field names
+are stable: new fields are added.
 
 Times are unix nanoseconds and 0 where something has not happened. Paths are bytes. A run is one
 execution of a job; its id is 32 hexadecimal digits.
@@ -29,7 +29,7 @@ FINAL_STATES: Final[frozenset[str]] = frozenset(("done", "incomplete", "failed",
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks: for the audit log, and for `requested_by` of a run."""
+    """The caller: for the audit log, and for `requested_by` of a run."""
 
     name: str
     role: str
@@ -37,20 +37,20 @@ class Actor:
 
     @property
     def title(self) -> str:
-        """As the log of a run and its `requested_by` name whoever it was."""
+        """The caller's name in logs and `requested_by`."""
         return f"{self.role} {self.name}".strip()
 
 
 @served()
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One execution of a job; counts of one under way are the last ones that were reported.
+    """One execution of a job; counts of an active one are those reported last.
 
-    reason: why it waits, why its level is what it is, or why it ended as it did. attempt: 1, or
+    reason: why it waits, why its level was changed, or why it ended as it did. attempt: 1, or
     more after rescheduling; `rescheduled_from` is then the run before. total_files, total_bytes:
-    what is expected in the end, None where that is not known; of a backup that is an estimate, what
-    the last one came to. ending: the state it is to end in, told to its agent, which has not
-    confirmed it yet; "" otherwise.
+    the expected total, None if unknown; for a backup an estimate, the totals of the last one.
+    ending: the state it is to end in, sent to its agent, which has not confirmed it yet; ""
+    otherwise.
     """
 
     id: str
@@ -115,11 +115,11 @@ class RunEvent:
 @served()
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A Client resource and what is known of its agent.
+    """A Client resource and the state of its agent.
 
     clock_ahead_seconds: how far the agent's clock was ahead of ours at its last Hello.
-    Its last backup is the last that went well, by when it began. workers: processes that all runs
-    of its agent together may start, 0 while it is not connected or where it does not say.
+    Its last backup is the last successful one, by when it began. workers: processes that all runs
+    of its agent together may start, 0 if it is not connected or does not report it.
     """
 
     name: str
@@ -177,9 +177,9 @@ class DueRun:
 @served()
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The director at a glance; runs are those that the caller may see.
+    """Status of the director; runs are those that the caller may see.
 
-    warnings: what an operator should look at (a clock that jumped).
+    warnings: conditions that need an operator (a clock that jumped).
     """
 
     name: str
@@ -211,7 +211,7 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFilter:
-    """Which snapshots; what is empty does not count, but with `exactly` of names.
+    """Which snapshots; empty fields do not filter, except names with `exactly`.
 
     with_copies: if not, a copy counts only where its original is gone.
     """
@@ -232,7 +232,7 @@ class SnapshotFilter:
 @served(start_ns="time", server_ns="server_time")
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot as the catalog has it, until it is removed, and as it was then.
+    """A snapshot in the catalog, including removed ones.
 
     original: the id of the snapshot that it is a copy of, or "". Before the time until which it is
     kept nobody can remove it (Minimum Retention).
@@ -277,7 +277,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class FilePage:
-    """Entries in order; `next` is what to ask for the following ones with, b"": there are none."""
+    """Entries in order; `next` is the cursor for the following ones, b"" at the end."""
 
     entries: tuple[File, ...]
     next: bytes = b""
@@ -297,9 +297,9 @@ class RestoreRequest:
 
     paths: of the snapshot, absolute; () for all. client: where the files go, "" for the client
     they came from. target: a folder on it; b"" with `in_place` puts every path where it was.
-    overwrite: of jobs.restore_options.Overwrite, "" for what the restore job
-    says. maximum_bytes_per_second: 0 is no limit. where: the Where ACLs of whoever asks, by which
-    the agent judges where the target really is (StartRestore).
+    overwrite: of jobs.restore_options.Overwrite, "" for the restore job's setting.
+    maximum_bytes_per_second: 0 is no limit. where: the Where ACLs of the caller, which the agent
+    checks against the resolved target (StartRestore).
     """
 
     snapshot: str
@@ -320,7 +320,7 @@ class RestoreRequest:
 @served()
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Who did what; result: "done", or the id of the error that kept it from being done."""
+    """An action of an actor; result: "done", or the id of the error."""
 
     id: int
     time_ns: Time
@@ -335,9 +335,9 @@ class AuditEntry:
 @served()
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of the API, without its text, which nobody keeps.
+    """A token of the API, without its text, which is not stored.
 
-    profile: of whose permissions it has only those.
+    profile: restricts it to that profile's permissions.
     """
 
     id: str
@@ -351,7 +351,7 @@ class Token:
 @served()
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """What came of reading the configuration again; with errors the one before stays."""
+    """The result of a reload; with errors the old configuration stays in force."""
 
     is_loaded: bool
     errors: tuple[str, ...] = ()

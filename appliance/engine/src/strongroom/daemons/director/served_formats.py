@@ -1,10 +1,10 @@
 """How the director's results look in the API: names of fields, times and paths.
 
-`served` marks a dataclass that the API answers with as it is. Its fields are named there without
-the unit of a time (`started_ns` is `started`) and without `is_`.
+`served` marks a dataclass that the API returns directly. Its fields have no unit of time in their
+API names (`started_ns` is `started`) and no `is_`.
 
-Times are UTC in RFC 3339 with nanoseconds, null where something has not happened. A path is text
-where it is UTF-8; where it is not it is `{"base64": "..."}`, so that no file is out of reach.
+Times are UTC in RFC 3339 with nanoseconds, null where something has not happened. A path is a text
+if it is UTF-8; otherwise it is `{"base64": "..."}`, so that every file can be named.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ PathText = str | Base64Path
 
 
 def moment(time_ns: int) -> str | None:
-    """A time as the API has it; None for 0."""
+    """A time in the API's format; None for 0."""
     return clock.utc_text(time_ns) if time_ns else None
 
 
 def path_text(path: bytes) -> PathText:
-    """A path as the API has it."""
+    """A path in the API's format."""
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:
@@ -50,7 +50,7 @@ def path_text(path: bytes) -> PathText:
 
 
 def path_bytes(text: PathText) -> bytes:
-    """The path that the API was given. Raises UsageError."""
+    """The path from an API request. Raises UsageError."""
     if isinstance(text, Base64Path):
         try:
             path = base64.b64decode(text.base64, validate=True)
@@ -60,14 +60,14 @@ def path_bytes(text: PathText) -> bytes:
         try:
             path = text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise UsageError(f"{text[:80]!r} is not UTF-8; say it as base64") from error
+            raise UsageError(f"{text[:80]!r} is not UTF-8; send it as base64") from error
     if b"\0" in path or len(path) > LARGEST_PATH_BYTES:
         raise UsageError("a path has no zero bytes, and at most 64 KiB")
     return path
 
 
 def chosen_path(text: str, in_base64: str) -> bytes:
-    """The path of a query that has `path` and `path_base64`, the latter for what is not UTF-8."""
+    """The path of a query with `path` and `path_base64`, the latter for non-UTF-8 paths."""
     return path_bytes(Base64Path(base64=in_base64) if in_base64 else text)
 
 
@@ -79,7 +79,7 @@ def _target_of_link(target: bytes) -> PathText | None:
     return path_text(target) if target else None
 
 
-# A time in unix nanoseconds, null in the API for 0; and one that is always there.
+# A time in unix nanoseconds, null in the API for 0; and one that is never null.
 Time = Annotated[int, PlainSerializer(moment, return_type=str | None)]
 KnownTime = Annotated[int, PlainSerializer(clock.utc_text, return_type=str)]
 SnapshotPath = Annotated[bytes, PlainSerializer(_path_of_snapshot, return_type=PathText)]
@@ -87,7 +87,7 @@ LinkTarget = Annotated[bytes, PlainSerializer(_target_of_link, return_type=PathT
 
 
 def served(**names: str) -> Callable[[_Class], _Class]:
-    """Mark a dataclass; `names`: those of fields that are called otherwise in the API."""
+    """Mark a dataclass; `names`: of fields with another name in the API."""
 
     def name_in_api(field: str) -> str:
         return names.get(field, field.removesuffix("_ns").removeprefix("is_"))
@@ -105,6 +105,6 @@ def served(**names: str) -> Callable[[_Class], _Class]:
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
-    """An answer has all its fields, whatever they were when nobody gave them."""
+    """Mark all fields of a response as required, including those with a default."""
     for field in schema["properties"].values():
         field.pop("default", None)

@@ -1,4 +1,4 @@
-"""Texts of others as a line of a log may have them."""
+"""Text from others in a form that is safe for a log line."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ LONGEST_LOGGED: Final = 300
 
 
 def shown(text: object, most: int = LONGEST_LOGGED) -> str:
-    """So many characters at most, all of them printable."""
+    """The text with a limited length, and printable characters only."""
     return printable(str(text), most)

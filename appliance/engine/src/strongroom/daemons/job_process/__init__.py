@@ -2,9 +2,9 @@
 
 Its modules:
 
-    messages   what the two sides say: JSON objects, one a line
-    process    the side that starts the job process, listens to it, stops and kills it
+    messages   the messages of both sides: JSON objects, one a line
+    process    the daemon's side: starts the job process, reads its reports, stops and kills it
     program    the life of a job process, from its description to its last report
-    input      what a job process is told while it works
-    output     what it reports
+    input      reads messages to the job process while it works
+    output     writes its reports
 """

@@ -1,9 +1,9 @@
-"""What a job process is told while its job runs: another limit, or to stop.
+"""Messages to a running job process: another limit, or to stop.
 
-No thread may run when the job forks its workers, so the kernel is asked for a signal (SIGIO)
-whenever there is something to read; the handler reads it in the main thread, wherever that is.
-Stop, the end of the input and SIGTERM end the job by CancelledError, the time limit (SIGALRM) by
-TimeLimitError. That happens once: after it the job only cleans up.
+No thread may run when the job forks its workers, so the kernel sends a signal (SIGIO) whenever
+there is input; the handler reads it in the main thread. Stop, the end of the input and SIGTERM end
+the job by CancelledError, the time limit (SIGALRM) by TimeLimitError. That happens once: afterwards
+the job only cleans up.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class JobInput:
         self._maximum_run_seconds = 0
 
     def description(self, decoder: msgspec.json.Decoder[Description]) -> Description:
-        """Wait for the first line. Raises UsageError when there is none of the right form."""
+        """Wait for the first line. Raises UsageError when it is missing or invalid."""
         received = bytearray()
         while True:
             data = os.read(_INPUT, _READ_BYTES)
@@ -51,15 +51,15 @@ class JobInput:
                 break
             received += data
             if not data or len(received) > LARGEST_LINE_BYTES:
-                raise UsageError("this process is started by a daemon, which says what to do")
+                raise UsageError("this process is started by a daemon, which sends its description")
         line, self._pending = bytes(received + data[:end]), data[end + 1 :]
         try:
             return decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise UsageError(f"this is no description of a job: {error}") from error
+            raise UsageError(f"this is not a job description: {error}") from error
 
     def listen(self, set_limit: Callable[[int], None], maximum_run_seconds: int) -> None:
-        """From now on obey, until `ignore`. maximum_run_seconds: 0 is no limit."""
+        """Handle messages from now on, until `ignore`. maximum_run_seconds: 0 is no limit."""
         self._set_limit = set_limit
         self._maximum_run_seconds = maximum_run_seconds
         self._ends_job = True
@@ -71,18 +71,18 @@ class JobInput:
         fcntl.fcntl(_INPUT, fcntl.F_SETOWN, os.getpid())
         flags = fcntl.fcntl(_INPUT, fcntl.F_GETFL)
         fcntl.fcntl(_INPUT, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_ASYNC)
-        # What came before the signal was asked for.
+        # Input that arrived before the signal was requested.
         self._take()
 
     def ignore(self) -> None:
-        """The job is done or given up: nothing ends the job any more."""
+        """Stop handling: the job is done or has failed, and nothing ends it any more."""
         self._ends_job = False
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def close(self) -> None:
-        """Before the process ends: a daemon that hangs up must not kill it on its last steps."""
+        """Before the process ends: a daemon that closes the pipe must not kill it at its end."""
         self.ignore()
-        # The interpreter puts handlers of ours back to what ends the process, but not this.
+        # The interpreter resets signal handlers to the default, but not this setting.
         signal.signal(signal.SIGIO, signal.SIG_IGN)
 
     def _readable(self, number: int, frame: FrameType | None) -> None:
@@ -95,7 +95,7 @@ class JobInput:
         if self._ends_job:
             self._ends_job = False
             raise TimeLimitError(
-                f"the job ran for {self._maximum_run_seconds} seconds, which is all it may"
+                f"the job ran for {self._maximum_run_seconds} seconds, its time limit"
             )
 
     def _cancel(self, reason: str) -> None:
@@ -119,7 +119,7 @@ class JobInput:
             try:
                 message = decode_to_job(line)
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                # Of a newer daemon; what it means to change cannot be of the essence.
+                # A message of a newer daemon; unknown ones are optional.
                 continue
             if isinstance(message, SetLimit):
                 self._set_limit(message.maximum_bytes_per_second)

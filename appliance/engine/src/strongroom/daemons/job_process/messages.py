@@ -1,9 +1,8 @@
-"""What a daemon and a job process say to each other: JSON objects, one a line.
+"""The messages between a daemon and a job process: JSON objects, one a line.
 
-The first line to the job process is its description, which each daemon defines for the jobs it has;
-after that SetLimit and Stop may come at any time. The end of the input means Stop: nobody is there
-any more who would hear of the job. The job process answers with reports, the last of which is
-JobEnded.
+The first line to the job process is its description, which each daemon defines for its jobs;
+after that SetLimit and Stop may follow at any time. The end of the input means Stop, because the
+daemon is gone. The job process answers with reports, the last of which is JobEnded.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import Any
 import msgspec
 
 from strongroom.net.control.messages import (
-    LogLevel,  # noqa: TC001 - msgspec looks at it
-    RunStatus,  # noqa: TC001 - msgspec looks at it
+    LogLevel,  # noqa: TC001 - msgspec resolves it at run time
+    RunStatus,  # noqa: TC001 - msgspec resolves it at run time
 )
 
-# A longer line of the job's input or output is a fault. The first has a whole message of the
-# director's (net.control LARGEST_MESSAGE_BYTES) and the agent's settings.
+# A longer line of the job's input or output is an error. The first line holds a whole message of
+# the director (net.control LARGEST_MESSAGE_BYTES) and the agent's settings.
 LARGEST_LINE_BYTES = 9 << 20
 
 
@@ -29,7 +28,7 @@ class SetLimit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="stop"):
-    """End the job now and leave nothing half done."""
+    """End the job now and clean up."""
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="progress"):
@@ -79,10 +78,10 @@ def encode_line(message: msgspec.Struct) -> bytes:
 
 
 def decode_to_job(line: bytes) -> ToJob:
-    """A later line to the job. Raises msgspec.MsgspecError."""
+    """Decode a later line to the job. Raises msgspec.MsgspecError."""
     return _to_job.decode(line)
 
 
 def decode_from_job(line: bytes) -> FromJob:
-    """A line from the job. Raises msgspec.MsgspecError."""
+    """Decode a line from the job. Raises msgspec.MsgspecError."""
     return _from_job.decode(line)

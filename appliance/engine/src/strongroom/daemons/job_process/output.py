@@ -1,4 +1,4 @@
-"""What a job process writes: reports as JSON lines, and nothing else, on its first standard output.
+"""Writes reports as JSON lines, and nothing else, to the job process's original standard output.
 
 `_lock` guards the descriptor, so any thread may report.
 """
@@ -25,10 +25,10 @@ LONGEST_TEXT: Final = 64 << 10
 
 
 class JobOutput:
-    """The reports of one job. Reports are lost without a word when nobody reads them any more."""
+    """The reports of one job. They are dropped silently once the reader is gone."""
 
     def __init__(self) -> None:
-        """Takes standard output for itself: what others print there goes to standard error."""
+        """Takes over standard output: other output there goes to standard error."""
         self._stored_bytes: Callable[[], int] = lambda: 0
         self._lock = threading.Lock()
         self._file = os.dup(1)
@@ -37,11 +37,11 @@ class JobOutput:
         self._is_open = True
 
     def count_stored_bytes(self, stored_bytes: Callable[[], int]) -> None:
-        """Ask this what went to the store so far; jobs that write there know only at the end."""
+        """Set the source of the bytes sent so far, for jobs that know them only at the end."""
         self._stored_bytes = stored_bytes
 
     def log(self, level: LogLevel, text: str) -> None:
-        """A line of the log; one that is too long is cut."""
+        """Report a line of the log; a long one is truncated."""
         if len(text) > LONGEST_TEXT:
             text = text[:LONGEST_TEXT] + " ..."
         self._write(JobLog(time_ns=clock.now_ns(), level=level, text=text))
@@ -90,5 +90,5 @@ class JobOutput:
                 try:
                     line = line[os.write(self._file, line) :]
                 except OSError:
-                    # The daemon has died, so the end of our input will stop the job.
+                    # The daemon is dead, so the end of our input will stop the job.
                     self._is_open = False

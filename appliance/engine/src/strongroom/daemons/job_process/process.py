@@ -1,11 +1,11 @@
-"""One job process, seen from the daemon: started, listened to, told to stop, waited for.
+"""One job process, as the daemon handles it: start, read reports, stop, wait.
 
-Some jobs need rights that a daemon does not have where it runs in its sandbox. There a socket of
-the service manager starts a process with those rights for each connection; it speaks the same
-lines. Everywhere else a job process is a child of the daemon, in a process group of its own, so
-that it can be killed together with all that it started.
+Some jobs need rights that a sandboxed daemon does not have. There a socket of the service manager
+starts a process with those rights for each connection; it uses the same messages. Everywhere else
+a job process is a child of the daemon, in a process group of its own, so that it can be killed
+together with all processes it started.
 
-Everything happens in the event loop's thread.
+Everything runs in the event loop's thread.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.job_process.messages import ToJob
 
-# What a job may take to end that was told to, scripts aside.
+# How long a job may take to end after Stop, scripts aside.
 STOP_SECONDS: Final = 10.0
-# The end of what it wrote to standard error is kept: there a process says why it dies. The catalog
-# has room for 4 KiB of an error.
+# The end of standard error is kept: it tells why a process died. The catalog has room for 4 KiB of
+# an error.
 STDERR_BYTES: Final = 3 << 10
 _LOOK_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class JobProgram:
-    """What does a job: a module, or where `socket_path` is set whatever answers that socket.
+    """How to start a job: a module, or where `socket_path` is set the program behind that socket.
 
-    stop_seconds: how long it may take to end once it was told to; then it is killed.
+    stop_seconds: how long it may take to end after Stop; then it is killed.
     """
 
     module: str
@@ -58,7 +58,7 @@ class JobProgram:
 
 
 class JobProcess:
-    """A job under way. `report` gets its progress and log lines, in order."""
+    """A running job. `report` gets its progress and log lines, in order."""
 
     def __init__(
         self,
@@ -112,14 +112,14 @@ class JobProcess:
         self._send(SetLimit(maximum_bytes_per_second=maximum_bytes_per_second))
 
     def stop(self) -> None:
-        """Tell it to end; a child that does not is killed."""
+        """Send Stop; a child that does not end in time is killed."""
         self._send(Stop())
         if self._killer is None:
             loop = asyncio.get_running_loop()
             self._killer = loop.call_later(self._program.stop_seconds, self.kill)
 
     def kill(self) -> None:
-        """End it at once, and with it all that it started."""
+        """Kill it and all processes it started."""
         if self._process is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -150,12 +150,12 @@ class JobProcess:
         if self._writer is None:
             self._unsent.append(message)
         elif not self._writer.is_closing():
-            # A job that has just ended hears no more.
+            # A job that has just ended does not read any more.
             with suppress(OSError):
                 self._writer.write(encode_line(message))
 
     async def _read(self, reader: asyncio.StreamReader) -> JobEnded | None:
-        """Until the last report; None when it ended without one."""
+        """Read until the last report; None when it ended without one."""
         while True:
             try:
                 line = await reader.readline()
@@ -163,7 +163,7 @@ class JobProcess:
                     return None
                 message = decode_from_job(line)
             except (ValueError, msgspec.MsgspecError, OSError):
-                # Not a report of ours, or cut off: nothing that comes after can be trusted.
+                # Not a valid report, or truncated: nothing after it can be trusted.
                 self.kill()
                 return None
             if isinstance(message, JobEnded):
@@ -182,10 +182,10 @@ class JobProcess:
         return 0 if self._process is None else await self._process.wait()
 
     async def _kill_leftovers(self) -> None:
-        """Kill what a process leaves behind that a signal ended: it may hold our pipes open."""
+        """Kill what a process ended by a signal leaves behind: it may hold our pipes open."""
         if self._process is None:
             return
-        while self._process.returncode is None:  # noqa: ASYNC110 - nothing tells before the pipes
+        while self._process.returncode is None:  # noqa: ASYNC110 - no event before the pipes end
             await asyncio.sleep(_LOOK_SECONDS)
         if self._process.returncode < 0:
             self.kill()

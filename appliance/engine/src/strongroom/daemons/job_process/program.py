@@ -1,9 +1,9 @@
 """The life of a job process: its description, the job, its last report.
 
 Standard input brings the description as one JSON line and later SetLimit or Stop (messages);
-standard output carries reports, one JSON line each; what anything prints by mistake goes to
-standard error. SIGTERM, Stop or the end of the input stop the job within a second: what it had
-begun is removed, what was stored is found by the next run.
+standard output carries reports, one JSON line each; other output goes to standard error.
+SIGTERM, Stop or the end of the input stop the job within a second: unfinished objects are removed,
+what was stored is found by the next run.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def run_program(
     decoder: msgspec.json.Decoder[Description],
     do: Callable[[Description, JobInput, JobOutput], JobEnded],
 ) -> int:
-    """Do what standard input says; gives the exit code, which the last report has too.
+    """Run the job on standard input; returns the exit code, which the last report has too.
 
-    `do` listens to the input as soon as it can be stopped; whatever it raises ends the job.
+    `do` calls `listen` as soon as it can be stopped; whatever it raises ends the job.
     """
-    # numpy would start a thread for every core that nothing of ours uses.
+    # numpy would start a thread for every core, which nothing here uses.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     job_input = JobInput()
     try:
@@ -52,7 +52,7 @@ def run_program(
     output = JobOutput()
     try:
         ended = do(description, job_input, output)
-    except BaseException as error:  # noqa: BLE001 - it is told
+    except BaseException as error:  # noqa: BLE001 - it is reported
         job_input.ignore()
         ended = ended_by(error, output)
     job_input.close()
@@ -61,7 +61,7 @@ def run_program(
 
 
 def ended_by(error: BaseException, output: JobOutput) -> JobEnded:
-    """How a job ends that raised this; a fault of ours goes to the log with its traceback."""
+    """The end of a job that raised this; an internal error is logged with its traceback."""
     if isinstance(error, OSError):
         names = [os.fsdecode(name) for name in (error.filename,) if isinstance(name, str | bytes)]
         text = ": ".join([*names, error.strerror or str(error)])

@@ -1,4 +1,4 @@
-"""What clients may use: bytes stored by each agent, and bytes a second of each job.
+"""Per-client accounting: bytes stored by each agent, and bandwidth of each job.
 
 Each class has one lock, held for moments.
 """
@@ -14,16 +14,16 @@ from strongroom.errors import QuotaError
 if TYPE_CHECKING:
     from strongroom.daemons.storage.settings import Limits
 
-# A job may be this far ahead of its bandwidth: short pauses are made up for.
+# A job may be this far ahead of its bandwidth: makes up for short pauses.
 _BURST_SECONDS = 0.25
-# A client sets no lower limit: the next few MiB would hold the connection's thread for days.
+# The lowest limit a client may set: a lower one would block the connection's thread for days.
 _LEAST_BYTES_PER_SECOND = 4096
-# How soon a changed limit is noticed by who waits.
+# How soon waiting threads notice a changed limit.
 _LOOK_SECONDS = 0.5
 
 
 class Quotas:
-    """Bytes stored by each agent, those on their way included."""
+    """Bytes stored by each agent, uploads under way included."""
 
     def __init__(self, limits: Limits, used: dict[str, int]) -> None:
         self.limits = limits
@@ -31,7 +31,7 @@ class Quotas:
         self._lock = threading.Lock()
 
     def reserve(self, owner: str, size_bytes: int) -> None:
-        """Count bytes that an agent sends. QuotaError when it may not store them."""
+        """Count bytes that an agent sends. QuotaError when they exceed its quota."""
         with self._lock:
             used = self._used.get(owner, 0) + size_bytes
             quota = self.limits.quota_of(owner)
@@ -43,7 +43,7 @@ class Quotas:
             self._used[owner] = used
 
     def release(self, owner: str, size_bytes: int) -> None:
-        """Count bytes as gone: deleted, given up or stored before."""
+        """Subtract bytes: deleted, aborted, or stored before."""
         with self._lock:
             self._used[owner] = max(0, self._used.get(owner, 0) - size_bytes)
 
@@ -54,10 +54,10 @@ class Quotas:
 
 
 class Bandwidth:
-    """A bucket of tokens, shared by the connections of one job."""
+    """A token bucket, shared by the connections of one job."""
 
     def __init__(self, bytes_per_second: int, stopped: threading.Event) -> None:
-        """`bytes_per_second` 0: no limit, and none that a client sets is higher than it."""
+        """`bytes_per_second`: the daemon's limit, which clients cannot exceed; 0: no limit."""
         self._greatest = bytes_per_second
         self._rate = bytes_per_second
         self._stopped = stopped
@@ -66,20 +66,20 @@ class Bandwidth:
         self.users = 0
 
     def limit(self, bytes_per_second: int) -> None:
-        """Change the limit, within that of the daemon; 0: to that of the daemon."""
+        """Change the limit, up to the daemon's; 0: to the daemon's."""
         with self._lock:
             wanted = bytes_per_second
             wanted = max(wanted, _LEAST_BYTES_PER_SECOND) if wanted > 0 else 0
             if wanted and self._greatest:
                 wanted = min(wanted, self._greatest)
             now = clock.elapsed_seconds()
-            # What is owed stays owed: else one could free oneself of the daemon's limit.
+            # The debt stays: otherwise a client could evade the daemon's limit by changing its own.
             owed_bytes = max(0.0, self._free_at - now) * self._rate
             self._rate = wanted or self._greatest
             self._free_at = now + (owed_bytes / self._rate if self._rate else 0.0)
 
     def take(self, size_bytes: int) -> None:
-        """Return when `size_bytes` may have passed, by the limit of each moment, or at the end."""
+        """Return when `size_bytes` may have passed under the current limit, or at the end."""
         with self._lock:
             if not self._rate:
                 return
@@ -119,7 +119,7 @@ class Bandwidths:
             return bucket
 
     def leave(self, peer_name: str, job: str) -> None:
-        """One connection of the job less."""
+        """Count one connection of the job less."""
         with self._lock:
             bucket = self._of_jobs[peer_name, job]
             bucket.users -= 1

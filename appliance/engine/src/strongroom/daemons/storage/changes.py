@@ -1,8 +1,8 @@
-"""What one connection adds to a repository, and takes away: uploads, leases, commits, deletions.
+"""What one connection adds to a repository, and removes: uploads, leases, commits, deletions.
 
 For the thread of the connection. A snapshot of an agent is stored only while the agent holds a
-lease, and taken back if the lease went meanwhile: a prune that took the agent for dead removed the
-lease before it listed snapshots, so one of the two sees the other.
+lease, and removed again if the lease went meanwhile: a prune that took the agent for dead removed
+the lease before it listed snapshots, so at least one of the two sees the other.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("strongroom.storage")
 
 _SMALL_KINDS: Final = frozenset(("config", "leases", "keys", "tombstones"))
-# How long an agent may take back a snapshot that it has just stored.
+# How long an agent may remove a snapshot again that it has just stored.
 _UNDO_SECONDS: Final = 600.0
 
 
 class Changes:
-    """See the module's docstring. Each method does a request and gives its answer, if any.
+    """See the module's docstring. Each method does a request and returns its answer, if any.
 
-    shown: who it is, for the log. take_turn: called with the bytes of what comes next.
+    shown: the peer, for the log. take_turn: called with the size of incoming data.
     """
 
     def __init__(
@@ -81,21 +81,21 @@ class Changes:
 
     @property
     def has_uploads(self) -> bool:
-        """Whether anything is on its way in."""
+        """Whether an upload is open."""
         return bool(self._uploads)
 
     def close(self) -> None:
-        """Forget what is on its way in."""
+        """Drop open uploads."""
         uploads, self._uploads = self._uploads, {}
         for upload in uploads.values():
             try:
                 upload.abort()
             except StoreError as error:
-                # What it leaves is removed when the daemon starts again.
+                # Left-over temporary files are removed when the daemon starts again.
                 log.error("%s: %s", self._shown, error)  # noqa: TRY400 - it says enough
 
     def put(self, frame: Frame) -> bool:
-        """Store a small object; whether its name was free."""
+        """Store a small object; returns whether its name was free."""
         header = decode(frame.header, PutObject)
         upload = self._new_upload(header.kind)
         self._take_turn(len(frame.payload))
@@ -103,7 +103,7 @@ class Changes:
         return self._name(upload, header.name, header.mode)
 
     def data(self, frame: Frame, payload: Incoming) -> None:
-        """Take more of an upload."""
+        """Receive more of an upload."""
         header = decode(frame.header, UploadData)
         upload = self._uploads.get(header.number)
         if upload is None:
@@ -114,7 +114,7 @@ class Changes:
         upload.receive(payload)
 
     def commit(self, frame: Frame) -> bool:
-        """Give an upload its name; whether that was free."""
+        """Give an upload its name; returns whether that was free."""
         header = decode(frame.header, CommitUpload)
         upload = self._uploads.pop(header.number, None)
         if upload is None:
@@ -122,7 +122,7 @@ class Changes:
         return self._name(upload, header.name, header.mode)
 
     def abort(self, frame: Frame) -> None:
-        """Forget an upload."""
+        """Drop an upload."""
         upload = self._uploads.pop(decode(frame.header, int), None)
         if upload is not None:
             upload.abort()
@@ -135,7 +135,7 @@ class Changes:
         own_lease = kind == "leases" and self._book.is_held(kind, name, self._rights.owner)
         if self._rights.role != "local" and not undone and not own_lease:
             if kind == "leases" and self._book.standing(kind, name) is None:
-                # Given back already, or removed by a prune.
+                # Released already, or removed by a prune.
                 return
             raise RightError(f"{self._shown} may not delete {kind} {name}: only maintenance may")
         if kind == "snapshots" and not undone:
@@ -151,7 +151,7 @@ class Changes:
         return Upload(self._store, kind, self._rights.owner, self._served.quotas, largest)
 
     def _name(self, upload: Upload, name: str, mode: PutMode) -> bool:
-        """Finish an upload; whether the name was free."""
+        """Finish an upload; returns whether the name was free."""
         kind, owner = upload.kind, self._rights.owner
         try:
             self._rights.require_adding(kind, name, mode, self._book)
@@ -159,7 +159,7 @@ class Changes:
             is_renewal = kind == "leases" and mode == "replace"
             renewed_ns = self._time_ns("leases", name) if is_renewal else None
             if is_renewal and renewed_ns is None and self._book.standing(kind, name) is not None:
-                # Removed beside the daemon since its holder looked: it must not come back.
+                # Removed by another process since its holder checked: do not restore it.
                 self._remove(kind, name)
                 raise ObjectMissingError(f"the lease {name} is missing")
             size = upload.size_bytes
@@ -176,7 +176,7 @@ class Changes:
         if not self._book.record(kind, name, size, owner, now_ns, vouched=appliance):
             upload.release()
         if kind == "snapshots":
-            # One that was there before is nobody's to take back: it is not what was just stored.
+            # An older one cannot be taken back: it is not what was just stored.
             is_new = was_free and mode != "replace"
             if is_new:
                 self._undo[name] = clock.elapsed_seconds() + _UNDO_SECONDS
@@ -187,9 +187,9 @@ class Changes:
 
     def _require_fit(self, kind: Kind, name: str) -> None:
         if kind in DIGESTED_KINDS and not is_object_name(name):
-            raise DamageError(f"{name!r} is no name of an object of {kind}")
+            raise DamageError(f"{name!r} is not a valid name for an object of {kind}")
         if self._book.standing(kind, name) == FALSE:
-            raise DamageError(f"{kind} {name} was found false and is not taken again")
+            raise DamageError(f"{kind} {name} was found false before and is not accepted")
         owner = self._rights.owner
         if not owner:
             return
@@ -200,7 +200,7 @@ class Changes:
             if name not in held and len(held) >= self._limits.leases_each:
                 raise QuotaError(f"{owner} holds {len(held)} leases already")
         if kind == "snapshots" and not self._holds_lease():
-            raise LeaseError("no snapshot is taken without a lease; run the same command again")
+            raise LeaseError("snapshots are accepted only with a lease; run the same command again")
 
     def _remove(self, kind: Kind, name: str) -> None:
         self._store.delete(kind, name)
@@ -208,22 +208,22 @@ class Changes:
             self._served.quotas.release(owner, size)
 
     def _time_ns(self, kind: Kind, name: str) -> int | None:
-        """Since when the store has an object, None when it has not got it."""
+        """Since when the store has an object, None when it does not have it."""
         try:
             return self._store.info(kind, name).modified_ns
         except ObjectMissingError:
             return None
 
     def _require_in_time(self, name: str, renewed_ns: int, upload: Upload) -> None:
-        """Refuse the renewal of a lease that had ended: its holder may commit without looking."""
-        # Both are times of files: a clock that is wrong makes no lease look alive.
+        """Refuse the renewal of an expired lease: its holder may commit without checking."""
+        # Both are file times, so a wrong clock does not make a lease look valid.
         now_ns = self._time_ns("leases", name)
         if now_ns is not None and now_ns - renewed_ns <= EXPIRY_SECONDS * SECOND_NS:
             return
         upload.release()
         self._remove("leases", name)
         raise LeaseError(
-            f"the lease {name} of this job has ended (it was not renewed in time), so what it "
+            f"the lease {name} of this job has expired (it was not renewed in time), so what it "
             "refers to may be gone; nothing was committed: run the same command again"
         )
 
@@ -233,7 +233,7 @@ class Changes:
                 self._undo.pop(name, None)
                 self._remove("snapshots", name)
             raise LeaseError(
-                "the lease of this job ended while it committed; the commit was taken back: run "
+                "the lease of this job expired while it committed; the commit was taken back: run "
                 "the same command again"
             )
 
@@ -242,7 +242,7 @@ class Changes:
         return any(self._is_there("leases", name) for name in held)
 
     def _is_there(self, kind: Kind, name: str) -> bool:
-        """Whether an object of the book is there: maintenance without the daemon removes too."""
+        """Whether an object of the database exists: other maintenance removes objects too."""
         try:
             self._store.info(kind, name)
         except ObjectMissingError:
@@ -251,11 +251,11 @@ class Changes:
         return True
 
     def _require_old(self, name: str) -> None:
-        # That of the daemon now: connections may be older than its configuration.
+        # The daemon's current value: connections may be older than its configuration.
         minimum = self._served.limits.minimum_retention_seconds
         stored_ns = self._book.stored_ns("snapshots", name) if minimum else None
         if minimum and stored_ns is None:
-            # It came beside the daemon, so the file alone tells since when it is there.
+            # It has no entry, so only the file's time says since when it is there.
             stored_ns = self._time_ns("snapshots", name)
         if not minimum or stored_ns is None:
             return
@@ -264,7 +264,7 @@ class Changes:
             ahead_ns = self._served.time.ahead_ns()
             doubt = (
                 f"; the clock of that machine is {span_text(ahead_ns)} ahead of what is plausible "
-                "and is not believed: put it right, or have root confirm it there with `strongroom "
+                "and is not trusted: correct it, or have root confirm it there with `strongroom "
                 "storage --confirm-clock`"
             )
             raise RightError(

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def check_storage(path: str) -> tuple[StorageSettings, Preflight]:
-    """What the configuration at `path` says, and what is wrong with what it names.
+    """The settings at `path`, and the faults of what they name.
 
-    Raises ConfigurationError and UsageError when the configuration itself cannot be taken.
+    Raises ConfigurationError and UsageError when the configuration itself is invalid.
     """
     configuration = StorageConfiguration(path)
     settings = configuration.settings
@@ -49,6 +49,6 @@ def _look_at_book(path: bytes) -> None:
     try:
         version = sqlite_value(path, "pragma user_version")
     except sqlite3.DatabaseError as error:
-        raise StoreError(f"{os.fsdecode(path)} is no book of this daemon: {error}") from error
+        raise StoreError(f"{os.fsdecode(path)} is not a provenance database: {error}") from error
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise StoreError(f"{os.fsdecode(path)} was written by a newer version; update strongroom")

@@ -1,7 +1,7 @@
 """From the configuration of a storage daemon, in the Bareos language, to its settings.
 
-The resource Storage says where it listens and what it puts up with; each Device is a repository,
-whose Archive Device is the folder.
+The Storage resource sets addresses and limits; each Device is a repository, whose Archive Device
+is the folder.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class StorageConfiguration:
         self._ktls_required = daemon.text("enable_ktls") == "require"
 
     def differences(self, started: StorageConfiguration) -> tuple[str, ...]:
-        """Directives that say other than when the daemon started, and are not followed until then.
+        """Directives that have changed since the start and take effect only after a restart.
 
-        All others, the certificate and the limits among them, are.
+        All others, including the certificate and the limits, take effect at a reload.
         """
         now, then = self.settings, started.settings
         pairs = {

@@ -1,7 +1,7 @@
-"""The payload of a frame that is still on its way, taken in pieces to where it belongs.
+"""The payload of a frame that is still arriving, received in pieces into its destination.
 
-The peer has time for the frame as a whole, and it runs only while we wait for the peer: a disk that
-is slow, or a limit of bandwidth, is not the peer's fault.
+The peer has a deadline for the frame as a whole, which runs only while the daemon waits for the
+peer: time spent on a slow disk or a bandwidth limit does not count.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from strongroom.daemons.storage.response_writer import Answers
     from strongroom.net.channels.channel import Channel
 
-# What a processor's cache holds between receiving, digesting and writing.
+# Fits into a processor's cache between receiving, digesting and writing.
 PIECE_BYTES: Final = 256 << 10
 
 
 class Incoming:
-    """`left_bytes` are to come; for the thread of the connection."""
+    """`left_bytes` have not arrived yet; for the thread of the connection."""
 
     def __init__(self, channel: Channel, answers: Answers, size_bytes: int) -> None:
-        """`answers` has the deadline of the frame, and is paused from here on."""
+        """`answers` has the deadline of the frame, which is paused from here on."""
         self._channel = channel
         self._answers = answers
         self.left_bytes = size_bytes
@@ -34,7 +34,7 @@ class Incoming:
         self.left_bytes -= len(view)
 
     def skip(self) -> None:
-        """Throw away what nobody took."""
+        """Discard what was not received."""
         if self.left_bytes:
             scratch = memoryview(bytearray(min(self.left_bytes, PIECE_BYTES)))
             while self.left_bytes:

@@ -1,6 +1,6 @@
-"""Figures of a storage daemon, in Prometheus' text format.
+"""Metrics of a storage daemon, in Prometheus' text format.
 
-Counters are incremented by many threads under one lock; a request costs one of that.
+Counters are incremented by many threads under one lock, once per request.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _HELP: Final[dict[str, tuple[MetricKind, str]]] = {
-    "strongroom_storage_connections_total": ("counter", "Connections that were let in."),
-    "strongroom_storage_refused_total": ("counter", "Connections not let in, by cause."),
-    "strongroom_storage_handshakes": ("gauge", "Connections whose peers have proven nothing yet."),
-    "strongroom_storage_connections": ("gauge", "Connections there are."),
+    "strongroom_storage_connections_total": ("counter", "Connections that were accepted."),
+    "strongroom_storage_refused_total": ("counter", "Connections refused, by cause."),
+    "strongroom_storage_handshakes": ("gauge", "Connections that are not authenticated yet."),
+    "strongroom_storage_connections": ("gauge", "Open connections."),
     "strongroom_storage_requests_total": ("counter", "Requests done."),
     "strongroom_storage_failures_total": ("counter", "Requests that failed, by error."),
     "strongroom_storage_refused_deletes_total": (
         "counter",
-        "Deletes that were refused, by the role of who asked.",
+        "Deletions that were refused, by the role of the peer.",
     ),
     "strongroom_storage_received_bytes_total": ("counter", "Bytes of objects received."),
     "strongroom_storage_sent_bytes_total": ("counter", "Bytes of objects sent."),
-    "strongroom_storage_objects": ("gauge", "Objects stored, by who stored them."),
-    "strongroom_storage_stored_bytes": ("gauge", "Bytes stored, by who stored them."),
-    "strongroom_storage_quota_bytes": ("gauge", "Bytes that one may store."),
-    "strongroom_storage_doubted_objects": ("gauge", "Objects that nobody has vouched for yet."),
+    "strongroom_storage_objects": ("gauge", "Objects stored, by owner."),
+    "strongroom_storage_stored_bytes": ("gauge", "Bytes stored, by owner."),
+    "strongroom_storage_quota_bytes": ("gauge", "Quota of an owner in bytes."),
+    "strongroom_storage_doubted_objects": ("gauge", "Objects that are not verified yet."),
     "strongroom_storage_false_objects": ("gauge", "Objects that were found false and are hidden."),
     "strongroom_storage_clock_ahead_seconds": (
         "gauge",
-        "How far the clock is ahead of the time that Minimum Retention believes; 0 while it does.",
+        "How far the clock is ahead of the trusted clock of Minimum Retention; 0 if plausible.",
     ),
     "strongroom_storage_kernel_tls_opened_total": (
         "counter",
-        "Directions of sockets that the kernel of this machine has done TLS for.",
+        "Directions of sockets for which the kernel has done TLS (kTLS).",
     ),
     "strongroom_storage_kernel_tls_open": (
         "gauge",
-        "Directions of sockets that the kernel of this machine does TLS for.",
+        "Directions of sockets for which the kernel does TLS (kTLS) now.",
     ),
     "strongroom_storage_kernel_tls_errors_total": (
         "counter",
-        "Records that the kernel of this machine could not decrypt.",
+        "TLS records that the kernel could not decrypt.",
     ),
     "strongroom_storage_free_bytes": ("gauge", "Free bytes of the repository's file system."),
     "strongroom_storage_size_bytes": ("gauge", "Size of the repository's file system."),
@@ -62,7 +62,7 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[tuple[str, Labels], float] = defaultdict(float)
-        # There from the start: who watches for the first one sees nothing grow from nothing.
+        # Present from the start, so that monitoring sees the first increment.
         for role in ("agent", "director", "local"):
             self.count("refused_deletes", 0, role=role)
 
@@ -72,7 +72,7 @@ class Metrics:
             self._counts[f"strongroom_storage_{name}_total", tuple(labels.items())] += amount
 
     def exposition(self, gauges: Iterable[tuple[str, Labels, float]]) -> bytes:
-        """All counters; gauges, and what others count, by the end of the name, labels, value."""
+        """All counters; `gauges`, and counters kept elsewhere: end of the name, labels, value."""
         with self._lock:
             rows = [(name, labels, value) for (name, labels), value in self._counts.items()]
         rows += [(f"strongroom_storage_{name}", labels, value) for name, labels, value in gauges]
@@ -87,7 +87,7 @@ class Metrics:
 
 
 def kernel_tls() -> Iterator[tuple[str, Labels, float]]:
-    """What the kernel of this machine says of its TLS, for all processes; nothing without it."""
+    """The kernel's TLS counters, for all processes of the machine; empty without kTLS."""
     found = read_statistics()
     if found is None:
         return

@@ -1,14 +1,15 @@
-"""Who stored what: the storage daemon's own book, in SQLite, in the folder of the repository.
+"""Provenance: the storage daemon's database of who stored what, SQLite in the repository's folder.
 
-The repository alone says what is stored; the book says since when, by whom, and what the appliance
-thinks of it. So the book may lack an object (whose entry was lost with the power) or name one that
-is gone: `reconcile` puts that right when the daemon starts. An object without an entry belongs to
-nobody and is doubted: agents do not see it until the appliance has vouched for it.
+The repository alone says what is stored; the database says since when, by whom, and whether the
+appliance has verified it. So it may lack an object (whose entry was lost in a power failure) or
+name one that is gone: `reconcile` corrects that when the daemon starts. An object without an entry
+has no owner and is DOUBTED: agents do not see it until the appliance has verified it.
 
-Standing of an object: DOUBTED until the appliance has looked at it, then VOUCHED, or FALSE: such an
-object is hidden from everybody. What the appliance itself stores is VOUCHED from the start.
+Standing of an object: DOUBTED until the appliance has verified it, then VOUCHED, or FALSE if
+verification failed: such an object is hidden from everybody. What the appliance itself stores is
+VOUCHED from the start. Only verified objects are shared between agents.
 
-One connection, one lock. Entries are in the kernel's hands when `record` returns and on stable
+One connection, one lock. Entries are in the kernel's buffers when `record` returns and on stable
 storage after `sync`, as objects are.
 """
 
@@ -44,7 +45,7 @@ create index standing_of on objects (kind, standing);
 
 
 def book_path(repository: bytes) -> bytes:
-    """The file of the book of a repository folder."""
+    """The file of the provenance database of a repository folder."""
     return os.path.join(repository, FOLDER, b"objects.sqlite")
 
 
@@ -52,7 +53,7 @@ class Provenance:
     """See the module's docstring. The appliance's own name is ""."""
 
     def __init__(self, repository: bytes) -> None:
-        """Opens or makes the book of a repository folder. Raises StoreError."""
+        """Opens or creates the database of a repository folder. Raises StoreError."""
         self._path = book_path(repository)
         folder = os.path.dirname(self._path)
         self._lock = threading.Lock()
@@ -64,19 +65,19 @@ class Provenance:
             self._prepare()
         except (OSError, sqlite3.Error) as error:
             raise StoreError(
-                f"could not open {os.fsdecode(self._path)}: {error}; mend the cause and start again"
+                f"could not open {os.fsdecode(self._path)}: {error}; fix the cause and start again"
             ) from error
 
     def close(self) -> None:
-        """Give the database back."""
+        """Close the database."""
         with self._lock:
             self._database.close()
 
     def sync(self) -> None:
-        """Everything recorded so far is on stable storage when this returns."""
+        """Return when everything recorded so far is on stable storage."""
         try:
-            # In this mode SQLite appends to the log without waiting; a log that is on the disk is
-            # all that it needs to come back.
+            # In this mode SQLite appends to the log without syncing; a log on the disk is all
+            # that it needs to recover.
             descriptor = os.open(self._path + b"-wal", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)
@@ -85,12 +86,12 @@ class Provenance:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise StoreError(f"could not sync the storage daemon's book: {error}") from error
+            raise StoreError(f"could not sync the provenance database: {error}") from error
 
     def record(
         self, kind: Kind, name: str, size: int, owner: str, stored_ns: int, *, vouched: bool
     ) -> bool:
-        """Enter that `owner` has stored an object; False when it had done so before."""
+        """Record that `owner` has stored an object; False when that was recorded before."""
         with self._transaction() as database:
             database.execute(
                 "insert into objects values (?, ?, ?, ?, ?) on conflict do nothing",
@@ -107,7 +108,7 @@ class Provenance:
             return added.rowcount == 1
 
     def forget(self, kind: Kind, name: str) -> list[tuple[str, int]]:
-        """Strike out an object that was deleted; owners that had it, and its size."""
+        """Delete the entry of an object that was deleted; returns its owners and its size."""
         with self._transaction() as database:
             gone = database.execute(
                 "select owner, size from holders natural join objects where kind = ? and name = ?",
@@ -130,11 +131,11 @@ class Provenance:
         return {row[0] for row in rows}
 
     def owners(self, kind: Kind) -> list[tuple[str, str]]:
-        """Who has stored each object of a kind: name and owner, as often as there are owners."""
+        """The owners of each object of a kind: name and owner, one pair for each owner."""
         return self._rows("select name, owner from holders where kind = ?", (kind,))
 
     def standing(self, kind: Kind, name: str) -> int | None:
-        """What is thought of an object; None when it has no entry."""
+        """The standing of an object; None when it has no entry."""
         rows = self._rows("select standing from objects where kind = ? and name = ?", (kind, name))
         return int(rows[0][0]) if rows else None
 
@@ -146,7 +147,7 @@ class Provenance:
         return {row[0] for row in rows}
 
     def judge(self, kind: Kind, names: Iterable[str], standing: int) -> None:
-        """Enter what the appliance thinks of objects. What was found false stays so."""
+        """Set the standing of objects that were verified. FALSE is final."""
         with self._transaction() as database:
             database.executemany(
                 "update objects set standing = ? where kind = ? and name = ? and standing != ?",
@@ -154,12 +155,12 @@ class Provenance:
             )
 
     def stored_ns(self, kind: Kind, name: str) -> int | None:
-        """When an object was stored, by the daemon's clock."""
+        """When an object was stored, by the trusted clock of the daemon."""
         rows = self._rows("select stored_ns from objects where kind = ? and name = ?", (kind, name))
         return int(rows[0][0]) if rows else None
 
     def move_times(self, since_ns: int, by_ns: int, latest_ns: int) -> None:
-        """Count objects stored at `since_ns` or later as stored later, and none after `latest_ns`.
+        """Shift the times of objects stored at `since_ns` or later, to `latest_ns` at most.
 
         Raises StoreError.
         """
@@ -180,9 +181,9 @@ class Provenance:
         return {owner: (count, size) for owner, count, size in rows}
 
     def reconcile(self, kind: Kind, present: list[ObjectInfo]) -> tuple[int, int]:
-        """Enter what is there without an entry, as doubted; strike out what is gone.
+        """Add objects without an entry, as DOUBTED; delete entries of objects that are gone.
 
-        How many were entered and struck out.
+        Returns how many were added and deleted.
         """
         with self._transaction() as database:
             known = {
@@ -239,6 +240,6 @@ class Provenance:
 
     def _failure(self, error: sqlite3.Error) -> StoreError:
         return StoreError(
-            f"the storage daemon's book {os.fsdecode(self._path)} failed: {error}; free space "
-            "there or mend the cause, then run the same command again"
+            f"the provenance database {os.fsdecode(self._path)} failed: {error}; free space "
+            "there or fix the cause, then run the same command again"
         )

@@ -1,7 +1,7 @@
-"""The way back to a client: answers, and how long each may take.
+"""Writes answers to a client, and keeps the deadline for the peer.
 
-`deadline` is when the peer must have done its part, None while it is our turn; the connection's
-thread writes it, the daemon's watch reads it.
+`deadline` is when the peer must have done its part, None while the daemon works; the connection's
+thread writes it, the daemon's watch thread reads it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Answers:
         self._left_seconds = 0.0
 
     def send(self, value: object) -> None:
-        """Say that the request was done, and what came of it."""
+        """Answer that the request was done, with its result."""
         self.allow_bytes(0)
         self._channel.send(encode_start(FrameType.OK, 0, self.request_id, encode(value), 0))
 
     def fail(self, error: StrongroomError) -> None:
-        """Say why the request was not done."""
+        """Answer why the request was not done."""
         self.allow_bytes(0)
         header = encode(Failure(error.error_id, str(error)[:4096]))
         self._channel.send(encode_start(FrameType.FAILED, 0, self.request_id, header, 0))
@@ -62,7 +62,7 @@ class Answers:
     ) -> None:
         """Send a part of an object, by the kernel where that is possible.
 
-        `take_turn` is called with the bytes of each piece before it goes.
+        `take_turn` is called with the size of each piece before it is sent.
         """
         descriptor = source.descriptor
         try:
@@ -80,26 +80,26 @@ class Answers:
                 offset += count
                 length -= count
         except OSError as error:
-            # A frame may have been begun, so nothing can be said any more.
+            # A frame may have been started, so no error can be sent any more.
             raise ConnectionLostError(f"an object could not be read: {error}") from error
 
     def allow(self, seconds: float) -> None:
-        """Give the peer so long from now."""
+        """Give the peer this much time from now."""
         self.deadline = clock.elapsed_seconds() + seconds
 
     def allow_bytes(self, size_bytes: int) -> None:
-        """Give the peer as long as so many bytes may take, in either direction."""
+        """Give the peer as long as this many bytes may take, in either direction."""
         limits = self._limits
         self.allow(limits.stall_seconds + size_bytes / limits.slowest_bytes_per_second)
 
     def pause(self) -> None:
-        """It is our turn: what is left of the peer's time is kept for `resume`."""
+        """The daemon works now: the rest of the peer's time is kept for `resume`."""
         assert self.deadline is not None
         self._left_seconds = self.deadline - clock.elapsed_seconds()
         self.deadline = None
 
     def resume(self) -> None:
-        """It is the peer's turn again, for what was left at `pause`."""
+        """The peer's time runs again, with what was left at `pause`."""
         self.deadline = clock.elapsed_seconds() + self._left_seconds
 
     def _start(self, size: int, *, has_more: bool) -> bytes:

@@ -1,17 +1,18 @@
-"""Who may do what, and sees what.
+"""Access rules: what each role may do and see.
 
-- An agent sees packs and index objects of its own and those that were vouched for, its own
-  snapshots and leases, all tombstones, and the configuration. It adds packs, index objects and
-  snapshots, and adds, renews and gives back leases of its own. It deletes nothing else.
-- An agent with a grant sees what the owner sees whom the grant names, but of snapshots only the one
-  it names, and the restore ticket it names, and only reads.
+- An agent sees its own packs and index objects and those that were verified, its own
+snapshots and leases, all tombstones, and the configuration. It adds packs, index objects and
+snapshots, and adds, renews and releases leases of its own. It deletes nothing else.
+- An agent with a grant sees what the owner named in the grant sees, but of snapshots only the one
+that the grant names, and the restore ticket that it names, and only reads.
 - An operator sees everything and only reads.
-- A director sees everything, adds as an agent does, vouches, and may see what an agent sees.
+- A director sees everything, adds as an agent does, marks objects as verified, and may see what
+an agent sees.
 - Local, that is root and the daemon's own user at the Unix socket: everything.
 
-Everything: but for objects that were found false, which nobody sees, and restore tickets, which are
-for local peers and for the agent whose grant names one. What one does not see is missing, in the
-very words.
+Everything excludes objects that were found false, which nobody sees, and restore tickets, which
+only local peers see and the agent whose grant names one. An object that a peer may not see is
+reported as missing, with the same message.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ _WHOLE_SIGHT: Final = frozenset(("operator", "director", "local"))
 class Rights:
     """The rights of one connection.
 
-    owner: under whose name what it adds is entered, "" for the appliance. view: of which agent it
-    sees what is visible, None for everything. snapshot: the only one it sees, "" for all. ticket:
+    owner: recorded as the owner of what it adds, "" for the appliance. view: the agent whose
+    objects it sees, None for all objects. snapshot: the only one it sees, "" for all. ticket:
     the only restore ticket it sees.
     """
 
@@ -70,34 +71,34 @@ class Rights:
 
     @property
     def is_appliance(self) -> bool:
-        """Whether what it adds needs nobody's vouching."""
+        """Whether what it adds counts as verified."""
         return self.owner == ""
 
     def require_request(self, frame_type: FrameType) -> None:
-        """RightError when this kind of request is not for this peer."""
+        """RightError when this peer may not send this kind of request."""
         allowed = _READING if self.read_only else _REQUESTS[self.role]
         if frame_type not in allowed:
-            raise RightError(f"{self._shown()} may not ask for {frame_type.name.lower()} here")
+            raise RightError(f"{self._shown()} may not send {frame_type.name.lower()} here")
 
     def require_adding(self, kind: Kind, name: str, mode: PutMode, book: Provenance) -> None:
-        """RightError when an object of this kind or name is not for this peer to add.
+        """RightError when this peer may not add an object of this kind or name.
 
-        ObjectMissingError when it renews a lease that has gone.
+        ObjectMissingError when it renews a lease that is gone.
         """
         if self.role == "local":
             return
         if kind not in _ADDED_KINDS:
             raise RightError(f"{self._shown()} may not add {kind}")
         if kind == "leases" and name == SWEEP_LEASE:
-            raise RightError(f"the lease {name} is that of maintenance")
+            raise RightError(f"the lease {name} belongs to maintenance")
         if mode == "replace" and kind == "leases" and book.standing(kind, name) is None:
-            # Removed as abandoned: it must not come back by being renewed.
+            # Removed as abandoned: a renewal must not restore it.
             raise ObjectMissingError(f"the lease {name} is missing")
         if mode == "replace" and not (kind == "leases" and book.is_held(kind, name, self.owner)):
             raise RightError(f"{self._shown()} may replace its own leases only")
 
     def sees(self, kind: Kind, name: str, book: Provenance) -> bool:
-        """Whether an object is there for this peer."""
+        """Whether an object is visible to this peer."""
         if kind == "tickets" and not self._sees_all_tickets:
             return self.ticket != "" and name == self.ticket
         if self.snapshot and kind == "snapshots" and name != self.snapshot:
@@ -112,7 +113,7 @@ class Rights:
         return standing not in (None, FALSE) and book.is_held(kind, name, self.view)
 
     def hidden_or_seen(self, kind: Kind, book: Provenance) -> tuple[set[str], set[str] | None]:
-        """Names of a kind that this peer does not see, and those it does; None: all others."""
+        """Names of a kind that this peer does not see, and those it sees; None: all others."""
         false = book.of_standing(kind, FALSE)
         if kind == "tickets" and not self._sees_all_tickets:
             return false, {self.ticket} - {""}
@@ -136,18 +137,18 @@ class Rights:
 
 
 def rights_of(peer: Peer, view_as: str, grant: dict[str, object] | None) -> Rights:
-    """The rights of a peer that asks for a view, or shows a grant. Raises RightError.
+    """The rights of a peer that asks for a view, or presents a grant. Raises RightError.
 
-    `grant`: what a verified statement says.
+    `grant`: the content of a verified statement.
     """
     if peer.role not in _REQUESTS:
-        raise RightError(f"a {peer.role} has no business here")
+        raise RightError(f"a {peer.role} may not use a storage daemon")
     if grant is not None:
         owner, snapshot = grant.get("owner"), grant.get("snapshot")
         if grant.get("agent") != peer.name or peer.role != "agent":
             raise RightError(f"this grant is not for {peer.role} {peer.name}")
         if not isinstance(owner, str) or not isinstance(snapshot, str) or not owner or not snapshot:
-            raise RightError("this grant names no snapshot of anybody")
+            raise RightError("this grant names no snapshot of an agent")
         ticket = grant.get("ticket", "")
         return Rights(
             peer.role,

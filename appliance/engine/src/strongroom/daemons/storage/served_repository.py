@@ -1,4 +1,4 @@
-"""A repository that a storage daemon serves: its store, its book, its quotas."""
+"""A repository that a storage daemon serves: its store, its provenance database, its quotas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.storage.accounts import Quotas
 from strongroom.daemons.storage.provenance import DOUBTED, FALSE, FOLDER, Provenance
-from strongroom.daemons.storage.trusted_clock import SureTime
+from strongroom.daemons.storage.trusted_clock import TrustedClock
 from strongroom.errors import ObjectMissingError, RepositoryNotFoundError
 from strongroom.stores.store import KINDS
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class ServedRepository:
-    """Opened when the daemon starts, which makes the folder if need be. Raises StoreError."""
+    """Opened when the daemon starts, which creates the folder if needed. Raises StoreError."""
 
     def __init__(
         self, name: str, folder: bytes, limits: Limits, open_store: Callable[[], ServableStore]
     ) -> None:
-        """`folder`: of the book. `open_store`: a store for one connection, which closes it.
+        """`folder`: of the database. `open_store`: a store for one connection, which closes it.
 
-        Such a store learns of every write error since it was opened.
+        Such a store is told of every write error since it was opened.
         """
         self.name = name
         self.folder = folder
@@ -40,7 +40,7 @@ class ServedRepository:
         store = open_store()
         try:
             self.book = Provenance(folder)
-            self.time = SureTime(name, os.path.join(folder, FOLDER))
+            self.time = TrustedClock(name, os.path.join(folder, FOLDER))
             self.abandoned = store.remove_abandoned()
             self.entered = 0
             for kind in KINDS:
@@ -51,7 +51,7 @@ class ServedRepository:
         self.quotas = Quotas(limits, used)
 
     def set_limits(self, limits: Limits) -> None:
-        """Follow a changed configuration."""
+        """Apply a changed configuration."""
         self.limits = limits
         self.quotas.limits = limits
 
@@ -68,7 +68,7 @@ class ServedRepository:
         return value if isinstance(value, str) else ""
 
     def gauges(self) -> Iterator[tuple[str, Labels, float]]:
-        """What metrics show of it."""
+        """The metrics of this repository."""
         mine = ("repository", self.name)
         for owner, (count, size) in self.book.usage().items():
             labels = (mine, ("owner", owner or "appliance"))
@@ -90,5 +90,5 @@ class ServedRepository:
         yield "size_bytes", (mine,), space.size_bytes
 
     def close(self) -> None:
-        """Give the book back."""
+        """Close the database."""
         self.book.close()

@@ -1,8 +1,8 @@
-"""The storage daemon: listens, lets peers in, gives each connection a thread, and ends what lasts.
+"""The storage daemon: listens, accepts peers, gives each connection a thread, and ends slow ones.
 
-Threads: one for each listening socket, one for each connection, and the watch, which looks every
-second at what connections have been allowed. `_lock` guards the set of sessions. `stop` may be
-called from any thread; objects that were acknowledged are kept, uploads under way are dropped.
+Threads: one for each listening socket, one for each connection, and the watch thread, which checks
+the deadlines of connections every second. `_lock` guards the set of sessions. `stop` may be
+called from any thread; objects that were acknowledged are kept, open uploads are dropped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger("strongroom.storage")
 _WATCH_SECONDS: Final = 1.0
 _WAITING_CONNECTIONS: Final = 256
 _STOP_SECONDS: Final = 10.0
-# Hundreds of objects may come in at once.
+# Hundreds of objects may arrive at once.
 _WRITE_BUFFER_BYTES: Final = 512 << 10
 
 
@@ -62,9 +62,9 @@ class StorageServer:
     ) -> None:
         """Opens the repositories. Raises StoreError.
 
-        admit: makes a channel of a connection over TCP, greeting included. read_grant: what a
-        statement says, once verified. open_store: the store of a repository, by its folder in the
-        settings; the daemon's book is in that folder whatever the store is.
+        admit: authenticates a connection over TCP and returns a channel. read_grant: the content
+        of a statement, once verified. open_store: the store of a repository, by its folder in the
+        settings; the provenance database is in that folder whatever the store is.
         """
         self.settings = settings
         self._admit = admit
@@ -84,7 +84,7 @@ class StorageServer:
         return [one.getsockname()[1] for one in self._listening if one.family != socket.AF_UNIX]
 
     def start(self) -> None:
-        """Listen. Raises OperatingSystemError for an address that cannot be had, and OSError."""
+        """Listen. Raises OperatingSystemError for an unavailable address, and OSError."""
         for host, port in self.settings.addresses:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             try:
@@ -123,7 +123,7 @@ class StorageServer:
         self.serving.close()
 
     def set_limits(self, limits: Limits) -> None:
-        """Follow a changed configuration; connections there are keep theirs but for quotas."""
+        """Apply a changed configuration; open connections keep their settings except quotas."""
         self._unproven.limit(limits.handshakes, limits.handshakes_of_an_address)
         self.serving.set_limits(limits)
 
@@ -152,7 +152,7 @@ class StorageServer:
         with suppress(FileNotFoundError):
             os.unlink(path)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        # Others may knock where the folder lets them; who they are is asked of the kernel.
+        # Any local user who may enter the folder can connect; the kernel reports the peer's uid.
         old = os.umask(0o111 if self.settings.maintenance_users else 0o177)
         try:
             listening.bind(path)
@@ -178,11 +178,11 @@ class StorageServer:
             except OSError as error:
                 if self._stopped.is_set():
                     return
-                # Too many files are open, or the peer has gone: neither ends the daemon.
+                # Too many open files, or the peer is gone: neither ends the daemon.
                 log.warning("could not accept a connection: %s", error)
                 self._stopped.wait(_WATCH_SECONDS)
                 continue
-            # Whoever is at the local socket is known at once, and no stranger may keep them out.
+            # Local peers are identified at once; unauthenticated remote ones must not block them.
             stranger = address[0] if isinstance(address, tuple) else ""
             shown = stranger or "the local socket"
             if stranger and (reason := self._unproven.enter(stranger)):
@@ -192,7 +192,7 @@ class StorageServer:
             try:
                 self._thread(partial(self._enter, connection, stranger, admit), f"for {shown}")
             except RuntimeError as error:
-                # The machine has no room for more threads now; we must go on to listen.
+                # The machine cannot start more threads now; keep listening.
                 if stranger:
                     self._unproven.leave(stranger)
                 connection.close()
@@ -204,7 +204,7 @@ class StorageServer:
         stranger: str,
         admit: Callable[[socket.socket], Channel],
     ) -> None:
-        """The whole life of a connection, in its thread. stranger: its address, if over TCP."""
+        """A connection from start to end, in its thread. stranger: its address, if over TCP."""
         session: Session | None = None
         shown = stranger or "the local socket"
         try:
@@ -235,7 +235,7 @@ class StorageServer:
                 self._sessions.discard(session)
 
     def _crowd(self, session: Session) -> str:
-        """Why there is no room for a session, or ""."""
+        """Why there is no capacity for a session, or ""."""
         if len(self._sessions) >= self.serving.limits.connections:
             return f"there are {self.serving.limits.connections} connections already"
         mine = sum(one.peer == session.peer for one in self._sessions)
@@ -258,7 +258,7 @@ class StorageServer:
             for session in sessions:
                 deadline = session.answers.deadline
                 if deadline is not None and now > deadline:
-                    log.warning("%s: thrown out: nothing, or too little, comes", session.shown)
+                    log.warning("%s: disconnected: too little data arrives", session.shown)
                     session.channel.shutdown()
 
     def _thread(self, work: Callable[[], None], name: str) -> None:

@@ -1,8 +1,8 @@
 """The storage daemon as a service: configuration, identity, signals.
 
-SIGTERM and SIGINT end it, SIGHUP has it read its configuration again: limits, who may use which TLS
-mode, certificate. Addresses and devices stay as they were at the start. A renewed certificate is
-noticed within a minute without that.
+SIGTERM and SIGINT end it. SIGHUP reloads its configuration: limits, who may use which TLS mode,
+certificate. Addresses and devices stay as they were at the start. A renewed certificate is noticed
+within a minute without SIGHUP.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class StorageService:
                 Identity.load(self._configuration.settings.identity_folder)
             )
         except (StrongroomError, OSError) as error:
-            log.error("the renewed certificate is no good: %s", error)  # noqa: TRY400
+            log.error("the renewed certificate is invalid: %s", error)  # noqa: TRY400
         else:
             log.info("the certificate was renewed")
         self._seen = changed

@@ -1,4 +1,4 @@
-"""What the connections of a storage daemon share: repositories, limits, bandwidths, figures.
+"""What the connections of a storage daemon share: repositories, limits, bandwidths, metrics.
 
 Safe from any thread: each part has its own lock or is replaced whole.
 """
@@ -26,7 +26,7 @@ log = logging.getLogger("strongroom.storage")
 
 
 class Serving:
-    """Opens the repositories of `settings`; `close` gives them back."""
+    """Opens the repositories of `settings`; `close` closes them."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class Serving:
     ) -> None:
         """open_store: the store of a repository, by the folder in the settings.
 
-        read_grant: what a statement says, once verified. count_connections: gauges of whoever is
-        connected. Raises StoreError.
+        read_grant: the content of a statement, once verified. count_connections: gauges of open
+        connections. Raises StoreError.
         """
         self.limits: Limits = settings.limits
         self.metrics = Metrics()
@@ -51,15 +51,15 @@ class Serving:
             served = ServedRepository(name, folder, settings.limits, partial(open_store, folder))
             self._repositories[name] = served
             if served.entered:
-                log.info("%s: %d objects had no entry, now they have", name, served.entered)
+                log.info("%s: %d objects without an entry were entered", name, served.entered)
 
     def close(self) -> None:
-        """Give the repositories back."""
+        """Close the repositories."""
         for served in self._repositories.values():
             served.close()
 
     def set_limits(self, limits: Limits) -> None:
-        """Follow a changed configuration; connections there are keep theirs but for quotas."""
+        """Apply a changed configuration; open connections keep their settings except quotas."""
         self.limits = limits
         self.bandwidths.bytes_per_second = limits.bytes_per_second
         for served in self._repositories.values():
@@ -80,28 +80,28 @@ class Serving:
         )
 
     def read_grant(self, text: str) -> dict[str, object]:
-        """What a grant says. Raises PeerRefusedError, RightError."""
+        """The content of a grant. Raises PeerRefusedError, RightError."""
         if self._read_grant is None:
-            raise RightError("this storage daemon knows no authority whose grants count")
+            raise RightError("this storage daemon has no authority to verify grants with")
         return self._read_grant(text)
 
     def watch_clocks(self) -> None:
-        """Have every repository look at the time; called every second."""
+        """Update the trusted clock of every repository; called every second."""
         for served in self._repositories.values():
             served.time.watch()
 
     def confirm_clock(self, who: str) -> tuple[int, int]:
-        """Believe the clock: the time that Minimum Retention went by, and goes by now."""
+        """Trust the clock; returns the time of Minimum Retention before and after."""
         times = [one.time.confirm(who, one.book) for one in self._repositories.values()]
         return min(before for before, _ in times), times[0][1]
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless the daemon stops."""
+        """Sleep, or until the daemon stops."""
         if seconds > 0:
             self.stopped.wait(seconds)
 
     def metrics_text(self) -> bytes:
-        """All figures for Prometheus."""
+        """All metrics for Prometheus."""
         gauges = [*self._count_connections(), *kernel_tls()]
         for served in self._repositories.values():
             gauges += served.gauges()

@@ -1,8 +1,8 @@
 """One connection of a storage daemon: reads requests, does them one after the other, answers.
 
-Each connection has a thread and a store of its own; all connections share the book, the quotas and
-the bandwidth of their job. The daemon's watch ends a connection that is too slow (`answers` knows
-the deadline), so nothing that a peer does or leaves undone holds a thread.
+Each connection has a thread and a store of its own; all connections share the provenance database,
+the quotas and the bandwidth limit of their job. The daemon's watch thread ends a connection that is
+too slow (`answers` has the deadline), so a peer cannot block a thread.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strongroom.storage")
 
-# An honest client gives up at the first; more would only fill the log.
+# An honest client gives up at the first refusal; more would only fill the log.
 _MOST_REFUSALS: Final = 100
 _SILENT: Final = frozenset((FrameType.DATA, FrameType.ABORT))
 
 
 class Session:
-    """See the module's docstring. `run` serves until the peer leaves or is thrown out."""
+    """See the module's docstring. `run` serves until the peer leaves or is disconnected."""
 
     def __init__(self, serving: Serving, channel: Channel, address: str) -> None:
         self._serving = serving
@@ -77,7 +77,7 @@ class Session:
         self._job: str | None = None
         self._next_request_at = 0.0
         self._refusals = 0
-        # Why the rest of a series of requests is not done.
+        # The error that answers the rest of a series of requests.
         self._failed: StrongroomError | None = None
         self._handlers: dict[int, Callable[[Frame], None]] = {
             FrameType.LIST: self._list,
@@ -100,7 +100,7 @@ class Session:
         }
 
     def run(self) -> None:
-        """Serve; whatever happens to this connection ends here."""
+        """Serve; handles every failure of this connection."""
         reader = FrameReader(self.channel)
         try:
             self.answers.allow(self._limits.greeting_seconds)
@@ -122,7 +122,7 @@ class Session:
                 log.info("%s: connection lost: %s", self.shown, one_line(str(error)))
         except (ProtocolError, PeerRefusedError) as error:
             self._serving.metrics.count("failures", error=error.error_id)
-            log.warning("%s: thrown out: %s", self.shown, one_line(str(error)))
+            log.warning("%s: disconnected: %s", self.shown, one_line(str(error)))
         finally:
             self._end()
 
@@ -131,7 +131,7 @@ class Session:
         self.answers.request_id = frame.request_id
         try:
             if frame.type != FrameType.HELLO:
-                raise ProtocolError("a connection begins with a greeting")
+                raise ProtocolError("a connection must begin with a greeting")
             hello = decode(frame.header, Hello)
             if hello.protocol != PROTOCOL_VERSION:
                 raise ProtocolError(
@@ -154,7 +154,7 @@ class Session:
         self.answers.send(Welcome(PROTOCOL_VERSION, self.peer.role, self._limits.uploads))
 
     def _take_data(self, frame: Frame, payload_size: int) -> bool:
-        """Serve a frame whose payload goes from the connection to where the disk takes it."""
+        """Serve a frame whose payload goes from the connection straight to the disk's buffer."""
         self._incoming = Incoming(self.channel, self.answers, payload_size)
         goes_on = self._serve(frame)
         if goes_on:
@@ -162,7 +162,7 @@ class Session:
         return goes_on
 
     def _serve(self, frame: Frame) -> bool:
-        """Do one request; False when the connection is of no more use."""
+        """Do one request; False when the connection cannot be used any more."""
         self.answers.request_id = frame.request_id
         self._pace()
         if self._failed is not None:
@@ -196,10 +196,10 @@ class Session:
                 raise PeerRefusedError(f"{self._refusals} of its requests were refused") from error
             return not isinstance(error, ProtocolError)
         except Exception as error:
-            # A fault of ours must not end the daemon.
+            # A bug in a request must not end the daemon.
             self._serving.metrics.count("failures", error="bug")
-            log.exception("%s: a fault of the daemon", self.shown)
-            self.answers.fail(StoreError(f"a fault in the storage daemon: {type(error).__name__}"))
+            log.exception("%s: internal error", self.shown)
+            self.answers.fail(StoreError(f"internal error of the daemon: {type(error).__name__}"))
             return False
         self._serving.metrics.count("requests", type=FrameType(frame.type).name.lower())
         return True
@@ -227,7 +227,7 @@ class Session:
             length = max(0, size - part.offset) if part.length is None else part.length
             if part.offset < 0 or length < 0 or part.offset + length > size:
                 raise DamageError(
-                    f"{part.kind} {part.name} is cut off: {length} bytes wanted at {part.offset} "
+                    f"{part.kind} {part.name} is truncated: {length} bytes wanted at {part.offset} "
                     f"of {size}; run check"
                 )
             self.answers.send_object(found, part.offset, length, self._send_turn)
@@ -264,7 +264,7 @@ class Session:
         self.answers.send(None)
 
     def _remove_abandoned(self, frame: Frame) -> None:
-        # Uploads of living connections are locked, those of dead ones were removed with them.
+        # Uploads of open connections are locked, those of closed ones were removed already.
         local = self._rights.role == "local"
         self.answers.send(self._store.remove_abandoned() if local else 0)
 
@@ -274,7 +274,7 @@ class Session:
 
     def _doubted(self, frame: Frame) -> None:
         kind: Kind = decode(frame.header, Kind)  # type: ignore[arg-type]
-        # An agent sees nothing but what it stored itself and what was vouched for.
+        # An agent sees nothing but what it stored itself and what was verified.
         doubted = [] if self._rights.view else sorted(self._book.of_standing(kind, DOUBTED))
         for start in range(0, len(doubted), LISTED_AT_ONCE):
             self.answers.send_part(msgspec.msgpack.encode(doubted[start : start + LISTED_AT_ONCE]))
@@ -287,7 +287,7 @@ class Session:
         self.answers.send(None)
 
     def _confirm_clock(self, frame: Frame) -> None:
-        # Maintenance users may delete, but not decide how old what they delete is.
+        # Maintenance users may delete, but not decide how old the deleted objects are.
         if self.peer.name not in {local_peer(user).name for user in (0, os.geteuid())}:
             raise RightError(
                 f"{self.peer} may not confirm the clock: only root and the daemon's user may"
@@ -309,7 +309,7 @@ class Session:
 
     def _require_seen(self, kind: Kind, name: str) -> None:
         if not self._rights.sees(kind, name, self._book):
-            # The store's own words: whether others have it is not told. A bad name still is bad.
+            # The store's own message: it does not reveal whether others have the object.
             require_name(kind, name)
             raise ObjectMissingError(f"{kind} {name} is missing; run check to see what needs it")
 

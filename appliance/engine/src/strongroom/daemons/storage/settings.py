@@ -1,4 +1,4 @@
-"""What a storage daemon is told: where it listens, what it serves, and what it puts up with."""
+"""Settings of a storage daemon: addresses, repositories, and limits."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What clients may cost. 0 is no limit where not said otherwise.
+    """Limits for clients. 0 is no limit where not said otherwise.
 
     connections, connections_each: at once, of all peers and of one name. handshakes,
-    handshakes_of_an_address: connections whose peers have not proven yet who they are.
-    requests_per_second: of one connection. uploads: under way at once on one connection.
-    object_bytes: of one object, which readers take whole: no more than LARGEST_ANSWER_BYTES of
+    handshakes_of_an_address: connections that are not authenticated yet.
+    requests_per_second: of one connection. uploads: open at once on one connection.
+    object_bytes: of one object, which readers load whole: no more than LARGEST_ANSWER_BYTES of
     net.storage_client. small_object_bytes: of a lease or a tombstone.
     leases_each: of one agent at once.
     greeting_seconds: from connecting to the first request. idle_seconds: between requests.
-    slowest_bytes_per_second: a frame that comes or goes more slowly ends the connection, after
-    stall_seconds of patience. bytes_per_second: of all connections of a job together.
+    slowest_bytes_per_second: a slower transfer of a frame ends the connection, after
+    stall_seconds. bytes_per_second: of all connections of a job together.
     quota_bytes: of one agent; quotas: of agents by name, instead.
-    minimum_retention_seconds: no snapshot younger than that is deleted.
+    minimum_retention_seconds: younger snapshots cannot be deleted.
     """
 
     connections: int = 2048

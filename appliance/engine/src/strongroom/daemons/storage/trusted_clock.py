@@ -1,14 +1,14 @@
-"""The time that a storage daemon is sure of, by which Minimum Retention counts.
+"""A tamper-resistant clock for Minimum Retention.
 
-Somebody who can move the machine's clock must not make snapshots old. So this time goes forward as
-the kernel's count of seconds since boot does, which no clock moves, and follows the wall clock only
-where that is plausible: ten minutes ahead, and ten more for each day; and after a restart of the
-machine, when nobody knows how long it was off, three days, regained as it runs. A wall clock
-further ahead is not believed: the sure time goes on without it, until the clock is put right or an
-operator confirms it. It never goes back; a clock that was put back is waited for.
+Moving the machine's clock must not age snapshots. So the trusted time advances with the kernel's
+count of seconds since boot, which setting the clock does not change, and follows the wall clock
+only within a plausible range: ten minutes ahead, and ten more for each day; and after a restart of
+the machine, which may have been off for any time, three days, regained while it runs. A wall clock
+further ahead is not trusted: the trusted time advances without it, until the clock is corrected or
+an operator confirms it. It never goes back; after the clock was set back it waits for it.
 
-What was seen is kept in a file in the repository's folder, durably, and so survives restarts.
-One lock, held for moments and while the file is written.
+The state is kept durably in a file in the repository's folder, and so survives restarts.
+One lock, held briefly and while the file is written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DAY_NS: Final = 86400 * SECOND_NS
 GREATEST_STEP_NS: Final = 600 * SECOND_NS
 GREATEST_ABSENCE_NS: Final = 3 * DAY_NS
 SAVE_SECONDS: Final = 60.0
-# Without a clock of its own a machine learns the time from others, soon after it was started.
+# A machine without a battery-backed clock gets the time from the network soon after its start.
 _SETTLING_NS: Final = 3600 * SECOND_NS
 _FILE: Final = b"clock.json"
 
@@ -40,10 +40,10 @@ log = logging.getLogger("strongroom.storage")
 
 
 class _Seen(msgspec.Struct):
-    """sure_ns: the sure time when the machine had been up for boot_ns, under boot_id.
+    """sure_ns: the trusted time when the machine had been up for boot_ns, under boot_id.
 
     step_ns, absence_ns: how far the clock may still be ahead of it, while running and after a
-    restart of the machine. doubted_since_ns: the sure time when the clock was found too far ahead.
+    restart of the machine. doubted_since_ns: when it was found too far ahead, in trusted time.
     """
 
     sure_ns: int
@@ -54,11 +54,11 @@ class _Seen(msgspec.Struct):
     doubted_since_ns: int | None = None
 
 
-class SureTime:
+class TrustedClock:
     """See the module's docstring. Times are nanoseconds since 1970-01-01 UTC."""
 
     def __init__(self, name: str, folder: bytes) -> None:
-        """For the log the `name` of the repository; the `folder` of the file. Raises StoreError."""
+        """`name`: the repository, for the log; `folder`: where the file is. Raises StoreError."""
         self._name = name
         self._path = os.path.join(folder, _FILE)
         self._lock = threading.Lock()
@@ -68,29 +68,29 @@ class SureTime:
         self.watch()
 
     def now_ns(self) -> int:
-        """The sure time."""
+        """The trusted time."""
         with self._lock:
             self._look()
             return self._seen.sure_ns
 
     def ahead_ns(self) -> int:
-        """How far the clock is ahead of the sure time, where that is not believed; else 0."""
+        """How far the clock is ahead of the trusted time when it is not trusted; else 0."""
         with self._lock:
             self._look()
             return self._ahead_ns()
 
     def watch(self) -> None:
-        """Look at the clock, and now and then keep what was seen; to be called all the time."""
+        """Read the clock, and save the state now and then; to be called every second."""
         with self._lock:
             self._look()
             if clock.elapsed_seconds() - self._saved_at >= SAVE_SECONDS:
                 self._save_or_tell()
 
     def confirm(self, who: str, book: Provenance) -> tuple[int, int]:
-        """Believe the clock: the sure time as it was, and as it is. Raises StoreError.
+        """Trust the clock; returns the trusted time before and after. Raises StoreError.
 
-        What was stored while the clock was not believed was stored by the clock's time, so it
-        grows no older than it is.
+        What was stored while the clock was not trusted is redated by the same amount, so that it
+        becomes no older than it is.
         """
         with self._lock:
             self._look()
@@ -112,11 +112,11 @@ class SureTime:
         return before_ns, now_ns
 
     def _look(self) -> None:
-        """Bring the sure time up to now."""
+        """Advance the trusted time to now."""
         seen = self._seen
         wall_ns, boot_ns, boot_id = clock.now_ns(), clock.since_boot_ns(), clock.boot_id()
         restarted = boot_id != seen.boot_id or boot_ns < seen.boot_ns
-        # Of a machine that was off this much is sure: how long it has been on.
+        # While a machine was off only its uptime since is certain.
         passed_ns = boot_ns if restarted else boot_ns - seen.boot_ns
         seen.boot_id, seen.boot_ns = boot_id, boot_ns
         seen.sure_ns += passed_ns
@@ -133,19 +133,19 @@ class SureTime:
         elif seen.doubted_since_ns is None:
             seen.doubted_since_ns = seen.sure_ns
             log.error(
-                "%s: the clock is %s ahead of what is plausible, and is not believed: Minimum "
-                "Retention goes on by %s; put the clock right, or confirm it with `strongroom "
+                "%s: the clock is %s ahead of what is plausible, and is not trusted: Minimum "
+                "Retention continues with %s; correct the clock, or confirm it with `strongroom "
                 "storage --confirm-clock`",
                 self._name,
                 span_text(ahead_ns),
                 clock.utc_text(seen.sure_ns),
             )
-            # Before anything is stored by this time: see `confirm`.
+            # Before anything is stored under this time: see `confirm`.
             self._save_or_tell()
         is_behind = ahead_ns < -GREATEST_STEP_NS
         if is_behind and not self._is_behind:
             log.warning(
-                "%s: the clock was put back, and is %s behind: Minimum Retention goes on by %s",
+                "%s: the clock was set back, and is %s behind: Minimum Retention continues with %s",
                 self._name,
                 span_text(-ahead_ns),
                 clock.utc_text(seen.sure_ns),
@@ -172,14 +172,14 @@ class SureTime:
             pass
         except msgspec.MsgspecError as error:
             log.error(  # noqa: TRY400 - it says enough
-                "%s: %s is damaged (%s): the clock is believed as it is now",
+                "%s: %s is damaged (%s): the clock is trusted as it is now",
                 self._name,
                 os.fsdecode(self._path),
                 error,
             )
         except OSError as error:
             raise StoreError(
-                f"could not read {os.fsdecode(self._path)}: {error}; mend the cause and start again"
+                f"could not read {os.fsdecode(self._path)}: {error}; fix the cause and start again"
             ) from error
         return _Seen(clock.now_ns(), clock.boot_id(), clock.since_boot_ns())
 
@@ -195,12 +195,12 @@ class SureTime:
             write_file(self._path, msgspec.json.encode(self._seen) + b"\n", 0o600)
         except OSError as error:
             raise StoreError(
-                f"could not write {os.fsdecode(self._path)}: {error}; free space there or mend "
+                f"could not write {os.fsdecode(self._path)}: {error}; free space there or fix "
                 "the cause"
             ) from error
 
 
 def span_text(span_ns: int) -> str:
-    """A time span for people: in days, or below two of them in hours."""
+    """A time span for messages: in days, or in hours below two days."""
     days = span_ns / DAY_NS
     return f"{days:.1f} days" if days >= 2 else f"{days * 24:.2f} h"

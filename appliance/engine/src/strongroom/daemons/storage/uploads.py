@@ -1,7 +1,7 @@
-"""Objects on their way in: written to the store as they come, digested, counted, then named.
+"""Uploads: written to the store as data arrives, digested, counted, then named.
 
-An upload belongs to one connection and its thread. What goes wrong is kept until the commit, whose
-answer it is; what still comes for it is thrown away.
+An upload belongs to one connection and its thread. A failure is kept until the commit and is its
+answer; data that still arrives for the upload is discarded.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Upload:
             self._failure = error
 
     def write(self, data: memoryview) -> None:
-        """Append `data`; never raises for what the client or the disk does."""
+        """Append `data`; never raises for faults of the client or the disk."""
         if self._failure is not None or self._writer is None:
             return
         try:
@@ -62,7 +62,7 @@ class Upload:
             self._failure = error
 
     def receive(self, payload: Incoming) -> None:
-        """Append what comes, received where the disk takes it from; else as `write`."""
+        """Append incoming data, received into the write buffer where possible; else as `write`."""
         if self._failure is not None or self._writer is None:
             return
         try:
@@ -79,10 +79,10 @@ class Upload:
             self._failure = error
 
     def commit(self, store: ServableStore, name: str, mode: PutMode, *, is_digest: bool) -> bool:
-        """Give the object its name in one of the ways of PutMode; whether the name was free.
+        """Give the object its name in one of the modes of PutMode; returns whether it was free.
 
-        `is_digest`: the name must be the digest of what came. Raises what went wrong on the way,
-        DamageError for a false name.
+        `is_digest`: the name must be the digest of the content. Raises earlier failures, and
+        DamageError for a wrong name.
         """
         try:
             if self._failure is not None:
@@ -91,7 +91,7 @@ class Upload:
                 raise UsageError("this upload has ended")
             if is_digest and self._hasher.hexdigest() != name:
                 raise DamageError(
-                    f"what was sent as {self.kind} {name} is not what its name says; "
+                    f"the content sent as {self.kind} {name} does not match its name; "
                     "nothing was stored"
                 )
             return self._publish(store, self._writer, name, mode)
@@ -104,12 +104,12 @@ class Upload:
                 self._writer = None
 
     def abort(self) -> None:
-        """Forget what came; harmless after `commit`."""
+        """Drop the data; may be called after `commit`."""
         if self._writer is not None:
             self._give_up()
 
     def release(self) -> None:
-        """What was committed takes no room of its own: its owner had stored it before."""
+        """Release its share of the quota: its owner had stored the object before."""
         self._quotas.release(self._owner, self.size_bytes)
 
     def _publish(
@@ -127,8 +127,7 @@ class Upload:
             there = store.info(self.kind, name).size_bytes
             if there != self.size_bytes:
                 raise DamageError(
-                    f"{self.kind} {name} has {there} bytes where {self.size_bytes} belong; "
-                    "run repair"
+                    f"{self.kind} {name} has {there} bytes instead of {self.size_bytes}: run repair"
                 )
         elif mode != "new" and object_name(store.get(self.kind, name)) != self._hasher.hexdigest():
             raise StoreError(f"{self.kind} {name} exists with other content; run check")

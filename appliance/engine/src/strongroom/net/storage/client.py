@@ -1,11 +1,12 @@
-"""One connection to a storage daemon: requests go out ahead, answers come back in their order.
+"""One connection to a storage daemon: requests are pipelined, answers arrive in their order.
 
-Any thread may ask. No thread of our own receives, so a process may fork whatever it has asked:
-of those that wait for an answer one receives, hands out what is for others, and when it has its
-own, another takes over.
+Any thread may send requests. There is no receiving thread, so a process may fork whatever it has
+requested: one of the threads that wait for an answer receives, hands out the answers for others,
+and when it has its own, another waiting thread takes over.
 
-Locks: `_sending` is held while a frame is written, so that frames never mix and are expected in the
-order in which they are sent; `_condition` guards everything else and is held for moments only.
+Locks: `_sending` is held while a frame is written, so that frames are not interleaved and are
+expected in the order in which they are sent; `_condition` guards everything else and is held only
+briefly.
 """
 
 from __future__ import annotations
@@ -42,26 +43,26 @@ if TYPE_CHECKING:
     from strongroom.net.channels.channel import Channel, Security
 
 MOST_IN_FLIGHT: Final = 64
-# No answer is longer: what a hostile daemon could make us hold.
+# The longest answer accepted: bounds the memory that a hostile daemon can make us use.
 LARGEST_ANSWER_BYTES: Final = 1 << 30
 # An answer may take as long as a busy disk takes to sync.
 SILENCE_SECONDS: Final = 900.0
-# What is smaller fits into the buffers of a connection, as long as there are few of them.
+# Smaller requests fit into the buffers of a connection, as long as there are few of them.
 _LARGE_BYTES: Final = 16 << 10
-# Requests answered by more than a word or the reason of a failure; so many of the others fit there.
+# Requests with answers longer than a word or an error; so many of the others fit there.
 _ASKING_FOR_DATA: Final = frozenset(
     (FrameType.LIST, FrameType.GET, FrameType.DOUBTED, FrameType.OWNERS, FrameType.METRICS)
 )
 _FEW_ANSWERS: Final = 8
-# A daemon that takes nothing for so long has stalled, or the network has.
+# A daemon that accepts nothing for this long has stalled, or the network has.
 STALL_SECONDS: Final = 300.0
-# Numbers of requests begin with it, and leave it out when they begin again.
+# Request ids start here, and skip it when they wrap around.
 _HELLO_ID: Final = 0
 
 
 @dataclass(slots=True)
 class Answer:
-    """What came, or will come, for one request; settled once `is_done`.
+    """What has arrived for one request, or will; complete once `is_done`.
 
     is_data: it may be long.
     """
@@ -82,7 +83,7 @@ class Answer:
 
 
 class Request(NamedTuple):
-    """What is asked of a daemon."""
+    """A request to a daemon."""
 
     type: FrameType
     header: object
@@ -99,7 +100,7 @@ class StorageClient:
         location: str,
         most_in_flight: int = MOST_IN_FLIGHT,
     ) -> None:
-        """Greets the daemon and does not wait: the first request finds out how that was taken."""
+        """Sends the greeting without waiting; the first request learns the answer."""
         self._channel = channel
         self._location = location
         self._most_in_flight = most_in_flight
@@ -115,7 +116,7 @@ class StorageClient:
 
     @property
     def welcome(self) -> Welcome:
-        """What the daemon said to our greeting. Raises why it does not serve us."""
+        """The daemon's answer to our greeting. Raises its reason for refusing us."""
         return decode(self.wait(self._hello).header, Welcome)
 
     @property
@@ -130,7 +131,7 @@ class StorageClient:
             return self._next_upload
 
     def ask(self, frame_type: FrameType, header: object, payload: Buffer = b"") -> Answer:
-        """Send a request and wait for its answer. Raises what the daemon says failed."""
+        """Send a request and wait for its answer. Raises the daemon's error."""
         return self.wait(self.request(frame_type, header, payload))
 
     def request(
@@ -140,20 +141,20 @@ class StorageClient:
         payload: Buffer = b"",
         limit_bytes: int = LARGEST_ANSWER_BYTES,
     ) -> Answer:
-        """Send a request whose answer is to be waited for later.
+        """Send a request without waiting for its answer.
 
         `limit_bytes`: a longer answer is a ProtocolError. Raises ConnectionLostError.
         """
-        # Who would be one too many receives for the others first.
+        # Too many requests are unanswered: first receive for the others.
         self._receive_until(lambda: len(self._expected) < self._most_in_flight)
         answer = Answer(0, limit_bytes, frame_type in _ASKING_FOR_DATA)
         self._send(frame_type, header, payload, answer)
         return answer
 
     def request_series(self, requests: Sequence[Request]) -> list[Answer]:
-        """Send requests of which each is done only if those before it were; wait for them later.
+        """Send requests of which each is done only if those before it were; do not wait.
 
-        Nothing comes between them. Raises ConnectionLostError, ValueError for too many.
+        No other request is sent between them. Raises ConnectionLostError, ValueError for too many.
         """
         if len(requests) > self._most_in_flight:
             raise ValueError(f"a series has at most {self._most_in_flight} requests")
@@ -177,14 +178,14 @@ class StorageClient:
         *,
         is_verified: bool = False,
     ) -> None:
-        """Send a request that is not answered; `is_verified`: the daemon digests the payload.
+        """Send a request that has no answer; `is_verified`: the daemon digests the payload.
 
         Raises ConnectionLostError.
         """
         self._send(frame_type, header, payload, None, is_verified=is_verified)
 
     def wait(self, answer: Answer) -> Answer:
-        """Return once the answer is there; raises the error it is."""
+        """Return once the answer has arrived; raises the daemon's error if it is one."""
         answer.is_awaited = True
         self._receive_until(lambda: answer.is_done)
         if answer.error is not None:
@@ -208,8 +209,8 @@ class StorageClient:
         is_verified: bool = False,
     ) -> None:
         if memoryview(payload).nbytes >= _LARGE_BYTES:
-            # The daemon reads nothing while it cannot send: answers that were asked for ahead, and
-            # that nobody waits for, would have both sides wait for each other.
+            # The daemon does not read while it cannot send: with unread answers to requests sent
+            # ahead, both sides would wait for each other.
             self._receive_until(self._is_read)
         with self._sending:
             request = Request(frame_type, header, payload)
@@ -237,14 +238,14 @@ class StorageClient:
             else:
                 self._channel.send(start)
         except BaseException as error:
-            # Also when a signal stopped us: half a frame is out, nothing can follow it.
+            # Also when a signal interrupted us: half a frame is out, nothing can follow it.
             broken = self._broken_by(error)
             if broken is error:
                 raise
             raise broken from error
 
     def _is_read(self) -> bool:
-        """Whether somebody receives, or will, or what is to come fits into buffers."""
+        """Whether a thread receives, or will, or the outstanding answers fit into buffers."""
         if self._receiving:
             return True
         with self._condition:
@@ -270,7 +271,7 @@ class StorageClient:
                     self._condition.notify_all()
 
     def _receive_one(self) -> None:
-        # A signal that ends the waiting leaves the connection whole; only later it does not.
+        # A signal that interrupts the waiting leaves the connection intact; a later one does not.
         if not self._channel.wait_readable(SILENCE_SECONDS):
             raise self._broken_by(ConnectionLostError(f"no answer for {SILENCE_SECONDS:.0f} s"))
         try:
@@ -279,7 +280,7 @@ class StorageClient:
             answer = self._oldest(start.request_id)
             answer.size_bytes += start.payload_size
             if answer.size_bytes > answer.limit_bytes:
-                raise ProtocolError("the storage daemon sent more than it was asked for")
+                raise ProtocolError("the storage daemon sent more than was requested")
             if start.payload_size:
                 answer.parts.append(self._channel.receive_exactly(start.payload_size))
             self._take(answer, start.type, header)
@@ -292,7 +293,7 @@ class StorageClient:
     def _oldest(self, request_id: int) -> Answer:
         with self._condition:
             if not self._expected or self._expected[0].request_id != request_id:
-                raise ProtocolError("the storage daemon answers what it was not asked")
+                raise ProtocolError("the storage daemon answers a request that was not sent")
             return self._expected[0]
 
     def _take(self, answer: Answer, frame_type: int, header: bytes) -> None:
@@ -302,7 +303,7 @@ class StorageClient:
             failure = decode(header, Failure)
             answer.error = error_named(failure.error_id, failure.message, otherwise=StoreError)
             if answer.request_id == _HELLO_ID:
-                # Nothing that was asked since will be answered.
+                # No later request will be answered.
                 raise answer.error
         elif frame_type != FrameType.OK:
             raise ProtocolError(f"the storage daemon sent a frame of type {frame_type}")
@@ -315,11 +316,11 @@ class StorageClient:
 
     def _require_whole(self) -> None:
         if self._broken is not None:
-            # A new object each: several threads raise it.
+            # A new exception each time: several threads raise it.
             raise type(self._broken)(str(self._broken)) from self._broken
 
     def _broken_by(self, error: BaseException) -> BaseException:
-        """Give the connection up; the error to raise for the one that came."""
+        """Close the connection for good; returns the error to raise for the one given."""
         if isinstance(error, ConnectionLostError):
             error = ConnectionLostError(
                 f"{self._location}: {error}. What was stored is kept and not sent again: run the "
@@ -331,7 +332,7 @@ class StorageClient:
                     self._broken = error
                 else:
                     reason = str(error) or type(error).__name__
-                    self._broken = ConnectionLostError(f"the connection was given up ({reason})")
+                    self._broken = ConnectionLostError(f"the connection was closed ({reason})")
             self._condition.notify_all()
         self._channel.shutdown()
         return error

@@ -1,7 +1,7 @@
-"""Connections that are made before somebody wants them, because making one takes its time.
+"""Connections that are made before they are needed, because making one takes time.
 
-Each is made by a thread of its own. `take` waits until all threads have ended, so whoever forks
-afterwards forks no thread.
+Each is made by a thread of its own. `take` waits until all threads have ended, so a fork
+afterwards copies no running thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionsAhead:
-    """`count` connections, each for one taker; for one thread."""
+    """`count` connections, each to be taken once; for one thread."""
 
     def __init__(self, connect: Callable[[], StorageClient], count: int) -> None:
         self._connect = connect
@@ -32,20 +32,20 @@ class ConnectionsAhead:
             thread.start()
 
     def take(self) -> StorageClient | None:
-        """One of them, None when none is left; those that could not be made do not count."""
+        """One of them, None when none is left; failed connections do not count."""
         for thread in self._threads:
             thread.join()
         return self._made.pop() if self._made else None
 
     def take_only(self) -> StorageClient | None:
-        """The one that was to be made; None when none was, or it is taken. Raises why it failed."""
+        """The only one; None when there was none, or it is taken. Raises why it failed."""
         client = self.take()
         if client is None and self._failures:
             raise self._failures.pop()
         return client
 
     def close(self) -> None:
-        """End those that nobody took."""
+        """Close those that were not taken."""
         while self._threads:
             self._threads.pop().join()
         while self._made:

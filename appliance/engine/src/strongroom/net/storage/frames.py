@@ -1,11 +1,11 @@
-"""Frames: the pieces in which a storage daemon and its clients talk.
+"""Frames: the units of the protocol between a storage daemon and its clients.
 
     length u32 | type u8 | flags u8 | request id u32 | header length u16 | header | payload
 
-Integers are little endian; `length` counts what follows it. The header is msgpack of a structure
-that the type tells (strongroom.net.storage.protocol), the payload bytes of an object. No length is
-believed before it is compared with LARGEST_FRAME_BYTES, so a peer can make us hold one frame and
-no more. Whatever does not fit raises ProtocolError, and the connection is of no more use.
+Integers are little endian; `length` counts what follows it. The header is the msgpack of the
+type's structure (strongroom.net.storage.protocol), the payload bytes of an object. Lengths are
+checked against LARGEST_FRAME_BYTES before use, so a peer can make us hold at most one frame.
+Anything invalid raises ProtocolError, and the connection can't be used any more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLAG_MORE: Final = 1
 
 _START = struct.Struct("<IBBIH")
 START_SIZE: Final = _START.size
-# What `length` counts besides header and payload.
+# The bytes that `length` counts besides header and payload.
 _COUNTED: Final = START_SIZE - 4
 
 
@@ -55,7 +55,7 @@ class Frame(NamedTuple):
 
 
 class Receiver(Protocol):
-    """As much of a channel as reading frames takes."""
+    """The part of a channel that reading frames needs."""
 
     def receive_exactly(self, size: int) -> bytes:
         """`size` bytes."""
@@ -67,7 +67,7 @@ class Receiver(Protocol):
 def encode_start(
     frame_type: int, flags: int, request_id: int, header: bytes, payload_size: int
 ) -> bytes:
-    """Fixed part and header; the payload is to follow. ValueError when it is too large."""
+    """Fixed part and header; the payload follows. ValueError when it is too large."""
     length = _COUNTED + len(header) + payload_size
     if len(header) > LARGEST_HEADER_BYTES or length > LARGEST_FRAME_BYTES:
         raise ValueError(f"a frame of {len(header)} + {payload_size} bytes can't be sent")
@@ -85,15 +85,15 @@ def decode_start(raw: Buffer) -> FrameStart:
     if payload_size < 0:
         raise ProtocolError(f"a frame of {length} bytes can't hold a header of {header_size}")
     if flags & ~FLAG_MORE:
-        raise ProtocolError(f"a frame has flags that nobody knows ({flags:#x})")
+        raise ProtocolError(f"a frame has unknown flags ({flags:#x})")
     return FrameStart(frame_type, flags, request_id, header_size, payload_size)
 
 
 def decode_frame(raw: Buffer) -> Frame:
-    """The one frame that `raw` is. Raises ProtocolError."""
+    """The one frame in `raw`. Raises ProtocolError."""
     view = memoryview(raw).cast("B")
     if len(view) < START_SIZE:
-        raise ProtocolError("a frame is cut off")
+        raise ProtocolError("a frame is truncated")
     start = decode_start(view[:START_SIZE])
     if len(view) != START_SIZE + start.header_size + start.payload_size:
         raise ProtocolError(f"a frame has {len(view)} bytes and says otherwise")
@@ -103,7 +103,7 @@ def decode_frame(raw: Buffer) -> Frame:
 
 
 class FrameReader:
-    """Reads frames of a channel, into one buffer that grows as frames do; for one thread."""
+    """Reads frames of a channel into one buffer that grows with them; for one thread."""
 
     def __init__(self, channel: Receiver) -> None:
         self._channel = channel
@@ -122,7 +122,7 @@ class FrameReader:
         """Header and payload of the frame that `start` announced."""
         size = start.header_size + start.payload_size
         if size > len(self._buffer):
-            # The old one may still be looked at.
+            # The old buffer may still be in use.
             self._buffer = bytearray(size)
         view = memoryview(self._buffer)[:size]
         if size:

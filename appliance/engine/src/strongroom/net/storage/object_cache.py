@@ -1,8 +1,7 @@
-"""Objects of a storage daemon that are kept on this machine, since they never change.
+"""A cache on this machine for objects of a storage daemon, which never change.
 
-A cached object counts only when it is what its name says, so neither a damaged file nor one that
-somebody else put there does any harm. A cache that can't be read or written is none: the objects
-are then fetched again.
+A cached object is used only if its content matches its name, so a damaged or forged file does no
+harm. If the cache can't be read or written, it is ignored and the objects are fetched again.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ class ObjectCache:
         return data if object_name(data) == name else None
 
     def has(self, kind: Kind, name: str) -> bool:
-        """Whether it may be there; it is verified when it is read."""
+        """Whether it may be cached; it is verified when it is read."""
         return is_object_name(name) and os.path.exists(self._path(kind, name))
 
     def put(self, kind: Kind, name: str, data: bytes) -> None:
-        """Keep the whole object, if it is what its name says."""
+        """Cache the whole object, if its content matches its name."""
         if not is_object_name(name) or object_name(data) != name:
             return
         path = self._path(kind, name)
@@ -58,7 +57,7 @@ class ObjectCache:
                 os.unlink(temporary)
 
     def keep_only(self, kind: Kind, names: Collection[str]) -> None:
-        """Remove what is not among `names`: the daemon does not have it any more."""
+        """Remove everything not among `names`: the daemon does not have it any more."""
         folder = os.path.join(self._folder, kind.encode())
         with contextlib.suppress(OSError):
             for entry in os.listdir(folder):

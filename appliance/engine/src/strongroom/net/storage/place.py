@@ -1,4 +1,4 @@
-"""How a repository at a storage daemon is named, and how one gets there.
+"""How a repository at a storage daemon is named, and how to connect to it.
 
     unix:/run/strongroom-storage/storage.sock[#REPOSITORY]    on the daemon's own machine
     strongroom://HOST[:PORT][/REPOSITORY]                     by TCP, with a certificate
@@ -47,7 +47,7 @@ def is_remote(place: str) -> bool:
 
 
 def parse_place(place: str) -> RemotePlace:
-    """What a name in one of these ways says. Raises UsageError."""
+    """Parse a name of one of these forms. Raises UsageError."""
     if place.startswith(_UNIX):
         path, _, repository = place[len(_UNIX) :].partition("#")
         if not path.startswith("/"):
@@ -89,11 +89,11 @@ def open_network(
     grant: str = "",
     view_as: str = "",
 ) -> RemoteStore:
-    """The store behind a daemon's port; connected at first use, and anew after a fork.
+    """The store behind a daemon's port; connected at first use, and again after a fork.
 
-    `load_identity` is asked at each connection, so a renewed certificate is used. `server_name`:
-    what the daemon's certificate must bear, "" for the address. `job`: connections of the same one
-    share a bandwidth. `grant`: a statement that lets us read another's snapshot.
+    `load_identity` is called for each connection, so a renewed certificate is used. `server_name`:
+    the name required in the daemon's certificate, "" for the address. `job`: connections of the
+    same job share a bandwidth limit. `grant`: a statement that allows reading another's snapshot.
     """
 
     def connect() -> Channel:
@@ -117,6 +117,6 @@ def open_network(
 def _own_cache(folder: bytes | None, place: RemotePlace) -> bytes | None:
     if folder is None:
         return None
-    # What is not in a listing leaves the cache, so each repository has one of its own.
+    # Objects missing from a listing leave the cache, so each repository has a cache of its own.
     name = blake3(place.text.encode()).hexdigest(8)
     return folder + b"/storage/" + name.encode()

@@ -1,13 +1,13 @@
-"""What a storage daemon is asked, and what it answers: types of frames and their headers.
+"""The protocol of the storage daemon: types of frames and their headers.
 
-A client says HELLO first. The requests of a connection are done one after the other and answered
+A client sends HELLO first. The requests of a connection are done one after the other and answered
 in that order, each by one OK or FAILED frame, before which PART frames bring data. DATA and ABORT
-are not answered: what goes wrong with an upload is the answer to its COMMIT. So a client may send
-any number of requests before it reads, as long as somebody reads. A request with FLAG_MORE is one
-of a series, which the first without ends: when one of them fails, those after it are not done, and
-are answered by the same error.
+are not answered: a failure of an upload is the answer to its COMMIT. So a client may send any
+number of requests before it reads, as long as one of its threads reads. A request with FLAG_MORE is
+one of a series, which the first without ends: when one of them fails, those after it are not done,
+and are answered by the same error.
 
-    HELLO   Hello           -> Welcome       who we are was settled by the channel
+HELLO   Hello           -> Welcome       the identity was established by the channel
     LIST    kind            -> PARTs: msgpack of [[name, size, modified_ns], ...]
     GET     ObjectPart      -> PARTs: the bytes
     INFO    ObjectName      -> [name, size, modified_ns]
@@ -16,8 +16,8 @@ are answered by the same error.
     COMMIT  CommitUpload    -> whether the name was free
     ABORT   upload number
     DELETE  ObjectName, SYNC, PREPARE, REMOVE_ABANDONED, LIMIT bytes a second of this job
-    DOUBTED kind            -> PARTs: msgpack of names that nobody has vouched for
-    VOUCH   Vouching        the appliance's judgement of objects
+    DOUBTED kind            -> PARTs: msgpack of names that the appliance has not verified yet
+    VOUCH   Vouching        the appliance's verdict on objects: verified, or false
     METRICS                 -> PART: text for Prometheus
     OWNERS  kind            -> PARTs: msgpack of [[name, who stored it], ...], "" for the appliance
 """
@@ -36,14 +36,14 @@ PROTOCOL_VERSION = 1
 # How many bytes of an object go into one frame.
 LARGEST_PART_BYTES = 8 << 20
 UPLOAD_PART_BYTES = 1 << 20
-# Objects whose name is the digest of their bytes, which the daemon computes anew.
+# Objects whose name is the digest of their bytes, which the daemon recomputes.
 DIGESTED_KINDS: frozenset[Kind] = frozenset(
     ("packs", "index", "snapshots", "keys", "tombstones", "tickets")
 )
 LISTED_AT_ONCE = 16384
 
-# put: the same object already there is fine. new: a name that is taken is left alone.
-# durable: on stable storage when answered. replace: in the place of what has the name.
+# put: the same object there already is fine. new: an object of that name is left alone.
+# durable: on stable storage when answered. replace: replaces the object of that name.
 # publish: as put, but on stable storage only after a sync.
 PutMode = Literal["put", "new", "durable", "replace", "publish"]
 
@@ -82,8 +82,8 @@ class Hello(Header, frozen=True):
     """The first request.
 
     repository: name of the device or id of the repository, "" for the only one. job: connections
-    of one peer and job share a bandwidth. grant: statement that allows to read another's snapshot.
-    view_as: see what this agent sees (director and local only).
+    of one peer and job share a bandwidth limit. grant: statement that allows reading another's
+    snapshot. view_as: see what this agent sees (director and local only).
     """
 
     protocol: int
@@ -94,7 +94,7 @@ class Hello(Header, frozen=True):
 
 
 class Welcome(Header, frozen=True):
-    """role: what the peer is taken for. most_uploads: how many may be under way at once."""
+    """role: the peer's role for the daemon. most_uploads: how many may be open at once."""
 
     protocol: int
     role: str
@@ -133,7 +133,7 @@ class UploadData(Header, frozen=True):
 
 
 class CommitUpload(Header, frozen=True):
-    """All of an upload was sent; this is its name."""
+    """An upload was sent completely; this is its name."""
 
     number: int
     name: str
@@ -141,7 +141,7 @@ class CommitUpload(Header, frozen=True):
 
 
 class Vouching(Header, frozen=True):
-    """Objects of a kind that were found sound, or false: those are hidden from everybody."""
+    """Objects of a kind that were verified, or found false: those are hidden from everybody."""
 
     kind: Kind
     names: tuple[str, ...]
@@ -164,11 +164,11 @@ def encode(header: object) -> bytes:
 
 
 def decode(data: bytes | memoryview, wanted: type[_Value]) -> _Value:
-    """The header that a frame of a type has. Raises ProtocolError."""
+    """The header of a frame of a type. Raises ProtocolError."""
     try:
         return msgspec.msgpack.decode(data, type=wanted)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"a frame's header is not what its type wants: {error}") from error
+        raise ProtocolError(f"the header of a frame does not fit its type: {error}") from error
 
 
 def decode_infos(data: bytes | memoryview) -> list[ObjectInfo]:

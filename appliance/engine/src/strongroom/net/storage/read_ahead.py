@@ -1,9 +1,9 @@
-"""Reads ahead of somebody who lists small objects and then gets them one by one.
+"""Read-ahead for a caller that lists small objects and then gets them one by one.
 
-That is how index objects, snapshots and tombstones are read, and each would cost the way to the
-daemon and back. So when one is wanted, those listed after it are asked for at the same time.
+Index objects, snapshots and tombstones are read that way, and each would cost a round trip to the
+daemon. So with one of them, those listed after it are requested at the same time.
 
-For one thread at a time; whoever owns it holds a lock.
+For one thread at a time; its owner holds a lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from strongroom.stores.store import Kind, ObjectInfo
 
 WINDOW_OBJECTS: Final = 16
-# Of an index object only the beginning is wanted at times.
+# Of an index object sometimes only the beginning is needed.
 HEAD_BYTES: Final = 64 << 10
 
 
@@ -48,14 +48,14 @@ class ReadAhead:
     def head(self, client: StorageClient, name: str) -> bytes | None:
         """The first HEAD_BYTES of an object or all of it; None when it was not listed.
 
-        Raises what the daemon says failed, at the object it failed for.
+        Raises the daemon's error for that object.
         """
         if self._latest is not None and self._latest[0] == name:
             return self._latest[1]
         place = self._places.get(name)
         if place is None:
             return None
-        # Whoever goes back or jumps gets what the window still has.
+        # A caller that goes back or jumps gets what is still in the window.
         while self._asked < min(place + WINDOW_OBJECTS, len(self._names)):
             next_name = self._names[self._asked]
             size = min(self._sizes[next_name], HEAD_BYTES)

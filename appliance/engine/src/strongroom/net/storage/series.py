@@ -1,8 +1,8 @@
-"""Changes that are sent to a storage daemon in one go.
+"""Changes that are sent to a storage daemon in one batch.
 
-A job ends with changes of which each must be done after the one before, and waiting for every
-answer would cost the way to the daemon and back each time. The daemon keeps the order for us: it
-does none of a series after one that failed (strongroom.net.storage.protocol).
+A job ends with changes of which each must be done after the one before; waiting for every answer
+would cost a round trip each. The daemon keeps the order: it does none of a series after one that
+failed (strongroom.net.storage.protocol).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from strongroom.net.storage.client import StorageClient
     from strongroom.stores.store import Kind
 
-# What a change seems to be answered before it is sent: that its name was free.
+# The provisional answer to a change before it is sent: its name was free.
 SEEMING: Final = Answer(0, 0, header=encode(True), is_done=True)
 
 
@@ -41,13 +41,13 @@ class RequestSeries:
         return threading.get_ident() == self._thread
 
     def add(self, frame_type: FrameType, header: object, payload: Buffer = b"") -> Answer:
-        """One more; what it seems to be answered."""
-        # The caller may use its buffer again.
+        """Add a change; returns its provisional answer."""
+        # The caller may reuse its buffer.
         self.requests.append(Request(frame_type, header, bytes(payload)))
         return SEEMING
 
     def require(self, kind: Kind, name: str) -> None:
-        """Count as a change that an object is there."""
+        """Add a check that an object exists."""
         self.add(FrameType.INFO, ObjectName(kind, name))
 
     def settle(self, client: StorageClient, answers: list[Answer]) -> None:

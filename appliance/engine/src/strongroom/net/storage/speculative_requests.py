@@ -1,10 +1,9 @@
-"""Questions that usually follow a request are sent right behind it, so that they cost no waiting.
+"""Requests that usually follow another one are sent right behind it, to save round trips.
 
-A job takes a lease and then lists what there is, kind after kind; each would cost the way to the
-daemon and back. The daemon does the requests of a connection one after the other, so what is asked
-ahead is answered as it would be for somebody who asks at once. Answers are handed out in the order
-in which the daemon gave them: a question that was not foreseen, a change, or LONGEST_SECONDS make
-those that came before it worthless.
+A job takes a lease and then lists what there is, kind after kind; each would cost a round trip to
+the daemon. The daemon does the requests of a connection one after the other, so the answer to a
+request sent ahead is the same as to one sent now. Answers are used in the order in which the daemon
+gave them: an unexpected request, a change, or LONGEST_SECONDS discard those that came before.
 
 Any thread may use it; the lock is held while requests are sent, never while answers are awaited.
 """
@@ -35,20 +34,20 @@ class Question(NamedTuple):
     header: object
 
 
-# Whoever opens a repository begins with its configuration.
+# A client that opens a repository reads its configuration first.
 AT_FIRST: Final = (Question(FrameType.GET, ObjectPart("config", "config", 0, None)),)
 
 
 def after_renewal(lease: str) -> tuple[Question, ...]:
-    """What a job asks after it renewed its lease: whether and since when that is there."""
+    """The requests of a job after it renewed its lease: whether it exists, and its time."""
     return (Question(FrameType.INFO, ObjectName("leases", lease)),)
 
 
 def after_lease(lease: str) -> tuple[Question, ...]:
-    """What a job that adds asks after it took a lease.
+    """The requests of a job that adds data, after it took a lease.
 
-    That is the lease's time, what must not be used, what there is, what others added that no index
-    names yet, and with which snapshot to compare.
+    These are the lease's time, what must not be used, what there is, what others added that is in
+    no index yet, and the snapshot to compare with.
     """
     kinds = (
         *("tombstones", "index"),
@@ -64,7 +63,7 @@ def after_lease(lease: str) -> tuple[Question, ...]:
 
 
 class Foreseen:
-    """What was asked ahead on one connection."""
+    """The requests sent ahead on one connection."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,7 +77,7 @@ class Foreseen:
         payload: Buffer = b"",
         following: Sequence[Question] = (),
     ) -> Answer:
-        """Send a request that changes something, and what will be asked after it."""
+        """Send a request that changes something, and the requests expected after it."""
         with self._lock:
             self._asked.clear()
             answer = client.request(frame_type, header, payload)
@@ -86,12 +85,12 @@ class Foreseen:
         return answer
 
     def foresee(self, client: StorageClient, questions: Sequence[Question]) -> None:
-        """Ask what will be asked, of a connection that has just been made."""
+        """Send the expected requests on a connection that has just been made."""
         with self._lock:
             self._foresee(client, questions)
 
     def ask(self, client: StorageClient, frame_type: FrameType, header: object) -> Answer:
-        """The answer to a question, asked now if it was not foreseen. Raises what it says."""
+        """The answer to a request, sent now if it was not expected. Raises the daemon's error."""
         question = Question(frame_type, header)
         with self._lock:
             answer = self._take(question) or client.request(frame_type, header)

@@ -1,13 +1,12 @@
 """A repository at a storage daemon, as a store like any other.
 
 Objects that are streamed are sent without waiting; only `commit` waits, until the object has its
-name, so a distant daemon costs nothing while packs are filled. A lost connection is the end of a
-store object: ConnectionLostError, again and again. The job fails, and its next run finds by
-the index and the packs what was stored, and does not send it again.
+name, so latency to a remote daemon costs nothing while packs are filled. After a lost connection
+every call of the store object raises ConnectionLostError. The job fails, and its next run finds
+what was stored by the index and the packs, and does not send it again.
 
 Any thread may use the store; each writer belongs to one thread at a time. `reopen` after a fork
-makes a connection of its own and leaves alone the one that was inherited. Connections are made at
-first use.
+makes a connection of its own and leaves the inherited one alone. Connections are made at first use.
 """
 
 from __future__ import annotations
@@ -76,8 +75,8 @@ class RemoteStore:
     ) -> None:
         """`connect` makes a new connection; `cache_folder` keeps index objects and snapshots.
 
-        `is_far`: it takes time to reach the daemon, so what a job usually asks is asked ahead.
-        `client`: a connection that is there already.
+        `is_far`: connections to the daemon have latency, so a job's usual requests are sent ahead.
+        `client`: an existing connection.
         """
         self._location = location
         self._connect = connect
@@ -108,7 +107,7 @@ class RemoteStore:
 
     @property
     def role(self) -> str:
-        """What the daemon takes us for."""
+        """Our role for the daemon."""
         return self.client().welcome.role
 
     def client(self) -> StorageClient:
@@ -139,7 +138,7 @@ class RemoteStore:
         self._put(kind, name, data, "durable")
 
     def replace(self, kind: Kind, name: str, data: Buffer) -> None:
-        """Store a small object in the place of what has the name."""
+        """Store a small object, replacing the one of that name."""
         self._put(kind, name, data, "replace")
 
     def get(self, kind: Kind, name: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -157,7 +156,7 @@ class RemoteStore:
         return ObjectInfo(*decode(answer.header, tuple[str, int, int]))
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
-        """Every object of a kind that we may see, complete before the first is given."""
+        """Every object of a kind that is visible to us, complete before the first is returned."""
         answer = self._foreseen.ask(self.client(), FrameType.LIST, kind)
         infos = [info for part in answer.parts for info in decode_infos(part)]
         if kind in _READ_AHEAD:
@@ -169,13 +168,13 @@ class RemoteStore:
         return iter(infos)
 
     def delete(self, kind: Kind, name: str) -> None:
-        """Remove an object; RightError for whoever may not."""
+        """Remove an object; RightError for a peer without that right."""
         if name == self._lease:
             self._lease = ""
         self.change(FrameType.DELETE, ObjectName(kind, name))
 
     def remove_abandoned(self) -> int:
-        """Remove what dead writers left; the daemon sees to those of its clients."""
+        """Remove what dead writers left; the daemon removes that of its own clients."""
         if self.role == "agent":
             return 0
         return decode(self.change(FrameType.REMOVE_ABANDONED, None).header, int)
@@ -185,15 +184,15 @@ class RemoteStore:
         self.change(FrameType.SYNC, None, following=self._lease_questions())
 
     def doubted(self, kind: Kind) -> frozenset[str]:
-        """Objects of a kind that the appliance has not vouched for, where that is our business."""
+        """Objects of a kind that the appliance has not verified, for roles that see them."""
         if self.role == "agent":
-            # It is shown only what it stored itself and what was vouched for.
+            # An agent sees only what it stored itself and what was verified.
             return frozenset()
         answer = self.client().ask(FrameType.DOUBTED, kind)
         return frozenset(name for part in answer.parts for name in decode(part, list[str]))
 
     def owners(self, kind: Kind) -> dict[str, set[str]]:
-        """Who has stored each object of a kind, "" for the appliance; an appliance's right."""
+        """Who has stored each object of a kind, "" for the appliance; only an appliance may ask."""
         found: dict[str, set[str]] = {}
         for part in self.client().ask(FrameType.OWNERS, kind).parts:
             for name, owner in decode(part, list[tuple[str, str]]):
@@ -201,17 +200,17 @@ class RemoteStore:
         return found
 
     def vouch(self, kind: Kind, names: Sequence[str], *, sound: bool) -> None:
-        """Say of objects that they are sound, or false and to be hidden; an appliance's right."""
+        """Mark objects as verified, or as false and hidden; only an appliance may."""
         for start in range(0, len(names), 512):
             chosen = tuple(names[start : start + 512])
             self.change(FrameType.VOUCH, Vouching(kind, chosen, sound))
 
     def limit_bandwidth(self, bytes_per_second: int) -> None:
-        """Limit all connections of this job together; 0: to what the daemon allows."""
+        """Limit all connections of this job together; 0: the daemon's limit."""
         self.client().ask(FrameType.LIMIT, bytes_per_second)
 
     def metrics(self) -> str:
-        """The daemon's figures in Prometheus' format; only on its own machine."""
+        """The daemon's metrics in Prometheus' format; only on its own machine."""
         return self.client().ask(FrameType.METRICS, None).payload().decode()
 
     @contextmanager
@@ -236,32 +235,32 @@ class RemoteStore:
         data: Buffer = b"",
         following: Sequence[Question] = (),
     ) -> Answer:
-        """Do a request that changes something, and what will be asked after it."""
+        """Do a request that changes something, and send the expected requests after it."""
         if self._series is not None and self._series.is_ours:
             return self._series.add(frame_type, header, data)
         client = self.client()
         return client.wait(self._foreseen.request(client, frame_type, header, data, following))
 
     def capability(self, wanted: type[_Capability]) -> _Capability | None:
-        """What a daemon can do besides: see strongroom.stores.capabilities."""
+        """The capabilities of a daemon: see strongroom.stores.capabilities."""
         return own_capability(self, wanted)
 
     def reopen(self) -> RemoteStore:
-        """The same store with a connection of its own, on its way at once if that takes time."""
+        """The same store with a connection of its own, begun now if it has latency."""
         again = self._copy()
         again.connect_ahead(0, ())
         return again
 
     def connect_ahead(self, copies: int, questions: Sequence[Question] = AT_FIRST) -> None:
-        """Connect in the background, and for so many `copy_ahead` as well, if that takes time.
+        """Connect in the background, and for this many `copy_ahead` as well, if it has latency.
 
-        `questions`: what will be asked first.
+        `questions`: the first requests.
         """
 
         def connect() -> StorageClient:
             client = self._dial()
             self._foreseen.foresee(client, questions)
-            # Not before: a daemon bounds the handshakes under way, and a copy can do without.
+            # Not earlier: a daemon limits concurrent handshakes, and a copy is optional.
             self._copies_ahead = ConnectionsAhead(self._dial, copies)
             return client
 
@@ -278,7 +277,7 @@ class RemoteStore:
     def close(self) -> None:
         """End the connection."""
         with self._connecting:
-            # In this order: the one begins the others.
+            # In this order: the first starts the others.
             self._own_ahead.close()
             self._copies_ahead.close()
             if self._client is not None:
@@ -304,7 +303,7 @@ class RemoteStore:
 
     def _put(self, kind: Kind, name: str, data: Buffer, mode: PutMode) -> bool:
         if self._cache is not None and kind in _CACHED:
-            # The next job reads it; should it not get there, that job forgets it.
+            # The next job reads it; if it does not arrive, that job discards it.
             self._cache.put(kind, name, bytes(data))
         if memoryview(data).nbytes <= UPLOAD_PART_BYTES:
             following = self._questions_after(kind, name, mode)
@@ -318,7 +317,7 @@ class RemoteStore:
             writer.abort()
 
     def _questions_after(self, kind: Kind, name: str, mode: PutMode) -> Sequence[Question]:
-        """What a job asks once it has put this object."""
+        """The requests of a job once it has put this object."""
         if not self._is_far:
             return ()
         if kind == "leases" and mode == "new":
@@ -329,7 +328,7 @@ class RemoteStore:
         return self._lease_questions() if kind == "snapshots" else ()
 
     def _lease_questions(self) -> Sequence[Question]:
-        """Before and after a commit a job looks whether its lease is there."""
+        """Before and after a commit a job checks that its lease exists."""
         return after_renewal(self._lease) if self._lease else ()
 
     def _get(self, kind: Kind, name: str, offset: int, length: int | None) -> bytes:
@@ -347,7 +346,7 @@ class RemoteStore:
             if cached is None:
                 cached = self._read_whole(kind, name, length)
         if cached is None or offset > len(cached) or offset + (length or 0) > len(cached):
-            # What is not there is for the daemon to say.
+            # A missing object is reported by the daemon.
             return self._get(kind, name, offset, length)
         return cached[offset : None if length is None else offset + length]
 
@@ -359,12 +358,12 @@ class RemoteStore:
             self._latest = None if data is None else (name, data)
         latest = self._latest
         if length is None:
-            # Whoever reads to the end does not come back.
+            # A reader that reached the end does not come back.
             self._latest = None
         return None if latest is None else latest[1]
 
     def _read_whole(self, kind: Kind, name: str, length: int | None) -> bytes | None:
-        """The object, or as much of its beginning as is wanted; None when it was not listed."""
+        """The object, or as much of its beginning as is needed; None when it was not listed."""
         ahead = self._ahead.get(kind)
         size = None if ahead is None else ahead.size_of(name)
         head = None if ahead is None or size is None else ahead.head(self.client(), name)

@@ -1,4 +1,4 @@
-"""Objects that are streamed to a storage daemon: sent as they are made, named at the end."""
+"""Objects streamed to a storage daemon: sent while they are made, named at the end."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _GATHERED_BYTES: Final = 256 << 10
 
 
 class RemoteWriter:
-    """A `strongroom.stores.store.Writer` whose bytes are at the daemon before it has a name."""
+    """A `strongroom.stores.store.Writer` that sends its bytes before it has a name."""
 
     def __init__(
         self, client: StorageClient, kind: Kind, change: Callable[[FrameType, object], Answer]
     ) -> None:
-        """`client`: where the bytes go. `change` asks for the commit, alone or in a series."""
+        """`client`: where the bytes go. `change` sends the commit, alone or in a series."""
         self._client = client
         self._change = change
         self._header = UploadData(self._client.new_upload(), kind)
-        # The daemon takes it under no name but the digest of its bytes.
+        # The daemon accepts as its name only the digest of its bytes.
         self._is_verified = kind in DIGESTED_KINDS
         self._gathered = bytearray()
         self._begun = False
         self._ended = False
 
     def write(self, data: Buffer) -> None:
-        """Append `data`; waits only while the connection is full."""
+        """Append `data`; waits only while the connection's buffers are full."""
         view = memoryview(data).cast("B")
         if len(self._gathered) + len(view) < _GATHERED_BYTES:
             self._gathered += view
@@ -60,7 +60,7 @@ class RemoteWriter:
         self.finish(name, "publish")
 
     def finish(self, name: str, mode: PutMode) -> bool:
-        """Publish in one of the ways of PutMode; whether the name was free."""
+        """Publish in one of the modes of PutMode; returns whether the name was free."""
         if self._gathered or not self._begun:
             self._flush()
         self._ended = True
@@ -68,9 +68,9 @@ class RemoteWriter:
         return decode(self._change(FrameType.COMMIT, header).header, bool)
 
     def abort(self) -> None:
-        """Forget what was sent; harmless after `commit` or `abort`."""
+        """Drop what was sent; may be called after `commit` or `abort`."""
         if self._begun and not self._ended:
-            # A daemon forgets the uploads of a connection that is lost.
+            # A daemon drops the uploads of a lost connection.
             with suppress(ConnectionLostError):
                 self._client.post(FrameType.ABORT, self._header.number)
         self._ended = True

@@ -198,7 +198,7 @@ async def test_a_report_that_cannot_be_decoded_fails_its_run_and_is_acknowledged
     )
     ended = await director.run(first)
     assert (ended.state, ended.error_id) == ("failed", "protocol")
-    assert "report 7 of the agent (run-ended, splendid) cannot be dealt with" in ended.error
+    assert "report 7 of the agent (run-ended, splendid) cannot be processed" in ended.error
     assert any(first in line and "splendid" in line for line in caplog.messages)
     await director.backed_up(agent, second, 2)
     assert await director.state(second) == "done"

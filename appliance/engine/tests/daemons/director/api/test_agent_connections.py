@@ -232,7 +232,7 @@ def test_who_says_no_hello_is_disconnected(house, monkeypatch):
 
     async def scene():
         async with meeting(house) as at, await at.dial(house.agent) as agent:
-            assert await closing(agent) == (CLOSE_NOT_WELCOME, "it did not say Hello in time")
+            assert await closing(agent) == (CLOSE_NOT_WELCOME, "it did not send Hello in time")
 
     asyncio.run(scene())
 
@@ -252,7 +252,7 @@ def test_a_first_message_that_cannot_be_read_is_no_hello(house, text):
     async def scene():
         async with meeting(house) as at, await at.dial(house.agent) as agent:
             await agent.send(text)
-            assert await closing(agent) == (CLOSE_NOT_WELCOME, "it did not say Hello in time")
+            assert await closing(agent) == (CLOSE_NOT_WELCOME, "it did not send Hello in time")
 
     asyncio.run(scene())
 
@@ -299,7 +299,7 @@ def test_an_agent_that_comes_again_and_again_fills_no_log(house, caplog):
                     pass
 
     asyncio.run(scene())
-    assert "agent web1 says what makes no sense" in caplog.text
+    assert "invalid message from agent web1" in caplog.text
     assert len([line for line in caplog.messages if "agent web1" in line]) == MOST_LINES
 
 

@@ -273,7 +273,7 @@ def test_who_dials_and_says_nonsense_fills_no_log(director, monkeypatch, caplog)
     assert caplog.text.count("an agent without a certificate") == MOST_LINES
     assert len(caplog.messages) == 2 * MOST_LINES
     now[0] += 61
-    director.wait_for(lambda: f"{MOST_LINES} more requests were no HTTP" in caplog.text)
+    director.wait_for(lambda: f"{MOST_LINES} more requests were not HTTP" in caplog.text)
     director.wait_for(lambda: f"{MOST_LINES} more connections were not let in" in caplog.text)
 
 

@@ -147,4 +147,4 @@ def test_a_restore_key_in_place_of_the_put_key_is_refused(prepared):
     repository.close()
     done = subprocess.run(words(prepared), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert "is no put key" in done.stderr
+    assert "is not a put key" in done.stderr

@@ -755,7 +755,7 @@ async def test_an_agent_that_reports_what_cannot_be_is_sent_away(director):
         RunProgress(run_id=run.id, bytes=(1 << 64) - 1),
     ):
         await director.service.agents.on_message("web1", wrong)
-        assert agent.refusals.pop().startswith("a report cannot be")
+        assert agent.refusals.pop().startswith("invalid report")
         await agent.connect()
     assert await director.state(run.id) == "running"
     assert "x" not in (await director.texts(run.id)).splitlines()

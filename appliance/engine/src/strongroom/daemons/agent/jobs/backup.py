@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strongroom.sources.source import Source
     from strongroom.stores.limited import Limiter
 
-# So many problems are named in the log; the rest is counted.
+# This many problems are named in the log; the rest is counted.
 MOST_TOLD_PROBLEMS: Final = 2000
 
 
@@ -48,7 +48,7 @@ class _Attempt:
 def run_backup(
     description: JobDescription, request: StartBackup, output: JobOutput, limiter: Limiter
 ) -> JobEnded:
-    """Make the snapshot; what was sent before a connection was lost is not sent again.
+    """Make the snapshot; data sent before a lost connection is not sent again.
 
     Raises StrongroomError.
     """
@@ -68,7 +68,7 @@ def run_backup(
     for note in notes:
         output.log("info", note)
     if options.level == "full" and options.parent is not None:
-        raise UsageError("a full backup compares with nothing, but a parent was named")
+        raise UsageError("a full backup is compared with no snapshot, but a parent was named")
     attempt = persist(
         lambda: _attempt(description, request, fileset.source, options, output, limiter), output
     )
@@ -96,7 +96,7 @@ def _attempt(
 ) -> _Attempt:
     store = open_store(description, request, limiter)
     connect_ahead(store.store, options.tuning.shard_count())
-    # While a distant daemon is being reached: it brings numpy.
+    # Imports numpy while the connection to a remote daemon is being made.
     from strongroom.jobs.backup.backup import back_up
 
     try:
@@ -113,7 +113,7 @@ def _attempt(
         except SnapshotNotFoundError:
             if options.parent is None:
                 raise
-            output.log("warning", f"the parent {options.parent[:8]} is not there any more")
+            output.log("warning", f"the parent {options.parent[:8]} no longer exists")
             report = make(_without_parent(options))
         return _Attempt(report, security)
     finally:
@@ -133,7 +133,7 @@ def _without_parent(options: BackupOptions) -> BackupOptions:
 
 
 def tell_problems(problems: tuple[Problem, ...], output: JobOutput) -> None:
-    """Name files that could not be read, a bounded number of them."""
+    """Log files that could not be read, up to a limit."""
     for told, problem in enumerate(problems):
         if told == MOST_TOLD_PROBLEMS:
             output.log("warning", f"... and {len(problems) - told} more files with problems")

@@ -1,11 +1,11 @@
-"""A limit of bytes a second that the processes of one job share and that may change meanwhile.
+"""A bandwidth limit that the processes of one job share and that may change while they run.
 
-The bucket is a debt that shrinks with time: whoever takes bytes waits until what others took is
-paid but for a moment's worth, then owes for its own. So the rate holds over any second or so,
-however large single blocks are, and a new limit is felt at once by those who wait.
+The bucket holds a debt that shrinks with time: a caller that takes bytes waits until the debt of
+others is nearly paid, then adds its own. So the rate holds over any second or so, however large
+single blocks are, and a new limit applies at once to waiting callers.
 
-The state lies in memory shared with forked processes. A record lock of the kernel guards it
-between processes (it goes with a process that dies) and `_lock` between threads of one.
+The state is in memory shared with forked processes. A record lock of the kernel guards it
+between processes (and is released when a process dies), `_lock` between threads of one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from strongroom import clock
 
-# Limit in bytes a second (0: none), debt in bytes, when that was so, and all bytes ever taken.
+# Limit in bytes a second (0: none), debt in bytes, time of that debt, and all bytes ever taken.
 _STATE: Final = struct.Struct("<QddQ")
 _TAKEN_AT: Final = 24
 
@@ -32,13 +32,13 @@ class _State(NamedTuple):
     taken_bytes: int
 
 
-# So much may be owed, in seconds of the limit.
+# The debt may reach this many seconds of the limit.
 _MOMENT_SECONDS: Final = 0.1
 _LONGEST_WAIT_SECONDS: Final = 0.1
 
 
 class SharedBucket:
-    """Make it before forking; it is a `Limiter`."""
+    """Create it before forking; it is a `Limiter`."""
 
     def __init__(self, bytes_per_second: int) -> None:
         self._file = os.memfd_create("strongroom-limit")
@@ -48,15 +48,15 @@ class SharedBucket:
         _STATE.pack_into(self._memory, 0, bytes_per_second, 0.0, clock.elapsed_seconds(), 0)
 
     def set_limit(self, bytes_per_second: int) -> None:
-        """Change the limit for everybody, and forget what is owed; 0 is none.
+        """Change the limit for all processes, and clear the debt; 0 is none.
 
-        It is called where a signal may have come in the midst of `take`, so it takes no lock: a
-        `take` that runs right now may count its bytes by the old limit.
+        It is called where a signal may have interrupted `take`, so it takes no lock: a concurrent
+        `take` may count its bytes by the old limit.
         """
         struct.pack_into("<Qd", self._memory, 0, bytes_per_second, 0.0)
 
     def take(self, size_bytes: int) -> None:
-        """Return when `size_bytes` may go."""
+        """Return when `size_bytes` may be sent."""
         while True:
             with self._lock:
                 wait_seconds = self._try(size_bytes)
@@ -66,7 +66,7 @@ class SharedBucket:
 
     @property
     def taken_bytes(self) -> int:
-        """What all processes have taken so far."""
+        """The bytes that all processes have taken so far."""
         (taken,) = struct.unpack_from("<Q", self._memory, _TAKEN_AT)
         return int(taken)
 

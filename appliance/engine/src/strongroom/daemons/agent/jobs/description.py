@@ -1,4 +1,4 @@
-"""What the agent tells one of its job processes to do: the first line of the process's input."""
+"""The agent's description of a job: the first line of the input of a job process."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class JobDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One job.
 
     start: the director's message. client: the agent's name, the host of its snapshots. director:
-    whose job it is. lock_file: is locked while the job is under way, so that the same run is never
-    done twice at once. script_folders: where scripts may lie. script_seconds: how long each may
-    take. allow_commands: whether a FileSet may have commands run. processes: how many the job may
-    start. tuning: the agent's own knobs, which those of the start message override. maximum_...:
+    the owner of the job. lock_file: locked while the job runs, so that the same run is never
+    executed twice at once. script_folders: where scripts may be. script_seconds: limit of each.
+    allow_commands: whether a FileSet may run commands. processes: how many the job may start.
+    tuning: the agent's own tuning knobs, which those of the start message override. maximum_...:
     the lower of the agent's and the start message's, 0 is no limit.
     """
 

@@ -1,4 +1,4 @@
-"""An estimate as a job of the agent: counts, and if asked all paths in the log."""
+"""An estimate as a job of the agent: counts, and on request all paths in the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.job_process.output import JobOutput
     from strongroom.net.control.messages import StartEstimate
 
-# Paths are put together, so that a million of them are no million lines of the log.
+# Paths are joined, so that a million of them do not become a million lines of the log.
 _LONGEST_TEXT: Final = 32 << 10
 
 

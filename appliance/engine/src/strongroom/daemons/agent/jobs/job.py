@@ -1,7 +1,7 @@
 """One job, in a process of its own: `python -m strongroom.daemons.agent.jobs.job`.
 
-Scripts before the job, the job itself, scripts after it. See job_process for what comes in and
-goes out.
+Scripts before the job, the job itself, scripts after it. See job_process for its input and
+output.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Job:
                     self._script(script, "")
             ended = self._execute()
             self.input.ignore()
-        except BaseException as error:  # noqa: BLE001 - it is told, after the scripts have run
+        except BaseException as error:  # noqa: BLE001 - it is reported, after the scripts have run
             self.input.ignore()
             ended = ended_by(error, self.output)
         succeeded = ended.status in ("done", "incomplete")
@@ -62,7 +62,7 @@ class _Job:
         return ended
 
     def _lock(self) -> None:
-        """Wait until no other process does this run: one that lost its agent may take a moment."""
+        """Wait until no other process executes this run: one that lost its agent may still end."""
         descriptor = os.open(
             self.description.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600
         )
@@ -87,7 +87,7 @@ class _Job:
         return run_estimate(self.description, start, self.output)
 
     def _script(self, script: Script, status: str) -> None:
-        """Raises ScriptError where the script's failure is the job's."""
+        """Raises ScriptError where the script's failure fails the job."""
         self.output.log("info", f"{script.when} the job: {script.command}")
         rules = ScriptRules(
             self.description.script_folders,
@@ -99,7 +99,7 @@ class _Job:
         except ScriptError as error:
             if script.fail_job_on_error:
                 raise
-            self.output.log("warning", f"{error}; the job goes on all the same")
+            self.output.log("warning", f"{error}; the job continues")
 
 
 def _values(description: JobDescription, status: str) -> dict[str, str]:
@@ -137,7 +137,7 @@ def _do(description: JobDescription, job_input: JobInput, output: JobOutput) -> 
 
 
 def main() -> int:
-    """Do what standard input says; gives the exit code."""
+    """Run the job on standard input; returns the exit code."""
     return run_program(msgspec.json.Decoder(JobDescription), _do)
 
 

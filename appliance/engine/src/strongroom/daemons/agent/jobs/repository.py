@@ -1,4 +1,4 @@
-"""From a StorageTarget to an open repository: a storage daemon's, or one in a local folder."""
+"""Opens the repository of a StorageTarget: at a storage daemon, or in a local folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class JobStore:
-    """The store of one job behind the job's limit, and what protects the connection to it."""
+    """The store of one job with the job's bandwidth limit, and the security of its connection."""
 
     def __init__(self, target: StorageTarget, store: Store, remote: RemoteStore | None) -> None:
         self.store = store
@@ -43,7 +43,7 @@ class JobStore:
         return {} if self._remote is None else self._remote.security.report()
 
     def open(self, put_keys: dict[str, PutKey]) -> Repository:
-        """Open with the put key that fits. Raises WrongKeyError and what `Repository.open` does."""
+        """Open with the matching put key. Raises WrongKeyError and what `Repository.open` does."""
         wanted = self._target.repository_id
         if wanted in put_keys:
             return Repository.open(self.store, put_keys[wanted])
@@ -55,7 +55,7 @@ class JobStore:
         known = ", ".join(sorted(identity[:8] for identity in put_keys))
         raise WrongKeyError(
             f"no put key of this agent fits the repository at {self.store.location} (it has those "
-            f"of {known}): enrol it anew"
+            f"of {known}): enrol it again"
         )
 
 
@@ -96,7 +96,7 @@ def open_store(
 
 
 def open_ticket(store: JobStore, identity_folder: str, ticket: TicketObject) -> TicketRepository:
-    """What the ticket of a start message opens. Raises DamageError, WrongKeyError, StoreError."""
+    """Open the ticket of a start message. Raises DamageError, WrongKeyError, StoreError."""
     from strongroom.repo.restore_ticket import open_with_ticket
 
     put_keys = read_put_keys(identity_folder)

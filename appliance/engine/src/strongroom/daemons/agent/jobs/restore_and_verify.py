@@ -1,4 +1,4 @@
-"""Restore and verify as jobs of the agent: both read one snapshot that a ticket opens."""
+"""Restore and verify as jobs of the agent: both read one snapshot through a ticket."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST_WORKERS: Final = 256
 def _opened(
     description: JobDescription, request: StartRestore | StartVerify, limiter: Limiter
 ) -> Iterator[tuple[Repository, Snapshot, dict[str, Any]]]:
-    """What the ticket opens: repository, its one snapshot, and what protects the connection."""
+    """The content of a ticket: repository, its one snapshot, and the connection's security."""
     store = open_store(description, request, limiter, request.grant)
     try:
         repository = open_ticket(store, description.identity_folder, request.ticket)
@@ -115,7 +115,7 @@ def _verify(
 
 
 def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
-    """What a request asks for. Raises UsageError."""
+    """The options of a request. Raises UsageError."""
     given = request.options
     if given.in_place:
         target = b"/"
@@ -123,8 +123,8 @@ def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
         target = _name(request.target, "target")
         if not target.startswith(b"/") or os.path.normpath(target) == b"/":
             raise UsageError(
-                f"the target {printable(target)} is no absolute path of a folder below /; to "
-                "restore into / ask for in_place"
+                f"the target {printable(target)} is not an absolute path of a folder below /; to "
+                "restore into / use in_place"
             )
     return RestoreOptions(
         target=os.path.normpath(target),
@@ -142,13 +142,13 @@ def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
 
 
 def verify_options(request: StartVerify, processes: int) -> VerifyOptions:
-    """What a request asks for. Raises UsageError."""
+    """The options of a request. Raises UsageError."""
     from strongroom.jobs.verify.options import VerifyOptions
 
     given = request.options
     root = _name(given.root, "root")
     if not root.startswith(b"/"):
-        raise UsageError(f"the root {printable(root)} is no absolute path")
+        raise UsageError(f"the root {printable(root)} is not an absolute path")
     return VerifyOptions(
         root=os.path.normpath(root),
         base=_name(given.base, "base").strip(b"/"),
@@ -164,7 +164,7 @@ def verify_options(request: StartVerify, processes: int) -> VerifyOptions:
 
 
 class _EntryLog:
-    """Puts single entries into the log, a bounded number of them."""
+    """Logs single entries, up to a limit."""
 
     def __init__(self, output: JobOutput) -> None:
         self._output = output
@@ -213,7 +213,7 @@ def _patterns(values: tuple[Name, ...], what: str) -> Patterns | None:
 
 
 def _as_json(summary: dict[str, Any]) -> dict[str, Any]:
-    """A report's summary with names as JSON says them."""
+    """A report's summary with names that JSON can hold."""
     return {
         field: encode_name(value) if isinstance(value, bytes) else value
         for field, value in summary.items()

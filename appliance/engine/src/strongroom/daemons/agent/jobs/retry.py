@@ -1,7 +1,7 @@
-"""Doing a job again when the connection to the storage daemon was lost on the way.
+"""Repeats a job when the connection to the storage daemon was lost.
 
-Every kind of job may be done again from its beginning: a backup does not send again what was
-stored, and a restore finds the files that it has written already.
+Every kind of job may be repeated from its beginning: a backup does not send stored data again,
+and a restore recognizes the files that it has written already.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.job_process.output import JobOutput
 
-# How long a storage daemon may be out of reach, without a break, before the job gives up.
+# How long a storage daemon may be unreachable without a break before the job fails.
 PATIENCE_SECONDS: Final = 15 * 60.0
 _SHORTEST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0
@@ -26,9 +26,9 @@ Result = TypeVar("Result")
 
 
 def persist(attempt: Callable[[], Result], output: JobOutput) -> Result:
-    """Try until it is done or fails for good; a lost connection only makes it wait.
+    """Repeat until it succeeds or fails for good; only a lost connection is retried.
 
-    Raises what `attempt` raises; ConnectionLostError when patience is over.
+    Raises what `attempt` raises; ConnectionLostError after the time limit.
     """
     pause_seconds = _SHORTEST_PAUSE_SECONDS
     lost_since: float | None = None

@@ -1,13 +1,13 @@
 """Scripts around a job: a program in an allowed folder, no shell, a time limit, output to the log.
 
-The rules of a RunScript: what fails before the job fails the job (unless Fail Job On Error = no),
-and the job is not begun. Of those after the job each says whether it runs when the job succeeded,
-failed (or was cancelled), or both; one that fails turns a job that was done into a failed one
-(with Fail Job On Error), though its snapshot stays.
+The rules of a RunScript: a failure before the job fails the job (unless Fail Job On Error = no),
+and the job is not started. A script after the job declares whether it runs when the job succeeded,
+failed (or was cancelled), or both; if it fails, a job that was done becomes failed (with Fail Job
+On Error), though its snapshot stays.
 
 In commands `%c` is the client, `%d` the director, `%e` how the job ended, `%f` the FileSet, `%i`
 the run's id, `%j` job and run, `%l` the level, `%n` the job, `%t` the kind of job, `%%` a `%`.
-They are filled in after the command is split into words, so a value is never more than a word.
+They are substituted after the command is split into words, so a value stays within one word.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LONGEST_LINE_BYTES: Final = 4096
 MOST_LINES: Final = 10_000
 _PR_SET_PDEATHSIG: Final = 1
-# Between asking a script to end and making it.
+# Between SIGTERM and SIGKILL.
 _END_SECONDS: Final = 0.3
 _POLL_SECONDS: Final = 0.05
 _READ_BYTES: Final = 1 << 16
@@ -44,7 +44,7 @@ _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class ScriptRules:
-    """folders: where scripts may lie. seconds: how long each may run. values: what `%x` are."""
+    """folders: where scripts may be. seconds: time limit of each. values: those of `%x`."""
 
     folders: tuple[str, ...]
     seconds: int
@@ -54,7 +54,7 @@ class ScriptRules:
 def run_script(script: Script, rules: ScriptRules, log: Callable[[str], None]) -> None:
     """Run one script to its end; `log` gets its output line by line. Raises ScriptError.
 
-    Whatever ends this function early ends the script and all that it started.
+    When this function ends early, the script and all processes it started are ended.
     """
     words = _words(script.command, rules)
     environment = {
@@ -100,7 +100,7 @@ def _words(command: str, rules: ScriptRules) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise ScriptError(f"the command {command!r} cannot be taken apart: {error}") from error
+        raise ScriptError(f"the command {command!r} cannot be split into words: {error}") from error
     if not words:
         raise ScriptError("a script has no command")
     program = _allowed(words[0], rules.folders)
@@ -109,7 +109,7 @@ def _words(command: str, rules: ScriptRules) -> list[str]:
 
 def _allowed(program: str, folders: tuple[str, ...]) -> str:
     for folder in folders:
-        # A plain name is looked for in the allowed folders.
+        # A name without a folder is searched for in the allowed folders.
         path = os.path.realpath(os.path.join(folder, program))
         if not path.startswith(os.path.realpath(folder).rstrip("/") + "/"):
             continue
@@ -120,7 +120,7 @@ def _allowed(program: str, folders: tuple[str, ...]) -> str:
         if not stat.S_ISREG(status.st_mode):
             continue
         if status.st_mode & stat.S_IWOTH:
-            raise ScriptError(f"{path} is not run, for anybody may change it: chmod o-w it")
+            raise ScriptError(f"{path} is not run because anybody may change it: chmod o-w it")
         return path
     allowed = ", ".join(folders) or "none"
     raise ScriptError(
@@ -148,13 +148,13 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
 
 def _end_with_parent(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # It may have died before it was said what happens then.
+    # The parent may have died before the signal was set up.
     if os.getppid() != parent:
         os._exit(1)
 
 
 class _Lines:
-    """Output of a script, cut into lines of a bounded length, a bounded number of them."""
+    """Output of a script, split into lines; their length and number are limited."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
@@ -182,7 +182,7 @@ class _Lines:
 
 
 def _follow(process: subprocess.Popen[bytes], name: str, seconds: int, lines: _Lines) -> None:
-    """Read the output until the script has ended; what it leaves running is not waited for."""
+    """Read the output until the script has ended; does not wait for background processes."""
     assert process.stdout is not None
     output = process.stdout.fileno()
     os.set_blocking(output, False)
@@ -207,7 +207,7 @@ def _follow(process: subprocess.Popen[bytes], name: str, seconds: int, lines: _L
 
 
 def _read(output: int, lines: _Lines) -> bool:
-    """Take what there is; False once there will be no more."""
+    """Read what is available; False at the end of the output."""
     while output >= 0:
         try:
             data = os.read(output, _READ_BYTES)
@@ -220,7 +220,7 @@ def _read(output: int, lines: _Lines) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the script's whole process group, by force if asking does not help."""
+    """End the script's whole process group, by SIGKILL if SIGTERM does not suffice."""
     for number, wait_seconds in ((signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, 5.0)):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

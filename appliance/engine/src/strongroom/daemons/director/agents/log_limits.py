@@ -1,7 +1,7 @@
-"""Lines of the director's log that agents cause: of each ten a minute, then a count.
+"""Limits log lines that agents cause: ten a minute for each agent, then only a count.
 
-An agent is known, and may be in hostile hands all the same. What one of them does must neither fill
-the log nor hide what others do.
+Even an authenticated agent may be compromised. One agent must neither fill the log nor hide the
+lines of others.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class AgentLines:
-    """Lines about what agents do, for one logger. For the event loop only."""
+    """Lines about agents, for one logger. For the event loop only."""
 
     def __init__(self, log: logging.Logger, subject: str) -> None:
         self._log = log
         self._subject = subject
-        # Client -> what bounds its lines; clients are as many as the configuration names.
+        # Client -> the limit of its lines; there are as many clients as the configuration names.
         self._of_clients: dict[str, StrangersLog] = {}
 
     def log(
@@ -40,6 +40,6 @@ class AgentLines:
             self._log.log(level, message, *values, exc_info=fault)
 
     def flush(self) -> None:
-        """Say how many were left out where a minute is over; call it now and then."""
+        """Log how many lines were left out when a minute is over; call it now and then."""
         for lines in self._of_clients.values():
             lines.flush()

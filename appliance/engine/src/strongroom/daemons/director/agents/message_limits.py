@@ -1,8 +1,8 @@
-"""What agents say of themselves and of their runs, held to what can be kept and shown.
+"""Limits on data in agents' messages, so that it can be stored and shown.
 
-All of it is an agent's word, and one that was taken over says what it likes: a text may be
-megabytes or forge lines of a log, data may be nested so deep that no answer of the API with it can
-be written. Whatever of an agent is kept, shown or logged goes through here.
+A compromised agent may send anything: a text may be megabytes or contain forged log lines, data may
+be nested so deep that the API cannot serialize it. Everything from an agent that is stored, shown
+or logged goes through here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strongroom.daemons.director.shown_text import shown
 if TYPE_CHECKING:
     from strongroom.net.control.messages import Hello, RunProgress
 
-# What an agent can claim at once; a sound one has a few.
+# How many runs and features an agent can name at once; normally a few.
 MOST_NAMED: Final = 4096
 _MOST_DATA_BYTES: Final = 64 << 10
 _MOST_FEATURES: Final = 100
@@ -26,7 +26,7 @@ _LONGEST_RUN_ID: Final = 64
 
 
 def bounded_data(data: dict[str, Any]) -> dict[str, Any]:
-    """The summary or the security of a report, unless it is too much to keep."""
+    """The summary or the security of a report, unless it is too large to store."""
     try:
         is_long = len(msgspec.json.encode(data)) > _MOST_DATA_BYTES
     except RecursionError:
@@ -35,7 +35,7 @@ def bounded_data(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def bounded_hello(hello: Hello) -> Hello:
-    """A Hello that may be kept as long as its agent is connected."""
+    """A Hello, limited so that it can be kept while its agent is connected."""
     return msgspec.structs.replace(
         hello,
         version=shown(hello.version, 100),
@@ -48,5 +48,5 @@ def bounded_hello(hello: Hello) -> Hello:
 
 
 def bounded_progress(progress: RunProgress) -> RunProgress:
-    """Progress that may be kept until the next one comes."""
+    """Progress, limited so that it can be kept until the next one."""
     return msgspec.structs.replace(progress, message=shown(progress.message))

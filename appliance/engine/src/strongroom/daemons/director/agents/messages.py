@@ -1,16 +1,16 @@
-"""What agents say, and what they are answered.
+"""Processes messages from agents, and answers them.
 
-An agent numbers what it reports of a run and keeps it until it is acknowledged; a number is
-acknowledged when the catalog holds the report. So nothing is lost when either side or the
-connection goes away, and what comes twice is kept once. At Hello each run that the agent names is
-answered by Acknowledge (the number we hold) or Cancel; a start message that never arrived is sent
-again, and a run that the agent had begun but no longer knows has failed.
+An agent numbers its reports of a run and keeps each until it is acknowledged; a number is
+acknowledged when the catalog has the report. So nothing is lost when either side or the connection
+fails, and duplicates are stored once. At Hello each run that the agent names is answered by
+Acknowledge (the number we have) or Cancel; a start message that never arrived is sent again, and a
+run that the agent had started but no longer knows has failed.
 
-An agent speaks for its own runs only: whatever it says of others is ignored and logged.
+An agent may report only on its own runs: reports about others are ignored and logged.
 
-What hinders us for a while (the catalog, the disk) is raised: nothing is acknowledged, the
-connection ends, and the agent tries again, later each time. A report that we could never deal with
-must not come for ever and hold up all others: it is acknowledged, and its run has failed.
+Transient errors (of the catalog, the disk) are raised: nothing is acknowledged, the connection
+ends, and the agent retries with growing pauses. A report that can never be processed must not be
+repeated for ever and block all others: it is acknowledged, and its run has failed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _log = logging.getLogger(__name__)
 
 
 class Agents:
-    """The director's end of all conversations with agents."""
+    """The director's side of all conversations with agents."""
 
     def __init__(self, context: DirectorContext, runs: Runs) -> None:
         self._context = context
@@ -85,14 +85,14 @@ class Agents:
         self._lines = AgentLines(_log, "the reports")
 
     def refusal(self, name: str) -> str:
-        """Why an agent of this name is not welcome, "" if it is."""
+        """Why an agent of this name is refused, "" if it is not."""
         client = self._context.configuration.clients.get(name)
         if client is None:
             return f"the director's configuration has no Client {name!r}"
         return "" if client.enabled else f"client {name} is disabled"
 
     async def on_connected(self, client: str, hello: Hello, address: str) -> None:
-        """Welcome an agent, settle the runs it names, start what waits for it or runs now."""
+        """Accept an agent, settle the runs it names, start what waits for it or runs now."""
         context = self._context
         hello = bounded_hello(hello)
         now_ns = clock.now_ns()
@@ -127,7 +127,7 @@ class Agents:
         await start_on_connect(context, self._runs, client)
 
     async def on_disconnected(self, client: str) -> None:
-        """An agent is gone; what it does goes on without us."""
+        """An agent disconnected; its jobs continue without a connection."""
         self._lines.flush()
         self._context.hellos.pop(client, None)
         now = clock.elapsed_seconds()
@@ -137,14 +137,14 @@ class Agents:
         await self._note(client, last_seen_ns=clock.now_ns())
 
     async def on_message(self, client: str, message: ToDirector) -> None:
-        """Keep what an agent reports of a run, then acknowledge it."""
+        """Store an agent's report of a run, then acknowledge it."""
         self._lines.flush()
         if not isinstance(message, RunStarted | RunProgress | RunLog | RunEnded):
             return
         if fault := _fault(message):
-            text = "agent %s reports what cannot be: %s"
+            text = "invalid report from agent %s: %s"
             self._lines.log(client, logging.WARNING, text, client, fault)
-            await self._context.link.disconnect(client, f"a report cannot be: {fault}")
+            await self._context.link.disconnect(client, f"invalid report: {fault}")
             return
         try:
             await self._take(client, message)
@@ -152,12 +152,10 @@ class Agents:
             if isinstance(error, StrongroomError) and not is_final(error):
                 raise
             if not is_final(error):
-                text = (
-                    f"what agent {client} says of run {message.run_id} cannot be kept now: {error}"
-                )
+                text = f"reports of {client} on run {message.run_id} cannot be stored now: {error}"
                 raise OperatingSystemError(text) from error
             if isinstance(message, RunProgress):
-                # It is not sent again.
+                # Progress is not sent again.
                 text = "agent %s, run %s: its progress"
                 named = shown(message.run_id, 32)
                 self._lines.log(client, logging.ERROR, text, client, named, fault=error)
@@ -176,25 +174,25 @@ class Agents:
         async with active.lock:
             if message.sequence > active.record.sequence and not active.record.is_final:
                 active.is_sent = True
-                # It may end meanwhile; whoever ended it wrote all that counts.
+                # It may end meanwhile; its end includes these counts.
                 with suppress(ConflictError):
                     await self._keep(active, message)
             sequence = max(message.sequence, active.record.sequence)
         await self._context.link.send(client, Acknowledge(run_id=message.run_id, sequence=sequence))
 
     async def on_undeliverable(self, client: str, report: Undeliverable, error: Exception) -> None:
-        """End the run of a report that we shall never be able to deal with, and acknowledge it."""
+        """End the run of a report that can never be processed, and acknowledge the report."""
         said = f"report {report.sequence} of the agent ({report.type}"
         said += f", {report.status[:32]})" if report.status.isalpha() else ")"
         self._lines.log(
             client,
             logging.ERROR,
-            "agent %s, run %s: %s cannot be dealt with: %s",
+            "agent %s, run %s: %s cannot be processed: %s",
             client,
             shown(report.run_id, 32),
             said,
             shown(error),
-            # One of ours says all, and often in the words of the agent.
+            # Our own errors are self-explanatory; they often quote the agent.
             fault=None if isinstance(error, StrongroomError) else error,
         )
         if (active := self._own(client, report.run_id)) is not None:
@@ -204,7 +202,7 @@ class Agents:
                     "failed",
                     changes={"sequence": report.sequence},
                     error_id=error.error_id if isinstance(error, StrongroomError) else "bug",
-                    reason=f"{said} cannot be dealt with: {shown(error)}",
+                    reason=f"{said} cannot be processed: {shown(error)}",
                 )
             if not report.is_end:
                 await self._context.link.send(client, Cancel(run_id=report.run_id))
@@ -213,24 +211,24 @@ class Agents:
         )
 
     async def _settle(self, client: str, what: str, activity: Awaitable[None]) -> None:
-        """A fault with one run must not keep the agent away, and with it all others."""
+        """Settle one run; a failure must not disconnect the agent and block its other runs."""
         try:
             await activity
         except CatalogUnavailableError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, others are to go on
-            text = "agent %s has come, and %s cannot be settled with it"
+        except Exception as error:  # noqa: BLE001 - the other runs are to be settled anyway
+            text = "agent %s has connected, and %s cannot be settled with it"
             self._lines.log(client, logging.ERROR, text, client, shown(what, 32), fault=error)
 
     def _own(self, client: str, run_id: str) -> ActiveRun | None:
-        """A run under way that this agent speaks for."""
+        """An active run of this agent."""
         active = self._runs.active(run_id)
         mine = active is not None and active.record.client == client and active.is_remote
         return active if mine else None
 
     async def _keep(self, active: ActiveRun, message: Report) -> None:
         if abs(message.time_ns) >= MOST_REPORTED:
-            raise ProtocolError("its time cannot be")
+            raise ProtocolError("its time is out of range")
         changes: dict[str, Any] = {"sequence": message.sequence}
         lines: list[NewLine] = []
         gap = message.sequence - active.record.sequence - 1
@@ -243,7 +241,7 @@ class Agents:
         if isinstance(message, RunLog):
             lines.append(NewLine(message.time_ns, message.level, message.text))
         else:
-            lines.append(NewLine(message.time_ns, "info", "the agent has begun"))
+            lines.append(NewLine(message.time_ns, "info", "the agent has started the run"))
         await self._runs.change(active, changes, lines)
 
     async def _end(self, active: ActiveRun, message: RunEnded, lines: list[NewLine]) -> None:
@@ -303,7 +301,7 @@ class Agents:
         await self._context.link.send(client, Acknowledge(run_id=run_id, sequence=sequence))
 
     async def _settle_unnamed(self, active: ActiveRun) -> None:
-        """A run that we take to be under way, of which its agent knows nothing."""
+        """A run that is active in the catalog, but unknown to its agent."""
         active.lost_at = None
         if active.task is not None and not active.task.done():
             return
@@ -316,7 +314,7 @@ class Agents:
             await self._runs.end(active, "failed", error_id=LOST_ID, reason=reason)
 
     async def _answer_stranger(self, client: str, message: Report | RunProgress) -> None:
-        """A report about a run that has ended, is another's, or is unknown."""
+        """A report about a run that has ended, belongs to another agent, or is unknown."""
         record = await self._record(message.run_id)
         if record is None or record.client != client:
             named = shown(message.run_id, 32)
@@ -332,7 +330,7 @@ class Agents:
             )
 
     async def _keep_late(self, record: RunRecord, message: RunEnded) -> None:
-        """A snapshot that was made although we had given the run up."""
+        """A snapshot that was made although the run had been given up."""
         if record.kind != "backup" or not message.snapshot or record.snapshot == message.snapshot:
             return
         try:
@@ -361,7 +359,7 @@ class Agents:
 
 
 def _fault(message: Report | RunProgress) -> str:
-    """What is out of all bounds in a report, so that it cannot even be acknowledged, or ""."""
+    """The field of a report that is out of range, so that it cannot be acknowledged, or ""."""
     if isinstance(message, RunProgress):
         counts = (message.files, message.bytes, message.stored_bytes, message.errors)
         expected = (message.total_files or 0, message.total_bytes or 0)
@@ -371,12 +369,12 @@ def _fault(message: Report | RunProgress) -> str:
 
 
 def _ended_without_agent(record: RunRecord) -> bool:
-    """Whether we ended it without having been told by the agent that it is over."""
+    """Whether the director ended it before the agent reported its end."""
     return record.is_final and not record.summary and record.state in ("cancelled", "failed")
 
 
 def _counts(kind: str, summary: dict[str, Any]) -> dict[str, int]:
-    """Columns of the catalog from what a summary says; figures that make no sense are left out."""
+    """Columns of the catalog from a summary; invalid figures are left out."""
     names = {
         "files": ("files", "entries", "actions"),
         "bytes": ("size_bytes", "written_bytes", "read_bytes"),

@@ -1,7 +1,7 @@
-"""Reports that can never be dealt with, and errors that pass.
+"""Reports that can never be processed, as opposed to transient errors.
 
-An agent sends a report until it is acknowledged. One that the director will never understand or
-keep must be acknowledged too, or it comes for ever and holds up all that follow it.
+An agent sends a report until it is acknowledged. One that the director can never decode or store
+must be acknowledged too, or the agent repeats it for ever and never sends those that follow.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import msgspec
 from strongroom.errors import CatalogUnavailableError
 from strongroom.net.control.messages import RunEnded, RunLog, RunStarted, decoded
 
-# More than any number of reports, and less than what databases take.
+# More than any number of reports, and less than the integer limit of databases.
 MOST_REPORTED: Final = 1 << 62
 _LONGEST_ID: Final = 64
-# What ends by itself, or once somebody has made room.
+# Errors that end by themselves, or after somebody has freed space.
 _PASSING: Final = frozenset(
     (errno.EAGAIN, errno.EDQUOT, errno.EINTR, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
      errno.ENOSPC, errno.EROFS, errno.ESTALE)
@@ -27,7 +27,7 @@ _TYPES: Final = frozenset(str(kind.__struct_config__.tag) for kind in _NUMBERED)
 
 
 class Undeliverable(msgspec.Struct, frozen=True):
-    """As much of a report as it takes to end its run. `status`: of a run's end, else ""."""
+    """The part of a report needed to end its run. `status`: of a run's end, else ""."""
 
     run_id: str
     sequence: int
@@ -36,18 +36,18 @@ class Undeliverable(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, report: RunStarted | RunLog | RunEnded) -> Self:
-        """A report that was understood and cannot be kept."""
+        """Create it from a report that was decoded but cannot be stored."""
         status = report.status if isinstance(report, RunEnded) else ""
         return cls(report.run_id, report.sequence, str(report.__struct_config__.tag), status)
 
     @property
     def is_end(self) -> bool:
-        """Whether the agent said that the run is over."""
+        """Whether the agent reported the end of the run."""
         return self.type == RunEnded.__struct_config__.tag
 
 
 def read_undeliverable(text: bytes | str) -> Undeliverable | None:
-    """What a message says that cannot be decoded as a whole; None for what is no report."""
+    """What can be read from a message that cannot be decoded; None if it is no report."""
     try:
         found = decoded(_decoder, text)
     except msgspec.MsgspecError:
@@ -57,7 +57,7 @@ def read_undeliverable(text: bytes | str) -> Undeliverable | None:
 
 
 def is_final(error: Exception) -> bool:
-    """Whether the same would go wrong however often it were tried."""
+    """Whether a retry would always fail the same way."""
     if isinstance(error, OSError):
         return error.errno not in _PASSING and not isinstance(error, ConnectionError | TimeoutError)
     return not isinstance(error, CatalogUnavailableError | MemoryError)

@@ -1,24 +1,24 @@
 """The director's API: REST, server-sent events, metrics, and the WebSockets of agents.
 
-How a request goes, each step a module:
+The path of a request, each step a module:
 
     server, tls_stream    TLS 1.3 on the port that agents and requests share
-    connection_limits     how many connections; whom a peer's certificate names
-    http_forwarding       requests passed on to uvicorn, and answers passed back
+    connection_limits     how many connections; the name in a peer's certificate
+    http_forwarding       requests forwarded to uvicorn, and its answers
     request_origin        which connection a request came on
-    request_limits        how large and how slow a body may be
-    callers               who asks: a certificate or a bearer token, and its Console resource
-    rights                what that one may see and do: Console and Profile permissions
-    failed_attempts       how often wrong secrets may be tried
-    models                what goes in and out, as OpenAPI describes it
-    routes                one module a subject; each asks `rights` first, then the service
+    request_limits        limits on the size and time of a body
+    callers               authentication: a certificate or a bearer token, and its Console resource
+    rights                authorization: permissions (ACL) of Console and Profile resources
+    failed_attempts       rate limits for wrong secrets
+    models                request and response bodies, as OpenAPI describes them
+    routes                one module a subject; each checks `rights` first, then calls the service
     error_responses       errors as `{"error_id": ..., "message": ...}` with the fitting status
 
-How an agent's connection goes:
+The path of an agent's connection:
 
-    server, tls_stream    the same port; agent_dialling makes the connection where we dial
+    server, tls_stream    the same port; agent_dialling where the director dials
     agent_sockets         its WebSocket
-    agent_connections     who is connected: the service's AgentLink
+    agent_connections     the connected agents: the service's AgentLink
 
-Nothing here decides about jobs or touches the catalog: Director does.
+Nothing here decides about jobs or uses the catalog: Director does.
 """

@@ -1,16 +1,16 @@
-"""WebSockets of agents at /api/v1/agents/connect: the way of the director to each of them.
+"""WebSockets of agents at /api/v1/agents/connect: the connections of the director to them.
 
-An agent shows its certificate, says Hello within HELLO_TIMEOUT_SECONDS, and is handed to the
-director as connected. What it sends is passed on in order, the next message only when the last has
-been dealt with: a flood waits in the agent's own socket. What is sent to it waits in a bounded
-queue; an agent that takes nothing for SEND_TIMEOUT_SECONDS, or lets the queue overflow, is
-disconnected, and keeps its unacknowledged reports until it is back. An agent that connects again
-replaces its older connection, which may be dead without our knowing.
+An agent presents its certificate, sends Hello within HELLO_TIMEOUT_SECONDS, and is reported to the
+director as connected. Its messages are processed in order, each only when the last is done: a flood
+stays in the agent's own socket. Messages to it wait in a bounded queue; an agent that accepts
+nothing for SEND_TIMEOUT_SECONDS, or lets the queue overflow, is disconnected, and keeps its
+unacknowledged reports until it reconnects. A new connection of an agent replaces its older one,
+which may be dead unnoticed.
 
-Within WATCH_SECONDS of its certificate's revocation or end a connection is closed.
+A connection is closed within WATCH_SECONDS of the revocation or expiry of its certificate.
 
 Runs on the event loop; nothing here may be called from another thread. An idle agent costs one
-task, its TLS state, and no buffers of note.
+task, its TLS state, and hardly any buffers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ WATCH_SECONDS = 2.0
 CLOSE_TIMEOUT_SECONDS = 2.0
 LARGEST_QUEUE_BYTES = 4 * LARGEST_MESSAGE_BYTES
 
-# Close codes of the WebSocket. An agent that gets one of the second group need not try again soon.
+# Close codes of the WebSocket. After one of the second group an agent need not retry soon.
 CLOSE_RESTARTING = 1012
 CLOSE_OUR_FAULT = 1011
 CLOSE_BAD_MESSAGE = 1003
@@ -65,29 +65,29 @@ _log = logging.getLogger(__name__)
 
 
 class AgentEvents(Protocol):
-    """What is told; each call is awaited before the agent's next message is read."""
+    """Receives events; each call is awaited before the agent's next message is read."""
 
     def refusal(self, name: str) -> str:
-        """Why an agent of this name is not welcome, "" if it is."""
+        """Why an agent of this name is refused, "" if it is not."""
 
     async def on_connected(self, client: str, hello: Hello, address: str) -> None:
-        """An agent is connected and has said who it is."""
+        """An agent is connected and has sent Hello."""
 
     async def on_message(self, client: str, message: ToDirector) -> None:
-        """An agent says something."""
+        """An agent sent a message."""
 
     async def on_undeliverable(self, client: str, report: Undeliverable, error: Exception) -> None:
-        """An agent reports of a run what cannot be decoded, such as one of a later version."""
+        """An agent sent a report that cannot be decoded, such as one of a later version."""
 
     async def on_disconnected(self, client: str) -> None:
-        """An agent is gone; not called for a connection that a newer one replaced."""
+        """An agent disconnected; not called for a connection that a newer one replaced."""
 
 
 class Revocations(Protocol):
-    """Which certificates were withdrawn."""
+    """The revoked certificates."""
 
     def is_revoked(self, serial: str) -> bool:
-        """Whether the certificate of this serial number was."""
+        """Whether the certificate with this serial number was revoked."""
 
 
 @dataclass(eq=False, slots=True)
@@ -119,11 +119,11 @@ class AgentConnections:
         return len(self._by_client)
 
     def start(self) -> None:
-        """Begin to watch certificates."""
+        """Start checking certificates."""
         self._watching = asyncio.create_task(self._watch(), name="agent certificates")
 
     async def stop(self) -> None:
-        """Tell all agents to come back later."""
+        """Disconnect all agents, which reconnect later."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait((self._watching,))
@@ -133,7 +133,7 @@ class AgentConnections:
     # The director's side.
 
     def is_connected(self, client: str) -> bool:
-        """Whether the agent of this client can be spoken to now."""
+        """Whether the agent of this client is connected."""
         return client in self._by_client
 
     def addresses(self) -> dict[str, str]:
@@ -143,8 +143,8 @@ class AgentConnections:
     async def send(self, client: str, message: ToAgent) -> bool:
         """Queue a message for an agent; False when it is not connected.
 
-        True says nothing about its arrival: only what the agent answers does. Raises QuotaError
-        for a message that is too long for any agent.
+        True does not mean that it arrived: only the agent's answer does. Raises QuotaError for a
+        message that is too long for any agent.
         """
         connection = self._by_client.get(client)
         if connection is None or connection.closing:
@@ -160,7 +160,7 @@ class AgentConnections:
         return True
 
     async def disconnect(self, client: str, reason: str) -> None:
-        """End the connection of an agent that is no longer welcome."""
+        """Disconnect an agent that is not accepted any more."""
         connection = self._by_client.get(client)
         if connection is not None:
             await self._close(connection, CLOSE_NOT_WELCOME, reason)
@@ -168,13 +168,13 @@ class AgentConnections:
     # The network's side.
 
     def refuse(self, address: str) -> str:
-        """Log that somebody without a certificate of an agent came; why it is refused."""
+        """Log a connection without a certificate of an agent; returns why it is refused."""
         text = "%s: an agent without a certificate of the role agent"
         self._strangers.warn(text, address)
-        return "show a certificate of the role agent\n"
+        return "present a certificate of the role agent\n"
 
     async def converse(self, certified: CertifiedPeer, address: str, socket: AgentSocket) -> None:
-        """Talk to an agent, from its Hello to the end of the connection, whoever dialled."""
+        """Serve an agent, from its Hello to the end of the connection, whichever side dialled."""
         name = certified.peer.name
         refusal = self._refusal(certified)
         hello = None if refusal else await self._hello(socket)
@@ -200,10 +200,10 @@ class AgentConnections:
             await self._events.on_connected(name, hello, address)
             await self._listen(connection)
         except StrongroomError as error:
-            # Such as a catalog that takes nothing. The agent keeps what we did not acknowledge.
-            text = "what agent %s says cannot be dealt with: %s"
+            # For example the catalog is unavailable. The agent keeps what is not acknowledged.
+            text = "messages of agent %s cannot be processed: %s"
             self._lines.log(name, logging.ERROR, text, name, shown(error))
-            await self._close(connection, CLOSE_OUR_FAULT, "the director cannot do its work now")
+            await self._close(connection, CLOSE_OUR_FAULT, "the director cannot work now")
         finally:
             await self._gone(connection)
 
@@ -230,12 +230,12 @@ class AgentConnections:
                     fault = ProtocolError(f"it cannot be decoded: {shown(error)}")
                     await self._events.on_undeliverable(connection.client, report, fault)
                     continue
-                client, text = connection.client, "agent %s says what makes no sense: %s"
+                client, text = connection.client, "invalid message from agent %s: %s"
                 self._lines.log(client, logging.WARNING, text, client, shown(error))
-                await self._close(connection, CLOSE_BAD_MESSAGE, "a message makes no sense")
+                await self._close(connection, CLOSE_BAD_MESSAGE, "an invalid message")
                 return
             if isinstance(message, Hello):
-                await self._close(connection, CLOSE_BAD_MESSAGE, "a message out of place")
+                await self._close(connection, CLOSE_BAD_MESSAGE, "an unexpected message")
                 return
             await self._events.on_message(connection.client, message)
 
@@ -246,11 +246,11 @@ class AgentConnections:
             connection.flusher.cancel()
         if self._by_client.get(client) is connection:
             del self._by_client[client]
-            self._lines.log(client, logging.INFO, "agent %s is gone", client)
+            self._lines.log(client, logging.INFO, "agent %s has disconnected", client)
             try:
                 await self._events.on_disconnected(client)
             except StrongroomError as error:
-                text = "agent %s is gone, which cannot be noted: %s"
+                text = "agent %s has disconnected, which cannot be recorded: %s"
                 self._lines.log(client, logging.ERROR, text, client, error)
 
     async def _flush(self, connection: _Connection) -> None:
@@ -262,7 +262,7 @@ class AgentConnections:
             except TimeoutError:
                 await self._close(connection, CLOSE_TOO_SLOW, "the agent takes no messages")
                 break
-            except OSError:  # it went away; its reader notices as well
+            except OSError:  # it disconnected; its reader notices as well
                 break
         connection.flusher = None
 
@@ -275,8 +275,8 @@ class AgentConnections:
         try:
             await asyncio.wait_for(connection.socket.close(code, reason), WATCH_SECONDS)
         except (OSError, TimeoutError):
-            self._lines.log(client, logging.INFO, "agent %s did not hear why", client)
-        # One that does not close its side in turn is cut off.
+            self._lines.log(client, logging.INFO, "agent %s did not receive the reason", client)
+            # An agent that does not close its side is disconnected.
         asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_SECONDS, connection.socket.abort)
 
     async def _watch(self) -> None:
@@ -289,12 +289,12 @@ class AgentConnections:
                 if self._revocations.is_revoked(connection.serial):
                     await self._close(connection, CLOSE_CERTIFICATE, "its certificate was revoked")
                 elif connection.expires_at <= now_seconds:
-                    await self._close(connection, CLOSE_CERTIFICATE, "its certificate has ended")
+                    await self._close(connection, CLOSE_CERTIFICATE, "its certificate has expired")
 
 
 def _greeting_fault(hello: Hello | None, name: str) -> str:
     if hello is None:
-        return "it did not say Hello in time"
+        return "it did not send Hello in time"
     if hello.name != name:
         return f"it says it is {hello.name[:100]!r}, but its certificate names {name!r}"
     return f"it speaks protocol {hello.protocol}; this director speaks {PROTOCOL_VERSION}"

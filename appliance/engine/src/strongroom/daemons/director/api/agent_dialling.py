@@ -1,7 +1,7 @@
-"""Agents that cannot reach the director are dialled by it: `Connection From Director To Client`.
+"""Dials agents that cannot reach the director: `Connection From Director To Client`.
 
-An agent listens on Address and Port of its Client resource. Once connected, both talk as if the
-agent had dialled. Between two tries there is a pause that doubles up to LONGEST_PAUSE_SECONDS.
+An agent listens on Address and Port of its Client resource. Once connected, both sides act as if
+the agent had dialled. The pause between two attempts doubles up to LONGEST_PAUSE_SECONDS.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _log = logging.getLogger(__name__)
 
 
 class Configured(Protocol):
-    """Who knows the configuration in force."""
+    """Provides the configuration in force."""
 
     @property
     def configuration(self) -> DirectorConfiguration:
-        """What the director is told."""
+        """The director's settings."""
 
 
 class AgentDialling:
-    """Keeps a connection to each client that is to be dialled. Belongs to the event loop."""
+    """Keeps a connection to each client that has to be dialled. Belongs to the event loop."""
 
     def __init__(
         self, configured: Configured, agents: AgentConnections, identity: Identity
@@ -55,9 +55,9 @@ class AgentDialling:
         self._dialling: dict[tuple[str, str, int], asyncio.Task[None]] = {}
 
     def follow(self) -> None:
-        """Dial whom the configuration in force says, now and after it has changed.
+        """Dial the clients of the configuration in force, now and after it has changed.
 
-        Connections of clients that stay as they were are not disturbed.
+        Connections of unchanged clients are not disturbed.
         """
         clients = self._configured.configuration.clients.values()
         wanted = {(one.name, one.address, one.port) for one in clients if one.is_dialled}
@@ -68,7 +68,7 @@ class AgentDialling:
             self._dialling[place] = task
 
     async def stop(self) -> None:
-        """Dial nobody any more."""
+        """Stop dialling."""
         tasks = list(self._dialling.values())
         self._dialling.clear()
         for task in tasks:
@@ -85,11 +85,11 @@ class AgentDialling:
             except (OSError, TimeoutError, WebSocketException, PeerRefusedError) as error:
                 reason = str(error) or type(error).__name__
                 _log.warning("client %s at %s port %d: %s", name, address, port, reason)
-            except Exception:  # noqa: BLE001 - else this client would never be dialled again
-                _log.exception("client %s at %s port %d: a fault of ours", name, address, port)
+            except Exception:  # noqa: BLE001 - otherwise this client would never be dialled again
+                _log.exception("client %s at %s port %d: internal error", name, address, port)
             if clock.elapsed_seconds() - begun > _GOOD_SECONDS:
                 pause_seconds = SHORTEST_PAUSE_SECONDS
-            # From half to one and a half of it.
+            # Between half of it and one and a half.
             spread = 0.5 + int.from_bytes(clock.random_bytes(2)) / 65535
             await asyncio.sleep(pause_seconds * spread)
             pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
@@ -116,10 +116,10 @@ class AgentDialling:
         try:
             certified = certified_peer(stream.certificate)
             if certified is None:
-                raise PeerRefusedError("it showed no certificate")
+                raise PeerRefusedError("it presented no certificate")
             peer = self.identity.trust.judge(certified.certificate, ("agent",))
             if peer.name != name:
-                raise PeerRefusedError(f"we meant client {name!r}, but who answers is {peer}")
+                raise PeerRefusedError(f"expected client {name!r}, but the peer is {peer}")
             return await open_as_client(stream, f"wss://{shown}:{port}/"), certified
         except BaseException:
             stream.abort()

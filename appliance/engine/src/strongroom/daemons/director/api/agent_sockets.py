@@ -1,9 +1,9 @@
-"""A WebSocket with an agent, whoever dialled: messages over TLS, heartbeats, the end.
+"""A WebSocket with an agent, whichever side dialled: messages over TLS, heartbeats, the close.
 
-The protocol is that of the `websockets` library in its form without input and output; this module
-moves its bytes. What the agent sends is read only when somebody waits for a message, so a flood
-stays in the agent's own socket. An agent that is waited for and says nothing for
-HEARTBEAT_SECONDS after a ping is cut off.
+The protocol is the sans-I/O layer of the `websockets` library; this module moves its bytes. Data is
+read only when a task waits for a message, so a flood stays in the agent's own socket buffer. An
+agent that sends nothing for HEARTBEAT_SECONDS after a ping, while a message is awaited, is
+disconnected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 HEARTBEAT_SECONDS: Final = 30.0
 LINGER_SECONDS: Final = 2.0
 
-# A line for each connection that is opened and closed says nothing that ours do not.
+# The library logs each opened and closed connection, which our own log lines cover.
 _protocol_log = logging.getLogger(f"{__name__}.protocol")
 _protocol_log.setLevel(logging.ERROR)
 
@@ -84,19 +84,19 @@ class AgentSocket:
         await self._flush()
 
     async def close(self, code: int, reason: str) -> None:
-        """Begin to close; `receive` returns None when the agent has answered. Raises OSError."""
-        # The protocol leaves 123 bytes for the reason.
+        """Start to close; `receive` returns None when the agent has answered. Raises OSError."""
+        # The protocol allows 123 bytes for the reason.
         short = reason.encode()[:120].decode("utf-8", "ignore")
         with contextlib.suppress(InvalidState):
             self._protocol.send_close(code, short)
         await self._flush()
 
     def abort(self) -> None:
-        """Cut the connection off."""
+        """Abort the connection."""
         self._stream.abort()
 
     async def finish(self) -> None:
-        """Close the connection below it, whatever was said."""
+        """Close the TLS connection, whatever was said."""
         self._timer.cancel()
         if self._pinging is not None:
             self._pinging.cancel()
@@ -115,7 +115,7 @@ class AgentSocket:
         for event in events:
             if isinstance(event, Frame):
                 self._take_frame(event)
-        # Such as a message that is too large.
+        # For example a message that is too large.
         self._is_ended |= self._protocol.parser_exc is not None
 
     def _take_frame(self, frame: Frame) -> None:
@@ -129,12 +129,12 @@ class AgentSocket:
 
     async def _flush(self) -> None:
         async with self._sending:
-            # The last may be b"", which says that this side has ended.
+            # The last item may be b"", which stands for the end of this side.
             if data := b"".join(self._protocol.data_to_send()):
                 await self._stream.send(data)
 
     def _beat(self) -> None:
-        # An agent that nobody listens to can say nothing.
+        # An agent from which no task reads cannot answer a ping.
         if not self._is_answered and self._is_receiving:
             self._stream.abort()
             return
@@ -151,7 +151,7 @@ class AgentSocket:
 async def accept(stream: TlsStream, head: bytes, refusal: str) -> AgentSocket | None:
     """Answer a request for a WebSocket that begins with `head`; None when it was refused.
 
-    `refusal`: why it is refused whatever it says, "" if it is not. Raises OSError.
+    `refusal`: the reason to refuse it in any case, "" for none. Raises OSError.
     """
     protocol = ServerProtocol(max_size=LARGEST_MESSAGE_BYTES, logger=_protocol_log)
     protocol.receive_data(head)
@@ -165,7 +165,7 @@ async def accept(stream: TlsStream, head: bytes, refusal: str) -> AgentSocket | 
 
 
 async def open_as_client(stream: TlsStream, url: str) -> AgentSocket:
-    """Ask whoever listens for a WebSocket. Raises OSError, WebSocketException."""
+    """Request a WebSocket from a listening agent. Raises OSError, WebSocketException."""
     protocol = ClientProtocol(parse_uri(url), max_size=LARGEST_MESSAGE_BYTES, logger=_protocol_log)
     protocol.send_request(protocol.connect())
     await stream.send(b"".join(protocol.data_to_send()))

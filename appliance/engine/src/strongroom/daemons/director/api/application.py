@@ -27,25 +27,25 @@ API = "/api/v1"
 _DESCRIPTION = """\
 The director of Strongroom: jobs, runs, clients, snapshots and restores.
 
-Show a client certificate of the appliance's authority, or a bearer token. What a caller sees and
-may do is what its Console, User and Profile resources allow. Errors are objects with `error_id`,
-which stays from release to release, and `message`.
+Present a client certificate of the appliance's authority, or a bearer token. What a caller may see
+and do is defined by its Console, User and Profile resources. Errors are objects with `error_id`,
+which is stable between releases, and `message`.
 """
 
 
 def rest_application(context: ApiContext) -> Application:
-    """The ASGI application of all requests but those of agents for a WebSocket."""
+    """The ASGI application for all requests except agents' WebSockets."""
     return BoundedBodies(fastapi_application(context))
 
 
 def fastapi_application(context: ApiContext) -> FastAPI:
-    """The routes and what they have in common."""
+    """The routes and their common settings."""
     api = FastAPI(
         title="Strongroom director",
         version=__version__,
         description=_DESCRIPTION,
         openapi_url=f"{API}/openapi.json",
-        docs_url=None,  # those pages load their scripts from elsewhere
+        docs_url=None,  # those pages load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,
         responses=RESPONSES,

@@ -1,13 +1,13 @@
-"""Who asks: a certificate or a bearer token, and what the configuration says that one may do.
+"""Authentication: a certificate or a bearer token, and the rights that the configuration grants.
 
-- The director's own certificate (whoever can read its identity folder is root on the appliance) may
-  do everything, as the default console of Bareos.
+- The director's own certificate (whose folder only root on the appliance can read) has all rights,
+as the default console of Bareos.
 - An operator's certificate has the rights of the Console or User resource of its name.
-- A token has the rights of the Console or User of its name, cut down to its Profile; without such a
-  resource, those of its Profile.
-- A certificate of another role has no business here but to connect, enrol and renew.
+- A token has the rights of the Console or User of its name, restricted to its Profile; without such
+a resource, those of its Profile.
+- A certificate of another role may only connect, enrol and renew.
 
-A caller of none of these is told what is missing; wrong tokens are counted by address.
+Other callers get an error that says what is missing; wrong tokens are counted by address.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONGEST_TOKEN = 512
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and what that one may do; `token`: what was shown, None for a certificate."""
+    """A caller and its rights; `token`: the one presented, None for a certificate."""
 
     actor: Actor
     rights: Rights
@@ -50,7 +50,7 @@ class Caller:
 
 
 class Callers:
-    """Tells callers from what a connection and a request show."""
+    """Authenticates callers by connection and request."""
 
     def __init__(
         self, director: Director, revocations: Revocations | None, wrong_tokens: Attempts
@@ -64,7 +64,7 @@ class Callers:
     ) -> Caller:
         """The caller of a request.
 
-        `state`: of its ASGI scope. `authorization`: its header, "" without. `is_known`: it was good
+        `state`: of its ASGI scope. `authorization`: its header, "" without. `is_known`: was valid
         before, so this is no attempt to guess a token. Raises NotAuthenticatedError,
         NotPermittedError, TooManyAttemptsError.
         """
@@ -72,14 +72,14 @@ class Callers:
             return await self._of_token(authorization, address, is_known)
         certified: CertifiedPeer | None = state.get("certified")
         if certified is None:
-            raise NotAuthenticatedError("show a token (Authorization: Bearer) or a certificate")
+            raise NotAuthenticatedError("send a token (Authorization: Bearer) or use a certificate")
         return self._of_certificate(certified, address)
 
     def require_certificate(self, state: Mapping[str, Any]) -> CertifiedPeer:
-        """Whoever renews a certificate. Raises NotAuthenticatedError."""
+        """The peer that renews a certificate. Raises NotAuthenticatedError."""
         certified: CertifiedPeer | None = state.get("certified")
         if certified is None:
-            raise NotAuthenticatedError("show the certificate that is to be renewed")
+            raise NotAuthenticatedError("present the certificate that is to be renewed")
         self._check_good(certified)
         return certified
 
@@ -89,11 +89,11 @@ class Callers:
         if scheme.lower() == "bearer" and 0 < len(text) <= LONGEST_TOKEN:
             token = await self._director.queries.token_of(text.strip())
         if token is None:
-            # Only who is wrong has to wait: one stale token must not lock out its neighbours.
+            # Only failures are limited: a stale token must not lock out others at its address.
             if not is_known:
                 self._wrong_tokens.check(address)
                 self._wrong_tokens.failed(address)
-            raise NotAuthenticatedError("this token is not known, has expired or was withdrawn")
+            raise NotAuthenticatedError("this token is unknown, expired or revoked")
         configuration = self._director.configuration
         rights = console_rights(configuration, token.name)
         profile = configuration.profiles.get(token.profile)
@@ -103,7 +103,7 @@ class Callers:
         elif token.profile or rights is None:
             raise NotPermittedError(
                 f"there is no Console {token.name!r} or Profile {token.profile!r} any more, so "
-                "this token is good for nothing"
+                "this token cannot be used"
             )
         assert rights is not None
         return Caller(Actor(token.name, "token", address), rights, token)
@@ -121,20 +121,20 @@ class Callers:
         rights = console_rights(self._director.configuration, peer.name)
         if rights is None:
             raise NotPermittedError(
-                f"there is no Console resource {peer.name!r} that would say what you may do; add "
-                "it to the director's configuration and reload, or show another certificate"
+                f"there is no Console resource {peer.name!r} that defines what you may do; add "
+                "it to the director's configuration and reload, or use another certificate"
             )
         return Caller(Actor(peer.name, peer.role, address), rights)
 
     def _check_good(self, certified: CertifiedPeer) -> None:
-        # TLS looked when the connection was made, which may be long ago.
+        # TLS checked this when the connection was made, which may be long ago.
         if certified.expires_at <= clock.now_ns() / SECOND_NS:
-            raise NotAuthenticatedError(f"the certificate of {certified.peer} has ended")
+            raise NotAuthenticatedError(f"the certificate of {certified.peer} has expired")
         if self._revocations is not None and self._revocations.is_revoked(certified.peer.serial):
             raise NotAuthenticatedError(f"the certificate of {certified.peer} was revoked")
 
 
 def console_rights(configuration: DirectorConfiguration, name: str) -> Rights | None:
-    """What the Console or User of this name may do; None when there is none."""
+    """The rights of the Console or User of this name; None when there is none."""
     found = configuration.consoles.get(name) or configuration.users.get(name)
     return None if found is None else Rights.of(found, configuration.profiles)

@@ -1,4 +1,4 @@
-"""The configuration as the API shows it: directives that were said, without secrets."""
+"""The configuration as the API shows it: explicit directives, without secrets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from strongroom.config.settings.permissions import PermissionKind
     from strongroom.daemons.director.api.rights import Rights
 
-# Types of resources that permissions name.
+# Types of resources that permissions can name.
 _JUDGED: dict[str, PermissionKind] = {
     "Job": "job",
     "Client": "client",

@@ -1,9 +1,9 @@
-"""How many connections the API has, from whom, and whom their certificates name.
+"""Connection limits of the API, and the names in peers' certificates.
 
-Of TLS handshakes under way there are at most MOST_HANDSHAKES, and MOST_HANDSHAKES_OF_AN_ADDRESS
-from one address. Of connections without a certificate, which anybody can open, one address has at
-most MOST_OF_AN_ADDRESS; who shows one of an agent has MOST_OF_AN_AGENT, who shows another
-MOST_OF_A_NAME, by role and name, WebSockets included. More are closed at once.
+At most MOST_HANDSHAKES TLS handshakes are active at once, and MOST_HANDSHAKES_OF_AN_ADDRESS from
+one address. Without a certificate an address has at most MOST_OF_AN_ADDRESS connections; an
+agent has at most MOST_OF_AN_AGENT, another certified peer MOST_OF_A_NAME, by role and name,
+WebSockets included. Connections above a limit are closed at once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MOST_OF_AN_AGENT = 16
 MOST_OF_A_NAME = 256
 
 _log = logging.getLogger(__name__)
-_nameless = StrangersLog(_log, "%d more certificates say nothing")
+_nameless = StrangersLog(_log, "%d more certificates name no peer")
 
 
 class CertifiedPeer(NamedTuple):
-    """Who is at the other end.
+    """The peer of a connection.
 
     `expires_at`: the end of the certificate, unix time in seconds. `certificate`: the whole, DER.
     """
@@ -48,7 +48,7 @@ class ConnectionLimits:
         self.refused_handshakes = 0
         self._unproven_log = StrangersLog(_log)
         self._too_many_log = StrangersLog(_log)
-        # Address, or whom a certificate names -> how many connections it has.
+        # Address, or role and name of a certificate -> number of connections.
         self._open: Counter[str] = Counter()
 
     def begin_handshake(self, address: str) -> bool:
@@ -60,11 +60,11 @@ class ConnectionLimits:
         return True
 
     def end_handshake(self, address: str) -> None:
-        """TLS is up, or the connection is closed."""
+        """The handshake is done, or the connection is closed."""
         self.handshakes.leave(address)
 
     def enter(self, certified: CertifiedPeer | None, address: str) -> bool:
-        """Count a connection whose TLS is up until `leave`; False when there are too many."""
+        """Count a connection after its handshake until `leave`; False when there are too many."""
         if certified is None:
             most = MOST_OF_AN_ADDRESS
         else:
@@ -77,18 +77,18 @@ class ConnectionLimits:
         return True
 
     def leave(self, certified: CertifiedPeer | None, address: str) -> None:
-        """A connection that had entered is closed."""
+        """A connection that was counted by `enter` is closed."""
         counted = _counted_as(certified, address)
         self._open[counted] -= 1
         if not self._open[counted]:
             del self._open[counted]
 
     def open_connections(self) -> Iterator[tuple[str, int]]:
-        """Address, or whom a certificate names, and how many connections it has."""
+        """Number of connections by address, or by role and name of a certificate."""
         yield from self._open.items()
 
     def flush(self) -> None:
-        """Log how many lines were left out; call it now and then."""
+        """Log how many lines were suppressed; call it now and then."""
         self._unproven_log.flush()
         self._too_many_log.flush()
 
@@ -98,14 +98,14 @@ def _counted_as(certified: CertifiedPeer | None, address: str) -> str:
 
 
 def certified_peer(certificate: bytes | None) -> CertifiedPeer | None:
-    """Whom the certificate (DER) of a TLS connection names; None without one."""
+    """The peer named in the certificate (DER) of a TLS connection; None without one."""
     if not certificate:
         return None
     try:
-        # TLS has checked that our authority issued it and that its time has come and not passed.
+        # TLS has checked that our authority issued it and that it is valid now.
         parsed = parse_certificate(certificate)
         expires_at = parsed.not_valid_after_utc.timestamp()
         return CertifiedPeer(peer_of(parsed), expires_at, certificate)
     except PeerRefusedError as error:
-        _nameless.warn("a certificate says nothing: %s", error)
+        _nameless.warn("a certificate names no peer: %s", error)
         return None

@@ -1,4 +1,4 @@
-"""What enrolling takes, and what it gives to new agents and to those that renew."""
+"""The data for enrolment, and its results for new agents and for those that renew."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Authority(Answer):
 
 
 class Enrolled(Answer):
-    """What a new agent is given, all PEM; `put_key` as text where the director has one to give."""
+    """The credentials of a new agent, all PEM; `put_key` as text if the director has one."""
 
     name: str
     director: str

@@ -1,7 +1,7 @@
-"""Errors as the API tells them: an HTTP status, and `{"error_id": ..., "message": ...}`.
+"""Errors as the API returns them: an HTTP status, and `{"error_id": ..., "message": ...}`.
 
-Denials are written to the audit log with who was denied what; faults of ours are logged with a
-traceback and told to the caller without one.
+Denials are written to the audit log with the caller; internal errors are logged with a traceback
+and returned to the caller without one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# The nearest class of an error's ancestors decides; what is not here is a fault of the director.
+# The nearest ancestor class of an error decides; other errors are bugs of the director.
 STATUS: dict[type[errors.StrongroomError], int] = {
     errors.UsageError: 422,
     errors.UnknownNameError: 404,
@@ -40,15 +40,15 @@ STATUS: dict[type[errors.StrongroomError], int] = {
     errors.StoreError: 503,
     errors.RepositoryNotFoundError: 503,
 }
-# What every route may answer, for OpenAPI.
+# Possible errors of every route, for OpenAPI.
 RESPONSES: dict[int | str, dict[str, object]] = {
     401: {"model": Failure, "description": "No valid token or certificate was shown"},
     403: {"model": Failure, "description": "The caller may not do this"},
-    404: {"model": Failure, "description": "What was named is not there"},
+    404: {"model": Failure, "description": "The named object does not exist"},
     408: {"model": Failure, "description": "The body did not arrive in time"},
-    409: {"model": Failure, "description": "It does not fit the state of things"},
+    409: {"model": Failure, "description": "The request conflicts with the current state"},
     413: {"model": Failure, "description": "The body is too large"},
-    422: {"model": Failure, "description": "A value makes no sense"},
+    422: {"model": Failure, "description": "A value is invalid"},
     429: {"model": Failure, "description": "Too many failed attempts"},
     503: {"model": Failure, "description": "A repository or the catalog cannot be read now"},
 }
@@ -56,7 +56,7 @@ _HTTP_IDS = {404: "unknown-name"}
 
 
 def add_failure_handlers(application: FastAPI, director: Director) -> None:
-    """Have `application` answer every error as the module says."""
+    """Register the handlers for errors with `application`."""
 
     async def told(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, errors.StrongroomError)
@@ -78,7 +78,7 @@ def add_failure_handlers(application: FastAPI, director: Director) -> None:
     async def of_http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         error_id = _HTTP_IDS.get(error.status_code, "usage")
-        # A body that cannot be read at all is a value that makes no sense as well.
+        # A body that cannot be parsed counts as an invalid value too.
         status = 422 if error.status_code == 400 else error.status_code
         answer = _answer(status, error_id, f"{request.url.path}: {error.detail}")
         answer.headers.update(error.headers or {})
@@ -88,7 +88,7 @@ def add_failure_handlers(application: FastAPI, director: Director) -> None:
         _log.error(
             "%s %s: a fault of ours", request.method, request.url.path, exc_info=error
         )  # fmt: skip
-        return _answer(500, "bug", "a fault in the director; its log says more")
+        return _answer(500, "bug", "an internal error of the director; see its log")
 
     application.add_exception_handler(errors.StrongroomError, told)
     application.add_exception_handler(RequestValidationError, misread)
@@ -101,7 +101,7 @@ def _status(error: errors.StrongroomError) -> int:
 
 
 def _answer(status: int, error_id: str, message: str) -> JSONResponse:
-    # A name in a message may hold anything that came in.
+    # A name in a message may contain any text from the request.
     clean = message.encode("utf-8", "backslashreplace").decode("utf-8")
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return JSONResponse({"error_id": error_id, "message": clean}, status, headers)

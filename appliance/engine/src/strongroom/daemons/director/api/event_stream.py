@@ -1,7 +1,7 @@
 """Server-sent events: an iterator of the queries as a stream that notices when either side ends.
 
-Who reads is asked for anew every RECHECK_SECONDS: a stream outlives neither its token, nor its
-certificate, nor the rights it was opened with.
+The reader's rights are checked again every RECHECK_SECONDS: a stream ends when its token expires,
+its certificate is revoked, or the rights it was opened with are withdrawn.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ async def event_stream(
 ) -> AsyncIterator[str]:
     """The text of the stream; ends with `events`, and early when `closing` is set.
 
-    `still_allowed`: raises NotAuthenticatedError or NotPermittedError when the reader may not read
-    on; the last event, `denied`, says so. While nothing happens a comment every
-    SIGN_OF_LIFE_SECONDS keeps proxies from hanging up.
+    `still_allowed`: raises NotAuthenticatedError or NotPermittedError when the reader lost its
+    rights; the last event, `denied`, says so. Without events a comment every
+    SIGN_OF_LIFE_SECONDS keeps proxies from closing the connection.
     """
     stop = asyncio.ensure_future(closing.wait())
     coming: asyncio.Future[RunEvent] | None = None

@@ -1,8 +1,8 @@
-"""How often one address may be wrong: wrong tokens, wrong enrolment secrets, broken requests.
+"""Rate limit for failures of one address: wrong tokens and enrolment secrets, broken requests.
 
-Failures are counted by address within a sliding window; IPv6 addresses by their /64, for a host has
+Failures are counted by address within a sliding window; IPv6 addresses by their /64, as a host has
 2^64 of those. The table is bounded: when it is full the address that failed longest ago is
-forgotten, so a flood of addresses costs no memory. Used from the event loop only.
+removed, so a flood of addresses costs no memory. Used from the event loop only.
 """
 
 from __future__ import annotations

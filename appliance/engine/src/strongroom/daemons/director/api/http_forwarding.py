@@ -1,12 +1,12 @@
-"""Requests of one HTTP connection, passed on to uvicorn, and its answers passed back.
+"""Forwards the requests of one HTTP connection to uvicorn, and its answers back.
 
-uvicorn listens on a private socket and serves one connection for each of ours. Every request that
-is passed on carries TOKEN_HEADER with the token of its connection, by which `request_origin` tells
-who sent it; what a client sends in that header is left out. Both sides are parsed by h11, so what
-the two take for one request is the same.
+uvicorn listens on a private socket and serves one connection for each of ours. Every forwarded
+request carries TOKEN_HEADER with the token of its connection, by which `request_origin` identifies
+the sender; that header of a client is removed. Both sides are parsed by h11, so both agree on where
+a request ends.
 
-A connection that brings no whole request head within REQUEST_HEAD_TIMEOUT_SECONDS is closed,
-however slowly it trickles, and so is one that asks nothing more for as long.
+A connection without a complete request head within REQUEST_HEAD_TIMEOUT_SECONDS is closed, however
+slowly it arrives, and so is one that is idle for that long.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _READ_BYTES: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first request of a connection, and all the bytes that have come until it was whole."""
+    """The first request of a connection, and all bytes up to its end."""
 
     request: h11.Request
     received: bytes
@@ -51,7 +51,7 @@ class Head:
 
 
 class HttpConnection:
-    """The HTTP of one TLS connection. `token`: which tells uvicorn's side whose it is."""
+    """The HTTP of one TLS connection. `token`: identifies the connection to uvicorn's side."""
 
     def __init__(self, stream: TlsStream, token: str) -> None:
         self._stream = stream
@@ -62,14 +62,14 @@ class HttpConnection:
     async def head(self) -> Head | None:
         """The first request; None when none comes.
 
-        Raises OSError, h11.ProtocolError for what is no HTTP.
+        Raises OSError, h11.ProtocolError for invalid HTTP.
         """
         received = bytearray()
         request = await self._next_request(received.extend)
         return None if request is None else Head(request, bytes(received))
 
     async def refuse(self) -> None:
-        """Answer what is no HTTP. Raises OSError."""
+        """Answer invalid HTTP. Raises OSError."""
         if self._client.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         text = b"Invalid HTTP request received."
@@ -88,9 +88,9 @@ class HttpConnection:
     async def forward(
         self, first: h11.Request, socket_path: str, on_idle: Callable[[bool], None]
     ) -> None:
-        """Pass on this request and those that follow, until either side ends.
+        """Forward this request and those that follow, until either side ends.
 
-        `on_idle` is told when no request is under way, and when one is again. Raises OSError,
+        `on_idle` is called when no request is active, and when one is again. Raises OSError,
         h11.ProtocolError.
         """
         reader, writer = await asyncio.open_unix_connection(socket_path)
@@ -122,14 +122,14 @@ class HttpConnection:
     async def _exchange(
         self, request: h11.Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Pass on a request and its answer; whether another may follow."""
+        """Forward a request and its answer; returns whether another may follow."""
         await self._ask(self._marked(request), writer)
         sending = asyncio.create_task(self._send_body(writer))
         answering = asyncio.create_task(self._pass_answer(reader))
         try:
             await asyncio.wait((sending, answering), return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
-                # The client has gone, which ends `sending`; uvicorn's side shall notice.
+                # The client is gone, which ends `sending`; uvicorn's side must notice.
                 sending.result()
                 return False
             answering.result()
@@ -150,13 +150,13 @@ class HttpConnection:
         left_out = (TOKEN_HEADER, b"upgrade")
         headers = [(name, value) for name, value in request.headers if name not in left_out]
         headers.append((TOKEN_HEADER, self._token))
-        # HTTP/1.0 knows none, and what is passed on is 1.1.
+        # HTTP/1.0 has no such header, and the forwarded request is 1.1.
         if not any(name == b"host" for name, _ in headers):
             headers.append((b"host", b"director"))
         return h11.Request(method=request.method, target=request.target, headers=headers)
 
     async def _send_body(self, writer: asyncio.StreamWriter) -> None:
-        """Pass on the body; returns only when the client has gone."""
+        """Forward the body; returns only when the client is gone."""
         while True:
             event = self._client.next_event()
             if event is h11.NEED_DATA:
@@ -167,7 +167,7 @@ class HttpConnection:
                     break
             else:
                 return
-        # What it sends early belongs to its next request, and is all that is read ahead.
+        # Early bytes belong to its next request; nothing more is read ahead.
         data = await self._stream.receive()
         self._client.receive_data(data)
         if data:

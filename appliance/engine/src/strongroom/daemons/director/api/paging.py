@@ -1,4 +1,4 @@
-"""Listings in pages, of which a caller sees a part: pages are full although rows are left out."""
+"""Listings in pages, filtered by permissions: pages are full although rows are left out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def filtered_page(
     after: str,
     limit: int,
 ) -> tuple[list[Row], str | None]:
-    """The next `limit` rows that `may_see` lets through, and the cursor of the page after.
+    """The next `limit` rows that `may_see` allows, and the cursor of the page after.
 
     `read`: from offset and count to rows, fewer than asked for only at the end. The cursor is the
     offset of the next row, so a listing that grows at its head while it is read shows a row twice
@@ -37,7 +37,7 @@ async def filtered_page(
     """
     offset = int(after or 0)
     found: list[Row] = []
-    # Most callers see all, and get all from the first read.
+    # Most callers see all rows, and get them from the first read.
     count = limit + 1
     while True:
         rows = await read(offset, count)

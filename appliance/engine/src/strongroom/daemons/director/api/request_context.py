@@ -1,4 +1,4 @@
-"""What every handler has at hand: the director, who asks, and which of its results they see."""
+"""The context of every handler: the director, the caller, and which results it may see."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _bearer = HTTPBearer(auto_error=False, description="A token made by `strongroom 
 class ApiContext:
     """What the handlers of all requests share; `application.state.context`.
 
-    `enrolling` is None where this director holds no authority. `closing` is set when the server
+    `enrolling` is None where this director has no authority. `closing` is set when the server
     stops, which ends streams of events.
     """
 
@@ -46,9 +46,9 @@ class ApiContext:
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request: what all share, and who asks.
+    """One request: the shared context, and the caller.
 
-    `identify`: tells who asks anew, should the request last long; raises NotAuthenticatedError,
+    `identify`: authenticates the caller again, for long requests; raises NotAuthenticatedError,
     NotPermittedError.
     """
 
@@ -63,20 +63,20 @@ class ApiRequest:
 
     @property
     def rights(self) -> Rights:
-        """What the caller may."""
+        """The rights of the caller."""
         return self.caller.rights
 
     @property
     def actor(self) -> Actor:
-        """Who asks, for the audit log."""
+        """The caller, for the audit log."""
         return self.caller.actor
 
     async def reidentified(self) -> ApiRequest:
-        """The same request as it is to be judged now. Raises as `identify`."""
+        """The same request with the caller's current rights. Raises as `identify`."""
         return replace(self, caller=await self.identify())
 
     def is_own_restore(self, thing: Run | Snapshot) -> bool:
-        """Whether it is a restore that the caller has asked for."""
+        """Whether it is a restore that the caller has requested."""
         return (
             isinstance(thing, Run)
             and thing.kind == "restore"
@@ -84,9 +84,9 @@ class ApiRequest:
         )
 
     def may_see(self, thing: Run | Snapshot) -> bool:
-        """Whether a run or snapshot is of a job, client, FileSet and Pool that one may see.
+        """Whether the caller may see the job, client, FileSet and Pool of a run or snapshot.
 
-        Of a restore that one has asked for oneself the job does not matter.
+        For a restore that the caller has requested the job does not matter.
         """
         return self.rights.permits_all(
             job="" if self.is_own_restore(thing) else thing.job,
@@ -105,8 +105,8 @@ class ApiRequest:
     async def permitted_run(self, action: str, run_id: str) -> Run:
         """The run that the caller named, to do `action` of COMMANDS with it.
 
-        Who may restore may do so with an own restore, unless the Command ACL says otherwise. Raises
-        UnknownNameError, NotPermittedError.
+        A caller that may restore may do so with its own restores, unless the Command ACL denies it.
+        Raises UnknownNameError, NotPermittedError.
         """
         if not self.rights.permits_command(action, or_by="restore"):
             self.rights.require_command(action)
@@ -136,7 +136,7 @@ async def _identified(
     authorization = request.headers.get("authorization", "")
     state, address = request.scope["state"], address_of(request)
     caller = await context.callers.identify(state, address, authorization)
-    # For the audit log, should this request be denied.
+    # For the audit log, if this request is denied.
     request.state.caller = caller
 
     async def identify() -> Caller:

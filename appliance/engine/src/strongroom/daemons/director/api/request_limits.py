@@ -1,4 +1,4 @@
-"""Bounds on what a request may send: size and time, enforced before any handler sees the body."""
+"""Limits on the size and time of a request, enforced before any handler sees the body."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BODY_TIMEOUT_SECONDS = 30.0
 
 
 class BoundedBodies:
-    """ASGI middleware: refuses bodies above LARGEST_BODY_BYTES, and those that do not come.
+    """ASGI middleware: refuses bodies above LARGEST_BODY_BYTES, and those that arrive too late.
 
-    Reads the body whole before it passes the request on: none is large, and a handler then never
+    Reads the whole body before it forwards the request: none is large, and a handler then never
     waits for a slow peer.
     """
 
@@ -53,7 +53,7 @@ class BoundedBodies:
 
 
 async def _whole_body(receive: Receive) -> bytes | None:
-    """The body, cut off soon after it gets too large; None when the peer went away."""
+    """The body, truncated soon after it exceeds the limit; None when the peer disconnected."""
     body = bytearray()
     while len(body) <= LARGEST_BODY_BYTES:
         message = await receive()
@@ -66,7 +66,7 @@ async def _whole_body(receive: Receive) -> bytes | None:
 
 
 async def refuse(send: Send, status: int, reason: str) -> None:
-    """Answer with an error that a caller made, and close the connection."""
+    """Answer with an error that the caller caused, and close the connection."""
     body = json.dumps({"error_id": "usage", "message": reason}).encode()
     headers = [
         (b"content-type", b"application/json"),

@@ -1,7 +1,7 @@
-"""Which connection a request came on: from the server that holds the connections to the handlers.
+"""The connection of a request: passed from the server that holds connections to the handlers.
 
-Each open connection has a token of 128 random bits that nobody else learns. A request that uvicorn
-gets carries it in TOKEN_HEADER; who reaches uvicorn's socket without one is answered nothing.
+Each open connection has a token of 128 random bits that only this process knows. A request to
+uvicorn carries it in TOKEN_HEADER; requests without one at uvicorn's socket are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TOKEN_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a request came from; `certified`: whom its certificate names, None without one."""
+    """Where a request came from; `certified`: the peer in its certificate, None without."""
 
     address: str
     port: int
@@ -32,7 +32,7 @@ class Origin:
 
 
 class Origins:
-    """Of the connections that are open, by token. For the event loop only."""
+    """The origins of open connections, by token. For the event loop only."""
 
     def __init__(self) -> None:
         self._by_token: dict[str, Origin] = {}
@@ -44,11 +44,11 @@ class Origins:
         return token
 
     def remove(self, token: str) -> None:
-        """The connection is closed."""
+        """Remove a closed connection."""
         del self._by_token[token]
 
     def of(self, token: str) -> Origin | None:
-        """Where requests with this token come from; None when it is not known."""
+        """The origin of requests with this token; None for an unknown token."""
         return self._by_token.get(token)
 
 

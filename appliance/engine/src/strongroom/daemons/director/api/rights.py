@@ -1,13 +1,13 @@
 """What a caller may see and do: the permissions (ACL) of Console, User and Profile resources.
 
-As Bareos judges: the entries of a list are tried in their order and the first that fits decides,
-for or, with `!` before it, against; `*all*` fits everything; an entry fits a name that it equals
-regardless of case, or that it matches whole as a POSIX extended regular expression. A list that
-says nothing about a name leaves it to the Profiles, in their order; what none allows is denied.
+As in Bareos: the entries of a list are tried in their order and the first match decides: it
+allows, or with `!` before it denies; `*all*` matches everything; an entry matches a name that it
+equals regardless of case, or that it matches whole as a POSIX extended regular expression. A list
+without a match leaves the decision to the Profiles, in their order; the default is to deny.
 
-Two things are more careful here. A `Where ACL` entry also covers what is below the folder it names,
-so a denied folder cannot be reached by naming one inside it. A restore in place counts as `/`
-unless no Where ACL is set at all.
+Two rules are stricter than in Bareos. A `Where ACL` entry also covers what is below the folder it
+names, so a denied folder cannot be reached by naming one inside it. A restore in place counts as
+`/` unless no Where ACL is set at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _IN_PLACE = "/"
 
-# What the API does -> the commands that allow it, ours first, then those of Bareos's console.
+# Action of the API -> the commands that allow it, ours first, then those of Bareos's console.
 # The first of them that a list mentions decides.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "status": ("status",),
@@ -53,7 +53,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """All that holds for one caller.
+    """All rights of one caller.
 
     `layers`: each the lists of a resource and its Profiles, nearest first; every layer must allow.
     """
@@ -77,7 +77,7 @@ class Rights:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether nothing at all is denied: the first entry about each kind is `*all*`."""
+        """Whether nothing is denied: the first entry for each kind is `*all*`."""
         return self.everything or (
             bool(self.layers)
             and all(
@@ -97,7 +97,7 @@ class Rights:
         return None if None in verdicts else True
 
     def permits(self, kind: PermissionKind, name: str) -> bool:
-        """Whether a resource of this name may be seen and used; no name, no objection."""
+        """Whether a resource of this name may be seen and used; always for an empty name."""
         return not name or bool(self.verdict(kind, name))
 
     def permits_all(self, **names: str) -> bool:

@@ -1,12 +1,12 @@
 """The API on its sockets: TLS 1.3 with optional client certificates, for agents and for requests.
 
-A console may show a token instead of a certificate, and an agent that enrols has none yet, so
-certificates are asked for, not demanded; the handlers demand them where they matter.
+A console may use a token instead of a certificate, and an agent that enrols has none yet, so TLS
+requests certificates without requiring them; the handlers require them where needed.
 
 One port serves both. This server accepts connections, does TLS and reads the first request. A
-request for a WebSocket goes to the agents' connections; every other is passed on to uvicorn, which
-listens on a socket in a private folder (`http_forwarding`). Agents so take no part of uvicorn, and
-uvicorn none of the thousands of connections that idle.
+request for a WebSocket goes to the agents' connections; every other is forwarded to uvicorn, which
+listens on a socket in a private folder (`http_forwarding`). So agents do not depend on uvicorn, and
+uvicorn does not hold the thousands of idle connections.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LINGER_SECONDS = 0.5
 STOP_SECONDS = 10
 _BACKLOG = 1024
 _COUNTS_SECONDS = 2.0
-# After a failure to accept, such as no descriptor left.
+# After a failure to accept, such as too many open files.
 _PAUSE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
@@ -63,14 +63,14 @@ def tls_context(identity: Identity, cipher_suites: str = "") -> ssl.SSLContext:
 
 
 def renew_identity(context: ssl.SSLContext, identity: Identity) -> None:
-    """Show new connections the certificate that `identity` has now."""
+    """Use the current certificate of `identity` for new connections."""
     context.load_cert_chain(identity.certificate_path, identity.key_path)
 
 
 class ApiServer:
     """Serves `application` and `agents` on `addresses`, once start() has returned.
 
-    `on_stop` is called when it is about to stop, so that answers without end are ended.
+    `on_stop` is called when it is about to stop, so that streams are ended.
     """
 
     def __init__(
@@ -92,14 +92,14 @@ class ApiServer:
         self._listening: list[asyncio.Task[None]] = []
         self._counting: asyncio.Task[None] | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        # Of these those that have no request or WebSocket under way.
+        # Those without an active request or WebSocket.
         self._idle: set[asyncio.Task[None]] = set()
         self._is_stopping = False
-        self._no_http_log = StrangersLog(_log, "%d more requests were no HTTP")
+        self._no_http_log = StrangersLog(_log, "%d more requests were not HTTP")
         self.ports: list[int] = []
 
     async def start(self) -> None:
-        """Listen and serve. Raises OperatingSystemError when an address cannot be had."""
+        """Listen and serve. Raises OperatingSystemError when an address is not available."""
         listeners = [_listen(address, port) for address, port in self._addresses]
         await self._requests.start()
         self.ports = [one.getsockname()[1] for one in listeners]
@@ -107,7 +107,7 @@ class ApiServer:
         self._listening = [asyncio.create_task(self._accept(one), name="api") for one in listeners]
 
     async def stop(self) -> None:
-        """Take no more requests, let those under way end, close agents' connections."""
+        """Accept no more requests, let active ones end, close agents' connections."""
         if self._is_stopping or not self.ports:
             return
         self._is_stopping = True
@@ -149,17 +149,17 @@ class ApiServer:
                     task.add_done_callback(self._forget)
                 else:
                     connection.close()
-                # Connections that come without a pause keep nobody else waiting.
+                # A steady flow of connections must not starve other tasks.
                 await asyncio.sleep(0)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._connections.discard(task)
         self._idle.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a connection of the API: a fault of ours", exc_info=error)
+            _log.error("a connection of the API: internal error", exc_info=error)
 
     async def _serve(self, connection: socket.socket, address: str, port: int) -> None:
-        """One connection, from its first byte to its last."""
+        """One connection, from start to end."""
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -189,7 +189,7 @@ class ApiServer:
                 pass
             elif head.wants_websocket and head.path == AGENTS_PATH:
                 received = head.received
-                # Thousands of agents would keep it for days.
+                # Thousands of agents would hold this memory for days.
                 del http, head
                 await self._serve_agent(stream, received, origin)
                 return
@@ -245,9 +245,9 @@ class _RequestServer:
                 lifespan="off",
                 server_header=False,
                 proxy_headers=False,
-                # What is passed on has one header more.
+                # A forwarded request has one header more.
                 h11_max_incomplete_event_size=2 * LARGEST_HEAD_BYTES,
-                # It is the connection's own deadline that ends one that idles.
+                # Idle connections are ended by the timeout of the outer connection.
                 timeout_keep_alive=int(10 * REQUEST_HEAD_TIMEOUT_SECONDS),
                 timeout_graceful_shutdown=STOP_SECONDS,
                 backlog=_BACKLOG,
@@ -258,7 +258,7 @@ class _RequestServer:
     async def start(self) -> None:
         """Listen. Raises OperatingSystemError.
 
-        A signal that ends the process is told to uvicorn as well as to the daemon.
+        A signal that ends the process reaches uvicorn as well as the daemon.
         """
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
@@ -272,7 +272,7 @@ class _RequestServer:
         self._serving = asyncio.create_task(self._server.serve([listener]), name="requests")
 
     async def stop(self) -> None:
-        """Let requests under way end."""
+        """Let active requests end."""
         self._server.should_exit = True
         try:
             await self.wait()
@@ -291,7 +291,7 @@ def _listen(address: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # "::" takes IPv4 as well, as it does for every other service.
+            # "::" includes IPv4, as for other services.
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address != "::"))
         listener.bind((address, port))
         listener.listen(_BACKLOG)

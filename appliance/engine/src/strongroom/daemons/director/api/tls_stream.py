@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 64 << 10
 _WRITE_BYTES: Final = 64 << 10
-# A renewed key that finds the socket full: rare, and not worth a second watcher of the socket.
+# A key update that finds the socket full: rare, and not worth a second watcher of the socket.
 _FULL_SECONDS: Final = 0.05
 
 _Result = TypeVar("_Result")
@@ -68,17 +68,17 @@ class TlsStream:
 
     @property
     def certificate(self) -> bytes | None:
-        """The certificate that the peer showed, DER; None without one."""
+        """The certificate that the peer presented, DER; None without one."""
         return self._connection.getpeercert(binary_form=True)
 
     async def receive(self) -> bytes:
-        """What has come, at most READ_BYTES; b"" at the end. Raises OSError."""
+        """The available data, at most READ_BYTES; b"" at the end. Raises OSError."""
         return await self._read_until_done(lambda: self._connection.recv(READ_BYTES))
 
     async def send(self, data: bytes) -> None:
         """Write all of it. Raises OSError.
 
-        When it is cancelled, part of `data` may have gone: nothing more can be sent.
+        If it is cancelled, part of `data` may have been sent: nothing more can be sent.
         """
         rest = memoryview(data)
         while rest:
@@ -94,14 +94,14 @@ class TlsStream:
                 rest = rest[sent:]
 
     async def close(self, linger_seconds: float) -> None:
-        """Say goodbye and close; what the peer still sends is discarded for `linger_seconds`.
+        """Send close_notify and close; incoming data is discarded for `linger_seconds`.
 
-        A socket that is closed with unread data resets the connection, and the peer may lose what
-        it was sent last.
+        Closing a socket with unread data resets the connection, and the peer may lose what it was
+        sent last.
         """
         try:
             with contextlib.suppress(OSError):
-                # It goes out at once; that the peer has not answered it yet is no failure.
+                # It is sent at once; not waiting for the peer's answer is no failure.
                 self._connection.unwrap()
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(linger_seconds):
@@ -111,7 +111,7 @@ class TlsStream:
             self.abort()
 
     def abort(self) -> None:
-        """Close at once; whoever reads or writes gets ConnectionAbortedError. May be repeated."""
+        """Close at once; pending reads and writes get ConnectionAbortedError. May be repeated."""
         if self._is_closed:
             return
         loop = asyncio.get_running_loop()
@@ -127,7 +127,7 @@ class TlsStream:
         return self._connection.fileno() < 0
 
     async def _discard(self) -> bool:
-        """Read what has come as it is, still encrypted; False at the end."""
+        """Read the incoming bytes, still encrypted; False at the end."""
         while not self._is_closed:
             try:
                 return bool(socket.socket.recv(self._connection, READ_BYTES))

@@ -1,14 +1,14 @@
-"""The catalog: what the director remembers. The only door to its database.
+"""The catalog: the director's persistent state. All access to its database goes through here.
 
-    tables          what there is, in one place
+    tables          the schema
     database        opening it (SQLite in WAL mode, or PostgreSQL), transactions, migrations
     runs            runs and their logs
-    snapshots       what was backed up, what was forgotten
+    snapshots       what was backed up, what was removed
     clients         agents and when they were seen
     access          tokens, audit log
     state           schedules' last due times and other single facts
-    portable        all of it as lines of JSON, and back
+    portable        export and import as lines of JSON
 
-Every function blocks: call it in a thread. What is not in the catalog alone: snapshots (the
-repository holds them, `director.snapshots.reconciliation` reads them back) and configuration.
+Every function blocks: call it in a thread. Snapshots are in the repositories too, from which
+`director.snapshots.reconciliation` reads them back; the configuration is in its files.
 """

@@ -1,4 +1,4 @@
-"""Tokens of the API, of which only digests are kept, and the audit log, which is only added to."""
+"""API tokens, stored only as digests, and the audit log, which is append-only."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.database import Catalog
     from strongroom.daemons.director.results import Actor
 
-TOKEN_PREFIX = "srt_"  # noqa: S105 - by which a token is told from other texts, and found by scanners
-# A busy console must not make every request a write.
+TOKEN_PREFIX = "srt_"  # noqa: S105 - a prefix by which secret scanners find tokens
+# The time of last use is updated this often, so that not every request causes a write.
 _USE_NOTED_EVERY_NS = 60 * SECOND_NS
 _LONGEST_TEXT = 1000
 
@@ -47,7 +47,7 @@ def find_token(catalog: Catalog, text: str) -> Token | None:
     if not text.startswith(TOKEN_PREFIX) or len(text) > _LONGEST_TEXT:
         return None
     with catalog.reading() as connection:
-        # Digests are compared by the database; what its timing tells is about digests only.
+        # The database compares digests; its timing reveals nothing about tokens.
         row = connection.execute(select(TOKENS).where(TOKENS.c.hash == _digest(text))).one_or_none()
     now_ns = clock.now_ns()
     if row is None or (row.expires_ns and row.expires_ns <= now_ns):
@@ -67,7 +67,7 @@ def list_tokens(catalog: Catalog) -> list[Token]:
 
 
 def remove_token(catalog: Catalog, token_id: str) -> Token:
-    """End a token; UnknownNameError when there is none of this id."""
+    """Revoke a token; UnknownNameError when there is none of this id."""
     with catalog.writing() as connection:
         row = connection.execute(select(TOKENS).where(TOKENS.c.id == token_id)).one_or_none()
         if row is None:
@@ -77,7 +77,7 @@ def remove_token(catalog: Catalog, token_id: str) -> Token:
 
 
 def add_audit(catalog: Catalog, who: Actor, action: str, target: str, result: str) -> None:
-    """Note what somebody did."""
+    """Record an action."""
     row = {
         "time_ns": clock.now_ns(),
         "who": _plain(who.name),

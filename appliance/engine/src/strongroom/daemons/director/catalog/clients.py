@@ -28,7 +28,7 @@ class ClientRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def change_client(catalog: Catalog, name: str, **changes: Any) -> None:
-    """Set columns of a client, which is entered if it is new."""
+    """Set columns of a client, which is added if it is new."""
     if "features" in changes:
         changes["features"] = list(changes["features"])
     with catalog.writing() as connection:

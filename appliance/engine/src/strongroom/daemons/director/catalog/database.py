@@ -1,12 +1,11 @@
-"""Opening the catalog: SQLite in one file, or PostgreSQL; its schema is brought up to date then.
+"""Opens the catalog: SQLite in one file, or PostgreSQL; and migrates its schema.
 
-SQLite runs in WAL mode with every commit on disk before it is answered: what an agent was told is
-kept is kept. Writers take their lock when they begin, so two of them never wait for each other's
-reading. One director writes; any number of readers do not disturb it.
+SQLite runs in WAL mode and syncs every commit before it returns, so acknowledged reports are
+durable. Writers take their lock at the start of a transaction, so two of them never wait for
+each other's reads. One director writes; readers do not block it.
 
-A catalog of a newer version is refused rather than guessed at. A database that is down, locked or
-full (CatalogUnavailableError) is told from one that was asked something wrong. Connections that
-broke are made anew by whoever needs one next.
+A catalog of a newer version is refused. An unavailable database (down, locked or full) raises
+CatalogUnavailableError, other errors CatalogError. Broken connections are recreated on next use.
 
 Safe for threads.
 """
@@ -24,7 +23,7 @@ from sqlalchemy.exc import (
     InterfaceError,
     OperationalError,
     SQLAlchemyError,
-    TimeoutError,  # noqa: A004 - that of the pool
+    TimeoutError,  # noqa: A004 - the pool's
 )
 
 from strongroom.daemons.director.catalog.storable_data import left_out, shallow
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 60
 _POOL_SIZE = 8
 _LONGEST_PASSWORD_BYTES = 4096
-# A server that went away without a word is given up in half a minute, not after hours.
+# An unresponsive server is detected after half a minute, not after hours.
 _POSTGRESQL: Final = {
     "connect_timeout": 10,
     "keepalives_idle": 15,
@@ -68,18 +67,18 @@ class Catalog:
 
     @property
     def place(self) -> str:
-        """Where it is, without a password."""
+        """Its location, without a password."""
         return self._engine.url.render_as_string(hide_password=True)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one state of things and changes nothing."""
+        """A read-only transaction with a consistent state."""
         with _told(self.place), self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction; on disk when it ends well, undone when it does not."""
+        """A transaction; committed durably at the end, rolled back on an error."""
         with (
             _told(self.place),
             self._engine.connect().execution_options(strongroom_writes=True) as connection,
@@ -93,7 +92,7 @@ class Catalog:
 
 
 def open_catalog(url: str | URL) -> Catalog:
-    """Open what is at `url` (`sqlite:///PATH`, `postgresql+psycopg://...`), or make it.
+    """Open the catalog at `url` (`sqlite:///PATH`, `postgresql+psycopg://...`), or create it.
 
     Raises CatalogError.
     """
@@ -112,7 +111,7 @@ def catalog_url(settings: CatalogSettings | None, working_folder: str) -> URL:
 
     With a DbAddress or a DbSocket it is PostgreSQL, otherwise a file of the name DbName in the
     working directory, `catalog.sqlite` without a resource. Raises UsageError when the PasswordFile
-    cannot be read; without a password PostgreSQL's own ways hold (peer, ~/.pgpass, certificates).
+    cannot be read; without a password PostgreSQL's own methods (peer, ~/.pgpass, certificates).
     """
     if settings is not None and (settings.db_address or settings.db_socket):
         return URL.create(
@@ -142,10 +141,10 @@ def _password(settings: CatalogSettings) -> str | None:
 
 
 def look_at_catalog(url: URL) -> None:
-    """See that the catalog could be opened, and change nothing.
+    """Check that the catalog could be opened, without changing anything.
 
     Raises CatalogError (of a newer version), CatalogUnavailableError, UsageError (no driver), and
-    sqlite3.DatabaseError for a file that is none of SQLite's.
+    sqlite3.DatabaseError for a file that is not SQLite's.
     """
     if url.get_backend_name() == "sqlite":
         query = "SELECT version_num FROM alembic_version"
@@ -163,7 +162,7 @@ def look_at_catalog(url: URL) -> None:
 
 
 def _data(text: str | bytes) -> Any:
-    """Data as it was kept; an older director kept whatever an agent said."""
+    """Stored data; older versions of the director stored any data of agents."""
     try:
         return shallow(json.loads(text))
     except RecursionError:
@@ -189,7 +188,7 @@ def _engine(url: URL) -> Engine:
     folder = os.path.dirname(url.database or "")
     if folder:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        # For nobody else to read, whatever the folder allows; SQLite's other files take after it.
+        # Readable for its owner only; SQLite gives its other files this mode.
         os.close(os.open(url.database or "", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     engine = create_engine(
         url,
@@ -204,7 +203,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
-    # The driver's own idea of when a transaction begins is in the way of `_begin_sqlite`.
+    # The driver's implicit transactions would conflict with `_begin_sqlite`.
     connection.isolation_level = None
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
@@ -236,7 +235,7 @@ def _migrations() -> Config:
 
 
 def _judge(present: str, place: str) -> None:
-    """Refuse a catalog whose revision we do not know; "" is none yet."""
+    """Refuse a catalog of an unknown revision; "" is none yet."""
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory.from_config(_migrations()).walk_revisions()
@@ -254,8 +253,8 @@ def _told(place: str) -> Iterator[None]:
     except (OperationalError, InterfaceError, TimeoutError) as error:
         why = str(getattr(error, "orig", error)).strip().replace("\n", " ")
         raise CatalogUnavailableError(
-            f"the catalog {place} cannot be used now: {why}; see that the database runs and its "
-            "disk has room"
+            f"the catalog {place} is unavailable: {why}; check that the database runs and its "
+            "disk has space"
         ) from error
     except DBAPIError as error:
         raise CatalogError(f"the catalog {place} failed: {error.orig}") from error

@@ -1,10 +1,10 @@
-"""The catalog as lines of JSON, the same from and into every database.
+"""Export and import of the catalog as lines of JSON, the same for every database.
 
     {"strongroom_catalog": REVISION}
     {"table": NAME, "row": {...}}        every row of every table, parents before children
 
-For the backup of the catalog, and for moving from SQLite to PostgreSQL. Tokens are in it as the
-digests that they are kept as.
+For the backup of the catalog, and for moving from SQLite to PostgreSQL. Tokens are included as
+their digests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.database import Catalog
 
 REVISION = "0002"
-# What they lack has a default.
+# Missing columns have a default.
 _READABLE = ("0001", REVISION)
 _BATCH_ROWS = 1000
 
@@ -38,7 +38,7 @@ class _Head(msgspec.Struct):
 
 
 def write_portable(catalog: Catalog, file: BinaryIO) -> int:
-    """Write everything, as it is at one moment; how many rows."""
+    """Write all rows, in one consistent state; returns how many."""
     encoder = msgspec.json.Encoder()
     file.write(encoder.encode(_Head(REVISION)) + b"\n")
     count = 0
@@ -55,14 +55,14 @@ def write_portable(catalog: Catalog, file: BinaryIO) -> int:
 
 
 def read_portable(catalog: Catalog, file: BinaryIO) -> int:
-    """Fill an empty catalog; how many rows. ConflictError when it is not empty, CatalogError."""
+    """Fill an empty catalog; returns the row count. ConflictError if not empty, CatalogError."""
     decoder = msgspec.json.Decoder(_Line)
     count = 0
     try:
         head = msgspec.json.decode(file.readline(), type=_Head)
         if head.strongroom_catalog not in _READABLE:
             raise CatalogError(
-                f"this copy of a catalog is of revision {head.strongroom_catalog}, not {REVISION}; "
+                f"this copy of a catalog has revision {head.strongroom_catalog}, not {REVISION}; "
                 "read it with the version that wrote it"
             )
         with catalog.writing() as connection:
@@ -87,13 +87,13 @@ def read_portable(catalog: Catalog, file: BinaryIO) -> int:
             if batch:
                 connection.execute(insert(METADATA.tables[name]), batch)
             if catalog.kind == "postgresql":
-                # Numbers were given, so the sequence behind them does not know yet.
+                # Ids were given explicitly, so the sequence has to be set.
                 connection.exec_driver_sql(
                     "SELECT setval(pg_get_serial_sequence('audit', 'id'), "
                     "(SELECT coalesce(max(id), 1) FROM audit))"
                 )
     except msgspec.MsgspecError as error:
-        raise CatalogError(f"this is no copy of a catalog: {error}") from error
+        raise CatalogError(f"this is not a copy of a catalog: {error}") from error
     return count
 
 

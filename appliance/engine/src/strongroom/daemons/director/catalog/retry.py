@@ -1,8 +1,8 @@
-"""Outlasting a catalog that cannot be used now, where nobody would do a thing again otherwise.
+"""Retries until the catalog is available, for operations that no caller would repeat.
 
-People who ask are told at once, agents keep what they report and dial again, the scheduler looks
-again by itself. What the director does of its own accord has nobody behind it: the end of a run it
-did itself, a line of a script, another attempt, a report. That is done again until it is kept.
+API callers get the error at once, agents keep their reports and reconnect, the scheduler retries by
+itself. What the director does on its own has no such caller: the end of its own jobs, a line of a
+script, another attempt, a report. That is retried until it is stored.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ async def outlast(
     *arguments: _Arguments.args,
     **named: _Arguments.kwargs,
 ) -> _Result:
-    """Call until the catalog takes part; the result. Other errors are the caller's.
+    """Call until the catalog is available; returns the result. Other errors are raised.
 
-    A commit whose answer was lost is made again, so a line of a log may be there twice.
+    A commit whose answer was lost is repeated, so a line of a log may appear twice.
     """
     is_told = False
     while True:
@@ -44,5 +44,5 @@ async def outlast(
             await asyncio.sleep(RETRY_SECONDS)
         else:
             if is_told:
-                _log.info("the catalog is back, and the director goes on")
+                _log.info("the catalog is available again")
             return result

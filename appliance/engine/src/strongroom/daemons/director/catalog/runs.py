@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.results import RunFilter
 
 SHORTEST_BEGINNING = 4
-# A log that an agent fills without end does not fill the disk of the director.
+# A limit, so that an agent's endless log does not fill the director's disk.
 MOST_LOG_LINES = 100_000
 LONGEST_LINE_CHARACTERS = 4096
-# What is done after the end of a run, in this order.
+# The steps after the end of a run, in this order.
 AFTERMATH = ("scripts", "attempt", "rest")
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with all that the catalog holds of it; see Run.
+    """A run with everything that the catalog has about it; see Run.
 
-    queued_ns: when it was asked for. not_before_ns: rescheduled for then. deadline_ns: when it is
-    ended at the latest, 0 for never. sequence: of the agent's last report that is kept. request:
-    what else was asked for, for its kind to know. aftermath: which step of AFTERMATH is to be done
-    next, "" when all are.
+    queued_ns: when it was requested. not_before_ns: rescheduled for then. deadline_ns: when it is
+    ended at the latest, 0 for never. sequence: of the agent's last report that is stored. request:
+    other options, specific to its kind. aftermath: the step of AFTERMATH that is done next, ""
+    when all are done.
     """
 
     id: str
@@ -81,11 +81,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def went_well(self) -> bool:
-        """Whether it did what it was for; a few files that could not be read are no failure."""
+        """Whether it succeeded; a few files that could not be read are no failure."""
         return self.state in ("done", "incomplete")
 
     def info(self) -> Run:
-        """What is told of it."""
+        """The run as the director's results show it."""
         fields = {name: getattr(self, name) for name in _INFO_FIELDS}
         return Run(**fields)
 
@@ -102,14 +102,14 @@ class NewLine(NamedTuple):
 
 
 def new_run_id() -> str:
-    """The id of a run to come."""
+    """The id for a new run."""
     return clock.random_bytes(16).hex()
 
 
 def add_run(catalog: Catalog, record: RunRecord, lines: Sequence[NewLine] = ()) -> RunRecord:
-    """Enter a new run; gives it back as it is then.
+    """Add a new run; returns its record as stored.
 
-    Another attempt of one that failed is entered once: ConflictError when that has one already.
+    Another attempt of a failed run is added once: ConflictError when that has one already.
     """
     columns = plain_columns(msgspec.structs.asdict(record))
     record = RunRecord(**{**columns, "log_lines": min(len(lines), MOST_LOG_LINES)})
@@ -119,7 +119,7 @@ def add_run(catalog: Catalog, record: RunRecord, lines: Sequence[NewLine] = ()) 
             moved = update(RUNS).where(failed).values(aftermath=AFTERMATH[2])
             if not connection.execute(moved).rowcount:
                 there = connection.execute(select(RUNS).where(RUNS.c.id == record.id)).one_or_none()
-                if there is not None:  # by us, who were not told so
+                if there is not None:  # added by us, but the answer was lost
                     return _record(there)
                 raise ConflictError(f"run {record.rescheduled_from} was tried again before")
         connection.execute(insert(RUNS), [msgspec.structs.asdict(record)])
@@ -135,7 +135,7 @@ def change_run(
     *,
     only_in: Collection[str] = (),
 ) -> tuple[RunRecord, list[LogLine]]:
-    """Change columns of a run and append to its log, in one; the run and the lines as they are.
+    """Change columns of a run and append to its log, atomically; the run and lines as stored.
 
     ConflictError when its state is not in `only_in`, if that is given; UnknownNameError.
     """
@@ -162,14 +162,14 @@ def change_run(
 
 
 def load_run(catalog: Catalog, beginning: str) -> RunRecord:
-    """The run of this id, or whose id alone begins so; UnknownNameError, ConflictError."""
+    """The run of this id, or of a unique prefix of it; UnknownNameError, ConflictError."""
     is_id = len(beginning) >= SHORTEST_BEGINNING and all(c in "0123456789abcdef" for c in beginning)
     if not is_id:
         raise UnknownNameError(
-            f"{beginning!r} is no run: an id is hexadecimal, {SHORTEST_BEGINNING} digits at least"
+            f"{beginning!r} is not a run id: at least {SHORTEST_BEGINNING} hexadecimal digits"
         )
     with catalog.reading() as connection:
-        # A range is found by the index of the primary key, which LIKE would not use everywhere.
+        # A range uses the index of the primary key, which LIKE does not on every database.
         wanted = and_(RUNS.c.id >= beginning, RUNS.c.id < beginning + "g")
         rows = connection.execute(select(RUNS).where(wanted).limit(2)).all()
     if not rows:
@@ -210,7 +210,7 @@ def unfinished_runs(catalog: Catalog) -> list[RunRecord]:
 
 
 def unfollowed_runs(catalog: Catalog) -> list[RunRecord]:
-    """Every run that has ended, and after which something is still to be done; the oldest first."""
+    """Every ended run whose aftermath is not complete; the oldest first."""
     query = (
         select(RUNS)
         .where(RUNS.c.state.in_(FINAL_STATES), RUNS.c.aftermath != "")
@@ -235,7 +235,7 @@ def last_runs(catalog: Catalog) -> dict[str, RunRecord]:
 
 
 def last_ends(catalog: Catalog, kind: str = "backup", level: str = "") -> list[RunRecord]:
-    """Of each job and client the newest run of a kind that ended, and that ended well.
+    """The newest ended run of a kind for each job and client, and the newest successful one.
 
     level: only runs of it, "" for those of any.
     """
@@ -298,7 +298,7 @@ def log_lines(catalog: Catalog, run_id: str, after: int = 0, limit: int = 1000) 
 
 
 def remove_old_runs(catalog: Catalog, before_ns: int) -> int:
-    """Remove runs that ended before then and made no snapshot that is there still; how many."""
+    """Remove runs that ended before then and have no existing snapshot; returns how many."""
     from strongroom.daemons.director.catalog.tables import SNAPSHOTS
 
     kept = select(SNAPSHOTS.c.run).where(SNAPSHOTS.c.removed_ns == 0)
@@ -329,4 +329,4 @@ def _bounded(line: NewLine) -> tuple[int, str, str]:
 
 
 def _record(row: Any) -> RunRecord:
-    return RunRecord(**row._mapping)  # noqa: SLF001 - this is how rows give their columns
+    return RunRecord(**row._mapping)  # noqa: SLF001 - SQLAlchemy's API for columns of a row

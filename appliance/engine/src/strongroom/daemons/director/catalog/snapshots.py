@@ -1,4 +1,4 @@
-"""Snapshots in the catalog: what the repositories hold, and what was removed from them."""
+"""Snapshots in the catalog: those in the repositories, and those removed from them."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def begun_ns(self) -> int:
-        """When it began, but never later than the store received it."""
+        """When it began, but not later than the store received it."""
         return min(self.start_ns, self.server_ns) if self.server_ns else self.start_ns
 
 
 class KnownSnapshot(NamedTuple):
-    """As much of a snapshot as tells whether it is there."""
+    """The part of a snapshot needed to tell whether it exists."""
 
     storage: str
     client: str
@@ -70,7 +70,7 @@ class KnownSnapshot(NamedTuple):
 
 
 def add_snapshots(catalog: Catalog, records: Iterable[SnapshotRecord]) -> int:
-    """Enter snapshots; those that are there already stay as they are. How many were new."""
+    """Add snapshots; existing ones stay unchanged. Returns how many were new."""
     wanted = {record.id: record for record in records}
     with catalog.writing() as connection:
         there = set(
@@ -85,12 +85,12 @@ def add_snapshots(catalog: Catalog, records: Iterable[SnapshotRecord]) -> int:
 
 
 def load_snapshot(catalog: Catalog, beginning: str) -> SnapshotRecord:
-    """The one of this id, or whose id alone begins so. Raises SnapshotNotFoundError."""
+    """The snapshot of this id, or of a unique prefix of it. Raises SnapshotNotFoundError."""
     is_id = len(beginning) >= SHORTEST_BEGINNING and all(c in "0123456789abcdef" for c in beginning)
     if not is_id:
         raise SnapshotNotFoundError(
-            f"{beginning!r} is no snapshot: an id is hexadecimal, {SHORTEST_BEGINNING} digits at "
-            "least"
+            f"{beginning!r} is not a snapshot id: at least {SHORTEST_BEGINNING} hexadecimal digits "
+            "are needed"
         )
     wanted = and_(SNAPSHOTS.c.id >= beginning, SNAPSHOTS.c.id < beginning + "g")
     with catalog.reading() as connection:
@@ -146,9 +146,9 @@ def newest_snapshot(
     digest: str = "",
     with_removed: bool = False,
 ) -> SnapshotRecord | None:
-    """The newest one of a job and client that is there, by the server's clock; never a copy.
+    """The newest existing one of a job and client, by the server's clock; never a copy.
 
-    digest: of the FileSet; those of which it is not known fit as well.
+    digest: of the FileSet; snapshots with an unknown digest match as well.
     """
     conditions = _originals(job, client, storage, digest)
     if not with_removed:
@@ -161,7 +161,7 @@ def newest_snapshot(
 def oldest_snapshot(
     catalog: Catalog, *, job: str, client: str, storage: str, digest: str, since_ns: int
 ) -> SnapshotRecord | None:
-    """The oldest one that is there and was received then or later; else as newest_snapshot."""
+    """The oldest existing one received then or later; otherwise as newest_snapshot."""
     conditions = _originals(job, client, storage, digest)
     conditions += [SNAPSHOTS.c.removed_ns == 0, SNAPSHOTS.c.server_ns >= since_ns]
     return _first(catalog, conditions, SNAPSHOTS.c.server_ns)
@@ -170,7 +170,7 @@ def oldest_snapshot(
 def present_snapshots(
     catalog: Catalog, *, pool: str = "", job: str = "", client: str = "", storage: str = ""
 ) -> list[SnapshotRecord]:
-    """All that are there and fit, the oldest first."""
+    """All existing ones that match, the oldest first."""
     conditions: list[ColumnElement[bool]] = [SNAPSHOTS.c.removed_ns == 0]
     named = (("pool", pool), ("job", job), ("client", client), ("storage", storage))
     conditions += [SNAPSHOTS.c[column] == value for column, value in named if value]
@@ -187,7 +187,7 @@ def known_snapshots(catalog: Catalog) -> dict[str, KnownSnapshot]:
 
 
 def note_removed(catalog: Catalog, ids: Iterable[str], removed_ns: int, reason: str) -> None:
-    """Remember that snapshots are gone, and why."""
+    """Mark snapshots as removed, with the reason."""
     with catalog.writing() as connection:
         connection.execute(
             update(SNAPSHOTS)
@@ -197,7 +197,7 @@ def note_removed(catalog: Catalog, ids: Iterable[str], removed_ns: int, reason: 
 
 
 def note_returned(catalog: Catalog, ids: Iterable[str], reason: str) -> None:
-    """Take back that snapshots are gone, where that was the reason."""
+    """Unmark snapshots that were marked as removed for that reason."""
     with catalog.writing() as connection:
         connection.execute(
             update(SNAPSHOTS)
@@ -207,7 +207,7 @@ def note_returned(catalog: Catalog, ids: Iterable[str], reason: str) -> None:
 
 
 def totals_by_client(catalog: Catalog) -> dict[str, tuple[int, int]]:
-    """Client -> how many snapshots are there, and the bytes they stored."""
+    """Client -> how many snapshots exist, and the bytes they stored."""
     query = (
         select(SNAPSHOTS.c.client, func.count(), _total(SNAPSHOTS.c.stored_bytes))
         .where(SNAPSHOTS.c.removed_ns == 0)
@@ -242,13 +242,13 @@ def _first(
 def _total(column: Column[int]) -> ColumnElement[float]:
     """The sum of a column, exact up to 8 PiB.
 
-    Counts are what agents say, and integers that do not fit fail the whole query on SQLite.
+    Counts come from agents, and an integer overflow fails the whole query on SQLite.
     """
     return func.sum(cast(column, Float(53)))
 
 
 def bytes_by_storage(catalog: Catalog) -> dict[str, int]:
-    """Storage -> bytes of all files of all snapshots that are there."""
+    """Storage -> bytes of all files of all existing snapshots."""
     query = (
         select(SNAPSHOTS.c.storage, _total(SNAPSHOTS.c.bytes))
         .where(SNAPSHOTS.c.removed_ns == 0)
@@ -263,5 +263,5 @@ def _row(record: SnapshotRecord) -> dict[str, Any]:
 
 
 def _record(row: Any) -> SnapshotRecord:
-    fields = dict(row._mapping)  # noqa: SLF001 - this is how rows give their columns
+    fields = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's API for columns of a row
     return SnapshotRecord(**{**fields, "tags": tuple(fields["tags"])})

@@ -1,4 +1,4 @@
-"""Single facts in the catalog: when schedules were last due, and what a restart must not forget."""
+"""Single facts in the catalog: last due times of schedules, and state that survives restarts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def last_due(catalog: Catalog) -> dict[tuple[str, str], int]:
-    """(Job, digest of the Run) -> when it was last due, as far as schedules were looked at."""
+    """(Job, digest of the Run) -> up to when its due times were processed."""
     with catalog.reading() as connection:
         rows = connection.execute(select(SCHEDULE_STATE))
         return {(row.job, row.entry): row.last_due_ns for row in rows}
 
 
 def note_due(catalog: Catalog, due: Mapping[tuple[str, str], int]) -> None:
-    """Remember that schedules were looked at up to these times."""
+    """Store up to when due times were processed."""
     if not due:
         return
     rows = [
@@ -44,7 +44,7 @@ def read_state(catalog: Catalog, name: str) -> Any:
 
 
 def write_state(catalog: Catalog, name: str, value: Any) -> None:
-    """Remember a fact; any value that JSON knows."""
+    """Store a fact; any JSON value."""
     with catalog.writing() as connection:
         connection.execute(delete(STATE).where(STATE.c.name == name))
         connection.execute(insert(STATE), [{"name": name, "value": value}])

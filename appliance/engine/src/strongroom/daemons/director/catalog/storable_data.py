@@ -1,4 +1,4 @@
-"""Summaries and other data of agents, no deeper than an answer of the API can have them."""
+"""Summaries and other data of agents, limited to the depth that an API response can have."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ MOST_DATA_DEPTH: Final = 16
 
 
 def shallow(data: Any) -> Any:
-    """Data of the catalog as it is, unless it is nested so deep that no answer can have it."""
+    """Data of the catalog unchanged, unless it is nested too deep for a response."""
     return left_out() if _is_deep(data, MOST_DATA_DEPTH) else data
 
 
 def left_out() -> dict[str, Any]:
-    """What stands where data would be that cannot be kept or shown."""
+    """The placeholder for data that cannot be stored or shown."""
     return {"left_out": "it was too long, or too deep"}
 
 

@@ -1,6 +1,6 @@
 """The tables of the catalog. A change here needs a migration beside it; a test compares the two.
 
-Times are unix nanoseconds, 0 where something has not happened. Texts are "" where there is nothing.
+Times are unix nanoseconds, 0 where something has not happened. Texts are "" where there is none.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ RUNS = Table(
     _text("requested_by"),
     _number("attempt"),
     _text("rescheduled_from"),
-    # The number of the agent's last report that is kept, and lines in the log.
+    # The number of the agent's last report that is stored, and the lines in the log.
     _number("sequence"),
     _number("log_lines"),
-    # What is still to be done after its end: a step of AFTERMATH, "" for nothing.
+    # What still has to be done after its end: a step of AFTERMATH, "" for nothing.
     _text("aftermath"),
     _data("request"),
     _data("summary"),
@@ -163,7 +163,7 @@ TOKENS = Table(
     _number("last_used_ns"),
 )
 
-# `entry`: which Run of the schedule, by what it says, so that the order of Runs does not matter.
+# `entry`: a digest of the Run of the schedule, so that the order of Runs does not matter.
 SCHEDULE_STATE = Table(
     "schedule_state",
     METADATA,

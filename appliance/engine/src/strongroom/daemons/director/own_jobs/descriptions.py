@@ -1,4 +1,4 @@
-"""What the director tells one of its job processes to do: the first line of the process's input.
+"""The director's descriptions of jobs: the first line of the input of a job process.
 
 Places are named, never keys: the process reads the passphrase itself.
 """
@@ -16,7 +16,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class OwnJob(msgspec.Struct, frozen=True, kw_only=True, tag_field="job_kind"):
-    """Base of all descriptions. host: whose name leases bear."""
+    """Base of all descriptions. host: the name in its leases."""
 
     place: Place
     host: str
@@ -24,7 +24,7 @@ class OwnJob(msgspec.Struct, frozen=True, kw_only=True, tag_field="job_kind"):
 
 
 class ReadSnapshot(OwnJob, frozen=True, kw_only=True, tag="read-snapshot"):
-    """Read all that a snapshot needs; see jobs.verify.stored."""
+    """Read all data of a snapshot; see jobs.verify.stored."""
 
     snapshot: str
 
@@ -46,11 +46,11 @@ class CopySnapshots(OwnJob, frozen=True, kw_only=True, tag="copy-snapshots"):
 
 
 class Prune(OwnJob, frozen=True, kw_only=True, tag="prune"):
-    """Vouch, where there is a storage daemon, then give back the space that no snapshot needs."""
+    """Verify uploads at a storage daemon, then remove data that no snapshot needs."""
 
 
 class Vouch(OwnJob, frozen=True, kw_only=True, tag="vouch"):
-    """Verify what agents stored, so that others may share it; see jobs.check.vouch."""
+    """Verify what agents uploaded, so that it can be shared; see jobs.check.vouch."""
 
 
 class BackUpFolder(OwnJob, frozen=True, kw_only=True, tag="back-up-folder"):

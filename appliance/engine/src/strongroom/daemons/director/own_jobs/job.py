@@ -1,6 +1,6 @@
 """One own job of the director, in a process of its own.
 
-See job_process for what comes in and goes out, and descriptions for what it can do.
+See job_process for its input and output, and descriptions for its jobs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def _do(job: OwnJobDescription, job_input: JobInput, output: JobOutput) -> JobEnded:
-    # Own jobs have no limit of bandwidth, and the director itself ends a run that takes too long.
+    # Own jobs have no bandwidth limit, and the director itself enforces their time limit.
     job_input.listen(lambda _: None, 0)
     repository = _open(job.place, job.cache_folder)
     try:
@@ -109,7 +109,7 @@ def _restore_sample(repository: Repository, job: RestoreSample, output: JobOutpu
         "read_bytes": report.bytes,
         "problems": report.fault_count,
     }
-    text = f"{report.fault_count} things were not restored as they were backed up"
+    text = f"{report.fault_count} entries were not restored as they were backed up"
     return _verified(summary, report.fault_count, text)
 
 
@@ -153,7 +153,7 @@ def _prune(repository: Repository, output: JobOutput) -> JobEnded:
 
     vouched = JobEnded(status="done", exit_code=EXIT_DONE)
     if repository.store.capability(KeepsJudgements) is not None:
-        # What an agent forged would keep prune from going on for ever.
+        # Forged data of an agent must not block prune.
         vouched = _vouch(repository, output)
     with output.shown_progress("prune") as progress:
         report = prune(repository, PruneOptions(), progress)
@@ -179,7 +179,7 @@ def _vouch(repository: Repository, output: JobOutput) -> JobEnded:
             output.log("error", f"{title}: {kind} {name}: {why}")
     output.log(
         "info",
-        f"vouched for {report.packs} packs and {report.index_objects} index objects",
+        f"verified {report.packs} packs and {report.index_objects} index objects",
     )
     wrong = len(report.false_objects) + len(report.damaged_objects)
     summary = report.summary()
@@ -211,7 +211,7 @@ def _back_up(repository: Repository, job: BackUpFolder, output: JobOutput) -> Jo
 
 
 def main() -> int:
-    """Do what standard input says; gives the exit code."""
+    """Run the job on standard input; returns the exit code."""
     return run_program(msgspec.json.Decoder(OwnJobDescription), _do)
 
 

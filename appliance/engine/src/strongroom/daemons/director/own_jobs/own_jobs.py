@@ -1,10 +1,10 @@
-"""What the director does itself: verify jobs that need no client, copies, the jobs of Type Admin.
+"""Jobs that the director runs itself: verify jobs without a client, copies, jobs of Type Admin.
 
-Verify jobs read a snapshot wholly (level VolumeToCatalog) or restore a sample of it (level Data).
+Verify jobs read a complete snapshot (level VolumeToCatalog) or restore a sample of it (level Data).
 Copy jobs copy what their selection names to the Storage of their Next Pool: `PoolUncopiedJobs` all
-of their pool, `Job` and `Client` those whose job or client fits the Selection Pattern. Admin jobs
-give the Console commands of their scripts in order; `config.settings.admin_commands` lists them.
-Everything heavy runs in a process of its own (`job`).
+of their pool, `Job` and `Client` those whose job or client matches the Selection Pattern. Admin
+jobs run the Console commands of their scripts in order; see `config.settings.admin_commands`.
+Expensive work runs in a process of its own (`job`).
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class OwnJobs:
     """See the module."""
 
     def __init__(self, context: DirectorContext, configuration_path: str = "") -> None:
-        """configuration_path: what is backed up along with the catalog, "" for nothing."""
+        """configuration_path: backed up along with the catalog, "" for nothing."""
         self._context = context
         self._configuration_path = configuration_path and os.path.abspath(configuration_path)
 
     async def carry_out(self, active: ActiveRun, runs: RunControl) -> Outcome:
-        """Do what the run is for. Raises StrongroomError."""
+        """Execute the run. Raises StrongroomError."""
         record = active.record
         if record.kind == "verify":
             return await self._verify(active, runs)
@@ -127,7 +127,7 @@ class OwnJobs:
         copies = await context.with_repository(
             enter_copies, context, record, chosen, ended.summary, target, target_pool.name
         )
-        # Where they are: retention looks there afterwards.
+        # Their location: retention applies there afterwards.
         ended.summary.update(storage=target, pool=target_pool.name)
         return _outcome(ended, {"files": copies})
 

@@ -1,8 +1,8 @@
-"""Runs a job process of the director, tells its run what it reports, and sees to its end.
+"""Runs a job process of the director, and forwards its reports to its run.
 
-What is heavy is not done in the director itself: it stays small and quick, and a job process that
-dies takes nothing with it. A run that is cancelled, and a director that stops, tell the process to
-stop; one that does not is killed, with all that it started.
+Expensive work is not done in the director itself: it stays small and responsive, and a crash of a
+job process does not affect it. When a run is cancelled, or the director stops, the process gets
+Stop; if it does not end in time it is killed with all processes it started.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PROGRAM: Final = JobProgram("strongroom.daemons.director.own_jobs.job")
 async def run_own_job(
     description: OwnJobDescription, active: ActiveRun, runs: RunControl
 ) -> JobEnded:
-    """Have a job process do this for a run; cancelling the call ends the process first.
+    """Run a job process for a run; cancelling the call ends the process first.
 
-    Raises JobDiedError when it was stopped by somebody else, and what telling the run raises.
+    Raises JobDiedError when something else stopped it, and errors of writing to the run.
     """
 
     async def report(message: JobProgress | JobLog) -> None:
@@ -58,7 +58,7 @@ async def run_own_job(
         try:
             await asyncio.wait((running,), timeout=PROGRAM.stop_seconds)
         finally:
-            # A catalog that does not answer may hold up its last words.
+            # An unavailable catalog may delay its last reports.
             running.cancel()
             await asyncio.wait((running,))
         raise

@@ -1,11 +1,11 @@
-"""How the director itself gets at repositories: by the Storage they stand behind.
+"""The director's own access to repositories, by the Storage they belong to.
 
-Backups need none of this: agents talk to the storage daemon themselves. Restores (tickets), verify
-jobs, retention, copies, browsing and the rebuilding of the catalog do. A Storage resource
-says `Repository` (a folder, or the local socket of the storage daemon, where deleting is allowed)
+Backups do not need it: agents connect to the storage daemon themselves. Restores (tickets), verify
+jobs, retention, copies, browsing and rebuilding the catalog do. A Storage resource has
+`Repository` (a folder, or the local socket of the storage daemon, where deleting is allowed)
 and `Passphrase File`; a repository without a passphrase needs none.
 
-Opening derives a key from the passphrase, which is slow on purpose; the key is kept. Everything
+Opening derives a key from the passphrase, which is slow on purpose; the key is cached. Everything
 blocks: call it in a thread. Safe for threads.
 """
 
@@ -41,7 +41,7 @@ class RepositoryPlace:
 
     @classmethod
     def of(cls, storage: StorageSettings) -> RepositoryPlace | None:
-        """That of a Storage; None if it does not say."""
+        """The place for a Storage; None if it names no repository."""
         if not storage.repository:
             return None
         return cls(storage.repository, storage.passphrase_file)
@@ -65,7 +65,7 @@ class Repositories:
         return list(self._places)
 
     def replace(self, places: Mapping[str, RepositoryPlace]) -> None:
-        """Take other places, after a reload."""
+        """Replace the places, after a reload."""
         with self._lock:
             self._places = dict(places)
             self._keys = {

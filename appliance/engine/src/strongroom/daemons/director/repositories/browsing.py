@@ -1,7 +1,7 @@
-"""Files of snapshots, for people to look at: what is in a folder, and what bears a name.
+"""Browses and searches the files of snapshots.
 
-Reading needs the restore key and blocks; call everything here in a thread. Listings that were
-looked at are kept for a while, since whoever looks into one folder looks into the next.
+Reading needs the restore key and blocks; call everything here in a thread. Listings are cached for
+a while, since a user who opens one folder usually opens the next.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Open(NamedTuple):
 
 
 class SnapshotBrowser:
-    """Looks into snapshots; safe for threads."""
+    """Reads snapshots; safe for threads."""
 
     def __init__(self, repositories: Repositories) -> None:
         self._repositories = repositories
@@ -66,11 +66,11 @@ class SnapshotBrowser:
         self._kept: OrderedDict[str, _Open] = OrderedDict()
 
     def list_files(self, record: SnapshotRecord, path: bytes, after: bytes, limit: int) -> FilePage:
-        """What is right in the directory `path`, names above `after`; SourceError without it."""
+        """The entries directly in the directory `path`, names above `after`; SourceError."""
         try:
             return self._list(self._listing(record), record, path, after, limit)
         except StoreError:
-            # A connection that was kept may have ended meanwhile.
+            # A cached connection may have ended meanwhile.
             self._drop(record.id)
             return self._list(self._listing(record), record, path, after, limit)
 
@@ -106,9 +106,9 @@ class SnapshotBrowser:
         *,
         ignoring_case: bool,
     ) -> FilesFound:
-        """Entries of snapshots whose name or path fits a glob; UsageError for one that is none.
+        """Entries of snapshots whose name or path matches a glob; UsageError for an invalid one.
 
-        What cannot be searched is left out with a warning, unless that is so of all storages.
+        What cannot be searched is left out with a warning, unless every storage fails.
         """
         from strongroom.jobs.looking.find import Criteria
 
@@ -145,7 +145,7 @@ class SnapshotBrowser:
         return search.result()
 
     def close(self) -> None:
-        """Let go of everything that is kept open."""
+        """Release everything that is kept open."""
         with self._lock:
             kept, self._kept = self._kept, OrderedDict()
         for one in kept.values():
@@ -173,7 +173,7 @@ class SnapshotBrowser:
             repository.close()
             raise
         with self._lock:
-            # A repository that is closed while another thread reads makes that one fail, not lie.
+            # Closing a repository during a read makes the read fail, not return wrong data.
             self._kept[record.id] = _Open(repository, listing)
             oldest = None
             if len(self._kept) > _KEPT_LISTINGS:
@@ -208,12 +208,12 @@ class _Search:
                 self.leave_out(f"snapshot {record.id[:8]} of {record.client}", error)
 
     def leave_out(self, what: str, error: StrongroomError) -> None:
-        """Go on without it."""
+        """Continue without it."""
         self._warnings.append(f"{what} was left out: {error}")
         _log.warning("search: %s", self._warnings[-1])
 
     def result(self) -> FilesFound:
-        """What is told of it."""
+        """The warnings, limited in number."""
         told = self._warnings[:_MOST_WARNINGS]
         if more := len(self._warnings) - len(told):
             told.append(f"and {more} more; the director's log has them all")
@@ -225,7 +225,7 @@ def _counted(records: list[SnapshotRecord]) -> str:
 
 
 def entry_of(snapshot_id: str, row: RowView) -> File:
-    """A row as it is told."""
+    """A row as the API shows it."""
     return File(
         snapshot=snapshot_id,
         path=b"/" + row.path,

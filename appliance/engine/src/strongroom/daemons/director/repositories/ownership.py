@@ -1,9 +1,9 @@
-"""Whether a snapshot in a repository is of the client that the catalog says.
+"""Checks that a snapshot in a repository belongs to the client in its catalog record.
 
-The catalog takes the client from the snapshot's own host, whether a run made it, a copy job, the
-director itself or whether it was read back. Only where the repository could not be asked at the end
-of a backup it took the agent's word, and an agent that was taken over may have named the snapshot
-of another client. So whoever opens a snapshot for somebody, or removes one, asks here.
+The catalog takes the client from the snapshot's own host, for runs, copy jobs, the director's own
+jobs, and snapshots read back. Only if the repository was unavailable at the end of a backup did it
+trust the agent's report, and a compromised agent may have named the snapshot of another client. So
+every caller that opens or removes a snapshot checks here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def own_snapshot(repository: Repository, record: SnapshotRecord) -> Snapshot:
-    """The snapshot of a record. Raises DamageError where it is another client's, and as reading."""
+    """The snapshot of a record. Raises DamageError if it is another client's, and as reading."""
     snapshot = repository.snapshot(record.id)
     if fault := foreign(snapshot, record):
         raise DamageError(f"{fault}; find out what that agent did")
@@ -28,10 +28,10 @@ def own_snapshot(repository: Repository, record: SnapshotRecord) -> Snapshot:
 
 
 def foreign(snapshot: Snapshot, record: SnapshotRecord) -> str:
-    """What is wrong with a snapshot that is not of the client of its record; "" where it is."""
+    """Why a snapshot does not belong to the client of its record; "" if it does."""
     if plain_columns({"client": snapshot.host})["client"] == record.client:
         return ""
     return (
         f"snapshot {record.id[:8]} is of {snapshot.host[:100]!r}, not of {record.client}, "
-        "whose agent named it"
+        "whose agent reported it"
     )

@@ -1,12 +1,12 @@
-"""Runs, from their request to what follows their end.
+"""Runs, from their request to their aftermath.
 
 Its modules:
 
-    requests, plan, levels   what is asked for becomes a run
+    requests, plan, levels   turn a request into a run
     lifecycle                queued, waiting, running, ended: the only place that changes it
-    dispatch, duplicates     which runs may start, and which may be at all
-    start_messages           what an agent is told
+    dispatch, duplicates     which runs may start, and which are refused
+    start_messages           the messages that start runs on agents
     time_limits              which runs take too long
     aftermath                scripts, another attempt, retention and report
-    protocols                what lifecycle, own jobs and aftermath are to each other
+    protocols                interfaces between lifecycle, own jobs and aftermath
 """

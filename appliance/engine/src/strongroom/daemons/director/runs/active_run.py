@@ -1,7 +1,7 @@
-"""A run that has not ended, as the director keeps it in memory; the catalog has the rest.
+"""The in-memory state of a run that has not ended; the catalog has the rest.
 
-How long something takes is measured by a clock that only goes forward, so a jump of the wall
-clock neither ends a run nor keeps one alive.
+Durations are measured by a monotonic clock, so a jump of the wall clock neither ends a run nor
+keeps one alive.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.runs.tickets import StoredTicket
     from strongroom.net.control.messages import RunProgress
 
-# What an agent does; the others are done by the director itself.
+# Kinds that agents execute; the director executes the others itself.
 _AGENT_KINDS: Final = frozenset(("backup", "restore", "estimate"))
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run is to end that was told to stop: its state and error, and why."""
+    """How a stopped run will end: its state and error, and why."""
 
     state: str
     reason: str
@@ -41,10 +41,10 @@ class ActiveRun:
     """See the module. Times without a unit in their name are of clock.elapsed_seconds.
 
     begins_at: not before then. begun_at: when it began. deadline: from when it was scheduled.
-    task: what the director does for it now. ending: it was told to stop; it ends at `stop_at`
+    task: what the director does for it now. ending: it was stopped; it ends at `stop_at`
     whether or not the agent answers. is_prepared: its scripts before ran. is_sent: the agent
     has, or may have, its start message. lost_at: when its agent's connection was lost. tickets:
-    what was stored for its start messages, and goes when it ends.
+    stored for its start messages, and removed when it ends.
     """
 
     record: RunRecord
@@ -73,7 +73,7 @@ class ActiveRun:
         return self.record.state == "running"
 
     def contender(self, job: JobSettings | None) -> Contender:
-        """What limits see of it."""
+        """The run as limits count it."""
         record = self.record
         return Contender(
             id=record.id,
@@ -86,7 +86,7 @@ class ActiveRun:
         )
 
     def info(self) -> Run:
-        """What is told of it, with the counts that were reported last."""
+        """The run as results show it, with the counts that were reported last."""
         ending = self.ending.state if self.ending is not None and self.is_running else ""
         progress = self.progress
         if progress is None:

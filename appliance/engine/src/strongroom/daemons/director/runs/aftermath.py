@@ -2,11 +2,11 @@
 
 After the end of a run, in this order: scripts, another attempt (Reschedule On Error), retention of
 the job's snapshots after a backup that made one, and the report to the destinations of Messages.
-None of it changes how the run ended; what goes wrong with it is in the run's log.
+None of it changes how the run ended; failures are in the run's log.
 
-How far it has come is in the catalog with the run, from the moment of its end: the next director
-goes on from there. Another attempt is entered in one transaction with the note that it was, so
-there is one; scripts and reports of which nobody knows whether they were done are done again.
+The progress is in the catalog with the run, from the moment of its end: after a restart the
+director continues from there. Another attempt is added in one transaction with its progress, so
+it happens once; scripts and reports may run twice, and must be idempotent.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class DirectorAftermath:
     """See the module."""
 
     def __init__(self, context: DirectorContext, retention_obstacle: Callable[[], str]) -> None:
-        """retention_obstacle: why nothing may be forgotten now, "" if it may."""
+        """retention_obstacle: why retention is suspended now, "" if it is not."""
         self._context = context
         self._retention_obstacle = retention_obstacle
 
     async def before(self, active: ActiveRun, runs: RunControl) -> None:
-        """Run the director's scripts before a run, and start the jobs that go along with it.
+        """Run the director's scripts before a run, and start the jobs of its Run directives.
 
-        ScriptError when a script that must go well fails.
+        ScriptError when a required script fails.
         """
         for script in self._scripts(active.record, ("Before", "AfterVSS", "Always")):
             for command in script.commands:
@@ -78,7 +78,7 @@ class DirectorAftermath:
                 runs.spawn(_submit(runs, companion))
 
     async def after(self, run_id: str, runs: RunControl) -> None:
-        """Do what follows the end of a run, from where it was left."""
+        """Do the steps after the end of a run, from the stored progress."""
         context = self._context
         record = await outlast(context.in_thread, load_run, context.catalog, run_id)
         if not record.aftermath:
@@ -90,7 +90,7 @@ class DirectorAftermath:
         for step in steps[AFTERMATH.index(record.aftermath) :]:
             try:
                 await step(record, runs)
-            except Exception as error:  # noqa: BLE001 - the next is to be done whatever it is
+            except Exception as error:  # noqa: BLE001 - the next step follows in any case
                 _log.exception("run %s: not all was done after its end", record.id)
                 await self._say(record, runs, "error", f"after its end: {error}")
         await self._note(record, "")
@@ -129,7 +129,7 @@ class DirectorAftermath:
             return
         most = job.reschedule_times
         if most and record.attempt > most:
-            await self._say(record, runs, "info", f"not tried again: {most} times is all")
+            await self._say(record, runs, "info", f"not tried again after {most} attempts")
             return
         now_ns = clock.now_ns()
         again = type(record)(
@@ -165,7 +165,7 @@ class DirectorAftermath:
             try:
                 lines = await outlast(context.with_repository, apply_retention, context, *group)
             except UnknownNameError:
-                # The director has no way to this repository; its retention is somebody else's.
+                # The director has no access to this repository, so it does no retention there.
                 return
             except (StrongroomError, OSError) as error:
                 await self._say(record, runs, "warning", f"retention: {error}")

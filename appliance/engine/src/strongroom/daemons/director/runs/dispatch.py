@@ -1,6 +1,6 @@
-"""Which of the runs that wait may start now: priorities and limits, decided without side effects.
+"""Decides which waiting runs may start now: priorities and limits, without side effects.
 
-As Bareos does it: a lower number goes first. While anything runs, only runs of its priority start;
+As in Bareos, a lower number starts first. While anything runs, only runs of its priority start;
 one of a lower number waits for the others to end unless it and all of them allow mixed priorities.
 A run that is held back by a limit also holds back all of higher numbers, or it might never start.
 """
@@ -44,7 +44,7 @@ class ConcurrencyLimits:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Ids to start, in order, and for each of the others why it waits."""
+    """Ids to start, in order, and for each other run why it waits."""
 
     start: tuple[str, ...]
     reasons: Mapping[str, str]
@@ -89,7 +89,7 @@ def _reason(
 
 
 class _Use:
-    """What is taken of each limit."""
+    """How much of each limit is used."""
 
     def __init__(self, occupied: Iterable[Contender]) -> None:
         self._all = 0

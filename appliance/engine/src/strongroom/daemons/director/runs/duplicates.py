@@ -1,8 +1,8 @@
-"""What becomes of a second run of a job while the first waits or runs; as Bareos decides it.
+"""Rules for a second run of a job while the first waits or runs, as in Bareos.
 
-With Allow Duplicate Jobs both go on. Otherwise, of two backups: with Cancel Lower Level Duplicates
-the one of the lower level ends, whichever it is. Then Cancel Queued Duplicates ends an older one
-that waits, Cancel Running Duplicates one that runs. What is left over ends the new one.
+With Allow Duplicate Jobs both continue. Otherwise, of two backups: with Cancel Lower Level
+Duplicates the one of the lower level ends, whichever it is. Then Cancel Queued Duplicates ends an
+older one that waits, Cancel Running Duplicates one that runs. If none applies the new one ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DuplicateRuling:
 
 
 def judge(new: RunRecord, others: Iterable[RunRecord], rules: DuplicateRules) -> DuplicateRuling:
-    """Judge `new` against runs that have not ended."""
+    """Compare `new` with runs that have not ended."""
     cancelled: list[tuple[str, str]] = []
     if rules.allow:
         return DuplicateRuling()
@@ -40,7 +40,7 @@ def judge(new: RunRecord, others: Iterable[RunRecord], rules: DuplicateRules) ->
             return DuplicateRuling(
                 (), f"run {old.id} of the job, which is {old.level}, has not ended"
             )
-        why = f"run {new.id} of the same job takes its place"
+        why = f"run {new.id} of the same job replaces it"
         lower = rules.cancel_lower_level and new_rank > old_rank
         cancels = rules.cancel_running if old.state == "running" else rules.cancel_queued
         if not lower and not cancels:

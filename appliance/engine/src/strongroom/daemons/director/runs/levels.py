@@ -1,12 +1,12 @@
-"""Which level a backup gets in the end, and what it is compared with.
+"""Determines the level of a backup, and the snapshot to compare it with.
 
-Every snapshot is whole and restores by itself, so any that is there and of the same FileSet will do
-to compare with: an incremental backup takes the newest. A differential one takes the last full one,
-or if that is gone the first that came after it, else the newest: what is read again for nothing is
-the least then. Without any an incremental or differential backup is full. So it is when the last
+Every snapshot is complete and restores on its own, so any existing one of the same FileSet can be
+compared with: an incremental backup uses the newest. A differential one uses the last full one,
+or if that is gone the first that came after it, else the newest: that minimizes what is read
+again. Without any an incremental or differential backup becomes full. So it does when the last
 full one is older than Max Full Interval, or when a full one failed and Rerun Failed Levels is set.
 An incremental one becomes differential by Max Diff Interval. Age counts by the server's clock, from
-when backups were made: that their snapshots were forgotten changes nothing.
+when backups were made, whether or not their snapshots still exist.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LevelDecision(NamedTuple):
 
 
 def fileset_digest(spec: FileSetSpec) -> str:
-    """32 digits that stand for what a FileSet chooses, not for how that is stored."""
+    """A digest, 32 digits, of what a FileSet selects, not of how that is stored."""
     chosen = msgspec.structs.replace(
         spec,
         name="",
@@ -60,7 +60,7 @@ def fileset_digest(spec: FileSetSpec) -> str:
 def decide_level(
     catalog: Catalog, job: JobSettings, client: str, storage: str, level: str, digest: str
 ) -> LevelDecision:
-    """Decide about a backup that was asked for as `level`.
+    """Decide about a backup that was requested as `level`.
 
     digest: of its FileSet now, "" where a change of it does not matter.
     """
@@ -104,7 +104,7 @@ class _Known(NamedTuple):
     digest: str
 
     def newest(self) -> SnapshotRecord | None:
-        """What is there, whatever its level was: each is whole."""
+        """The existing snapshots, whatever their level: each is complete."""
         return newest_snapshot(
             self.catalog,
             job=self.job,
@@ -114,7 +114,7 @@ class _Known(NamedTuple):
         )
 
     def last_ns(self, level: str) -> int:
-        """When a level was last backed up, also where its snapshot is gone; 0: not known."""
+        """When a level was last backed up, even if its snapshot is gone; 0: unknown."""
         found = newest_snapshot(
             self.catalog,
             job=self.job,
@@ -127,7 +127,7 @@ class _Known(NamedTuple):
         return found.server_ns if found else 0
 
     def beginning(self, since_ns: int) -> str:
-        """The first one that is there of those received since, or ""."""
+        """The first existing one of those received since, or ""."""
         found = oldest_snapshot(
             self.catalog,
             job=self.job,

@@ -1,14 +1,14 @@
-"""The life of a run, from being asked for to its end.
+"""The life of a run, from its request to its end.
 
     queued    it may start as soon as priorities and limits allow
     waiting   it cannot start: its agent is not connected, or its time has not come
-    running   an agent has its start message, or the director does it itself
-    done, incomplete, failed, cancelled   the end; never left again
+    running   an agent has its start message, or the director executes it itself
+    done, incomplete, failed, cancelled   final states
 
-Every change is in the catalog before anybody is told of it. All methods belong to the event loop;
-the catalog is written in threads. `_gate` lets one decision about starting be made at a time, the
-lock of a run one change of it. What follows an end (scripts, retention, another attempt) is
-`aftermath`'s; what agents say is `agents`'s.
+Every change is in the catalog before anybody is notified. All methods belong to the event loop;
+the catalog is written in threads. `_gate` serializes decisions about starting, the lock of a run
+its changes. What follows an end (scripts, retention, another attempt) is in `aftermath`; messages
+from agents are in `agents`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Runs:
         self.watchers = Watchers()
         self.expects: Callable[[float], None] = lambda _: None  # the moment of the next tick
 
-    # Looking.
+    # Queries.
 
     def active(self, run_id: str) -> ActiveRun | None:
         """A run that has not ended."""
@@ -86,14 +86,14 @@ class Runs:
         return list(self._active.values())
 
     def of_client(self, client: str) -> list[ActiveRun]:
-        """Those that an agent does or is to do."""
+        """Those that an agent executes or will."""
         of_agents = (one for one in self._active.values() if one.is_remote)
         return [one for one in of_agents if one.record.client == client]
 
-    # Coming to be.
+    # Creation.
 
     async def resume(self) -> None:
-        """Take up what a director before us left."""
+        """Resume the runs that are unfinished in the catalog."""
         call, catalog = self._context.in_thread, self._context.catalog
         unfollowed = await call(unfollowed_runs, catalog)
         for record in await call(unfinished_runs, catalog):
@@ -101,7 +101,7 @@ class Runs:
         for active in self.all_active():
             self._limit(active)
             if active.is_running and not active.is_remote:
-                reason = "the director was restarted while it did this"
+                reason = "the director was restarted during this run"
                 await self.end(active, "failed", error_id=RESTARTED_ID, reason=reason)
             elif active.is_running:
                 active.lost_at = clock.elapsed_seconds()
@@ -116,9 +116,9 @@ class Runs:
         judged: bool = True,
         dispatched: bool = True,
     ) -> RunRecord:
-        """Enter a run; duplicates are judged first. Gives it back, cancelled if it may not be.
+        """Add a run; checks duplicates first. Returns it, cancelled if it is refused.
 
-        dispatched: see at once whether it may start; otherwise somebody else does so soon.
+        dispatched: check at once whether it may start; otherwise the caller does so soon.
         """
         now_ns = clock.now_ns()
         job = self._job(record)
@@ -153,7 +153,7 @@ class Runs:
     # Starting.
 
     async def dispatch(self) -> None:
-        """Start what may start, and say of the rest why it waits."""
+        """Start what may start, and record why the others wait."""
         async with self._gate:
             now = clock.elapsed_seconds()
             ready: list[ActiveRun] = []
@@ -203,7 +203,7 @@ class Runs:
         with suppress(ConflictError):
             await self.change(active, changes)
         if active.ending is not None or not active.is_running:
-            return  # whoever stopped it meanwhile writes its end
+            return  # the caller that stopped it writes its end
         active.begun_at = clock.elapsed_seconds()
         self._limit(active)
         self.set_going(active)
@@ -218,7 +218,7 @@ class Runs:
             self.expects(moment)
 
     def set_going(self, active: ActiveRun) -> None:
-        """Send the start message to the agent (again), or do what is to be done here."""
+        """Send the start message to the agent (again), or start the director's own part."""
         active.is_sent = False
         active.task = self.spawn(self._carry_out(active))
 
@@ -236,7 +236,7 @@ class Runs:
             await outlast(self.end, active, "failed", error_id=error.error_id, reason=reason)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run must end
             _log.exception("run %s of job %s failed", active.record.id, active.record.job)
-            reason = f"a fault in the director: {error}"
+            reason = f"internal error of the director: {error}"
             await outlast(self.end, active, "failed", error_id="bug", reason=reason)
         else:
             changes, lines = outcome.changes, outcome.lines
@@ -258,13 +258,13 @@ class Runs:
             if (changed := limit_set(active.record)) is not None and changed != limit:
                 await self._context.link.send(active.record.client, changed)
         else:
-            # It went away just now; nothing has begun.
+            # It disconnected just now; nothing has started.
             await self.change(active, {"state": "waiting", "started_ns": 0})
 
     # Ending.
 
     async def stop(self, active: ActiveRun, ending: Ending) -> None:
-        """Have a run end; one that an agent does ends when it says so, or soon in any case."""
+        """End a run; one on an agent ends when the agent confirms, or soon in any case."""
         if active.ending is not None:
             return
         active.ending = ending
@@ -276,7 +276,7 @@ class Runs:
                 self.spawn(self._say_it_stops(active, ending))
                 return
         elif active.is_running and active.is_remote and is_under_way:
-            # Whoever makes the start message looks at `ending` before it is sent.
+            # The code that builds the start message checks `ending` before it sends it.
             active.stop_at = clock.elapsed_seconds() + STOP_SECONDS
             self._expect(active)
             return
@@ -296,7 +296,7 @@ class Runs:
         reason: str = "",
         ending: Ending | None = None,
     ) -> None:
-        """Write the end of a run and set off what follows; one that has ended already stays so."""
+        """Write the end of a run and start its aftermath; no effect if it has ended already."""
         now_ns = clock.now_ns()
         if ending is not None:
             error_id, reason = ending.error_id, ending.reason
@@ -316,7 +316,7 @@ class Runs:
         try:
             await self.change(active, columns, said)
         except ConflictError:
-            # By somebody else just now, or by us when the database did not come to say so.
+            # By another caller just now, or by us if the database's answer was lost.
             catalog = self._context.catalog
             active.record = await self._context.in_thread(load_run, catalog, active.record.id)
         while active.tickets:
@@ -330,12 +330,12 @@ class Runs:
         try:
             await self._context.with_repository(remove_ticket, self._context, ticket)
         except (StrongroomError, OSError) as error:
-            _log.warning("run %s: its restore ticket is left to expire: %s", run_id, error)
+            _log.warning("run %s: its restore ticket remains until it expires: %s", run_id, error)
 
     async def _follow(self, run_id: str) -> None:
         try:
             await self._aftermath.after(run_id, self)
-        except Exception:  # noqa: BLE001 - others may start now whatever it is
+        except Exception:  # noqa: BLE001 - others may start now in any case
             _log.exception("run %s: not all was done after its end", run_id)
         # Not in a `finally`: a director that is stopping must not wait for its catalog.
         await outlast(self.dispatch)
@@ -343,7 +343,7 @@ class Runs:
     async def change(
         self, active: ActiveRun, changes: Mapping[str, Any], lines: Sequence[NewLine] = ()
     ) -> None:
-        """Write a change of a run and tell whoever watches. ConflictError: it has ended."""
+        """Write a change of a run and notify watchers. ConflictError: it has ended."""
         catalog, run_id = self._context.catalog, active.record.id
         write = partial(change_run, catalog, run_id, changes, lines, only_in=_UNFINISHED)
         active.record, _ = await self._context.in_thread(write)
@@ -360,7 +360,7 @@ class Runs:
             await self.say(active, "info", text)
 
     async def set_limit(self, active: ActiveRun, bytes_per_second: int, text: str) -> None:
-        """Keep the limit of a run with it and tell its agent, now or at its next Hello."""
+        """Store the limit of a run and send it to its agent, now or at its next Hello."""
         client = active.record.client
         if not self._context.link.is_connected(client):
             text += f"; agent {client} is told when it is connected again"
@@ -369,10 +369,10 @@ class Runs:
         if active.is_sent and (told := limit_set(active.record)) is not None:
             await self._context.link.send(client, told)
 
-    # Time.
+    # Time limits.
 
     async def tick(self) -> None:
-        """End what has taken too long, and start what may start now."""
+        """End runs beyond a time limit, and start what may start now."""
         now = clock.elapsed_seconds()
         for active in self.all_active():
             ending = overdue(active, self._job(active.record), now)
@@ -385,21 +385,21 @@ class Runs:
         await self.dispatch()
 
     def next_moment(self) -> float | None:
-        """When `tick` has something to do at the latest, by clock.elapsed_seconds."""
+        """When `tick` is needed next at the latest, by clock.elapsed_seconds."""
         return next_moment(self._active.values())
 
-    # The rest.
+    # Background activities.
 
     def spawn(self, activity: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something beside; `settle` waits for it, its failure is logged."""
+        """Start an activity; `settle` waits for it, its failure is logged."""
         return self._background.spawn(activity)
 
     async def settle(self) -> None:
-        """Wait until nothing is under way here but what waits for agents."""
+        """Wait until nothing is active here except what waits for agents."""
         await self._background.settle()
 
     async def shut_down(self) -> None:
-        """Stop what the director does itself; agents go on."""
+        """Stop the director's own jobs; agents continue."""
         await self._background.shut_down()
 
     def _job(self, record: RunRecord) -> JobSettings | None:

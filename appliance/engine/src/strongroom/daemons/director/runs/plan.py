@@ -1,7 +1,7 @@
-"""What a run of a job is to be: kind, level, pool, storage, limits.
+"""Plans a run of a job: kind, level, pool, storage, limits.
 
-Overrides come from a schedule's Run or from whoever asked. A plan is made once, when a run is asked
-for; the run keeps all of it, the pools of the levels included that it may get in the end.
+Overrides come from a schedule's Run or from the caller. A plan is made once, when a run is
+requested; the run stores all of it, including the pools for other levels that it may get.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _POOL_LEVELS: Final = ("full", "differential", "incremental")
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What a run has that its job has not; "", 0 and None: as the job says."""
+    """Overrides of a run; "", 0 and None: the job's setting."""
 
     level: str = ""
     client: str = ""
@@ -55,7 +55,7 @@ class Overrides:
         )
 
     def pool_of_level(self, level: str) -> str:
-        """The pool that is said for a backup of this level, "" for none."""
+        """The pool that is set for a backup of this level, "" for none."""
         own = {
             "full": self.full_pool,
             "differential": self.differential_pool,
@@ -66,7 +66,7 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """One run to be; names of resources. level: as asked for, before any upgrade."""
+    """A planned run; names of resources. level: as requested, before any upgrade."""
 
     job: JobSettings
     level: str
@@ -88,7 +88,7 @@ class JobPlan:
 def plan(
     configuration: DirectorConfiguration, job_name: str, overrides: Overrides | None = None
 ) -> JobPlan:
-    """What a run of a job is to be. Raises UnknownNameError, UsageError."""
+    """Plan a run of a job. Raises UnknownNameError, UsageError."""
     said = overrides or Overrides()
     job = configuration.job(job_name)
     for name, lookup in (
@@ -112,7 +112,7 @@ def plan(
 
 
 def tls_mode_of(client: ClientSettings, features: tuple[str, ...] = ()) -> TlsMode:
-    """How the agent of a client talks to storage daemons; `auto` kTLS is used where it can."""
+    """How the agent of a client connects to storage daemons; `auto` uses kTLS if available."""
     if not client.tls_enable:
         return "off"
     if client.ktls == "require":

@@ -1,4 +1,4 @@
-"""What the runs leave to others (own jobs, what comes around runs), and what those ask of them."""
+"""Interfaces of the runs to own jobs and the aftermath, and what those need of the runs."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ class RunControl(Protocol):
 
     @property
     def watchers(self) -> Watchers:
-        """Who waits for news of runs."""
+        """Watchers of runs."""
 
     async def say(self, active: ActiveRun, level: str, text: str) -> None:
         """Add a line to the log of a run."""
 
     async def submit(self, record: RunRecord, lines: Sequence[str] = ()) -> RunRecord:
-        """Enter a run."""
+        """Add a run."""
 
     def spawn(self, activity: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something beside; it is waited for when the director stops."""
+        """Start an activity; it is waited for when the director stops."""
 
 
 class OwnJobRunner(Protocol):
-    """Does what needs no agent; cancelling the call ends it."""
+    """Executes jobs that need no agent; cancelling the call ends the job."""
 
     async def carry_out(self, active: ActiveRun, runs: RunControl) -> Outcome:
-        """Do what the run is for. Raises StrongroomError."""
+        """Execute the run. Raises StrongroomError."""
 
 
 class Aftermath(Protocol):
-    """What comes before and after runs."""
+    """Steps before and after runs."""
 
     async def before(self, active: ActiveRun, runs: RunControl) -> None:
         """Run the director's own scripts. Raises StrongroomError when one ends the run."""
 
     async def after(self, run_id: str, runs: RunControl) -> None:
-        """Do what follows the end of a run, from where it was left."""
+        """Do the steps after the end of a run, from the stored progress."""

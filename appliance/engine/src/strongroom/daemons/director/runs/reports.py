@@ -1,9 +1,9 @@
 """The report of a run, to the destinations of its job's Messages resource.
 
-One text says what the run was, did and ended as, with the lines of its log that matter. `append`
+The text contains what the run was, did and ended as, with the relevant lines of its log. `append`
 and `file` write it, `syslog` logs its first line, `mail`, `mail on error` and `mail on success`
-hand it to the Mail Command (or to sendmail), `operator` to the Operator Command. A destination gets
-it when its types have one that fits how the run ended. `catalog`, `console` and `director` need
+pass it to the Mail Command (or to sendmail), `operator` to the Operator Command. A destination gets
+it when one of its types matches how the run ended. `catalog`, `console` and `director` need
 nothing: the catalog has every line, consoles read it there.
 """
 
@@ -66,9 +66,9 @@ def report_text(context: DirectorContext, record: RunRecord) -> str:
 
 
 def connection_text(security: dict[str, Any]) -> str:
-    """What protected a run's connection to the storage daemon; "" where nothing was told.
+    """The security of a run's connection to the storage daemon; "" if it was not reported.
 
-    It is the agent's word, so it is bounded.
+    It is reported by the agent, so it is limited in length.
     """
     if not security:
         return ""
@@ -128,7 +128,7 @@ def _send(context: DirectorContext, destination: Destination, record: RunRecord,
 def _mail(context: DirectorContext, destination: Destination, record: RunRecord, text: str) -> None:
     subject = text.partition("\n")[0]
     if destination.command:
-        # `%r` stands for who gets it; the rest as in scripts.
+        # `%r` stands for the recipients; the rest as in scripts.
         command = destination.command.replace("%r", " ".join(destination.addresses))
         words = filled(command, record, context.name)
     else:

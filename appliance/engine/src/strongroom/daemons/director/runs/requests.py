@@ -1,4 +1,4 @@
-"""From what is asked for to a run that can be queued."""
+"""Turns a request into a run that can be queued."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.results import RestoreRequest
     from strongroom.daemons.director.runs.plan import JobPlan
 
-# So many steps from a job to one that it starts; two jobs may name each other.
+# The longest chain of jobs that start each other; two jobs may name each other.
 MOST_COMPANIONS: Final = 3
 # A restore without a Restore job in the configuration.
 RESTORE_JOB: Final = "Restore"
@@ -38,7 +38,7 @@ _REPLACE: Final = {
 
 
 def require_complete(planned: JobPlan) -> None:
-    """Raise UsageError for a restore job, and when something that a backup needs is not said."""
+    """Raise UsageError for a restore job, and for a backup without what it needs."""
     job = planned.job
     if job.kind == "restore":
         raise UsageError(f"{job.name} is a restore job; a restore is started with its snapshot")
@@ -90,7 +90,7 @@ def new_run(planned: JobPlan, *, scheduled_ns: int = 0, requested_by: str = "") 
 
 
 def companions(configuration: DirectorConfiguration, record: RunRecord) -> list[RunRecord]:
-    """The runs that a job's `Run` directives start along with a run of it.
+    """The runs that a job's `Run` directives start together with a run of it.
 
     Runs that were started so start no others after MOST_COMPANIONS steps. Their ids follow from the
     run's, so that they are known when they are asked for again.
@@ -131,7 +131,7 @@ def new_restore(
     snapshot: SnapshotRecord,
     requested_by: str,
 ) -> RunRecord:
-    """A restore, to be submitted; what is not said is as its Restore job has it.
+    """A restore, to be submitted; missing options are taken from its Restore job.
 
     Raises UnknownNameError, UsageError, ConflictError for a snapshot that was removed.
     """
@@ -192,7 +192,7 @@ def new_restore(
 
 
 def restore_jobs(configuration: DirectorConfiguration) -> list[str]:
-    """The names of all Restore jobs that are enabled; the first is taken unless one is named."""
+    """The names of all enabled Restore jobs; the first is used unless one is named."""
     jobs = configuration.jobs.values()
     return [job.name for job in jobs if job.kind == "restore" and job.enabled]
 
@@ -201,7 +201,7 @@ def _restore_job(configuration: DirectorConfiguration, name: str) -> JobSettings
     if name:
         job = configuration.job(name)
         if job.kind != "restore":
-            raise UsageError(f"job {name} restores nothing; its Type is {job.type}")
+            raise UsageError(f"job {name} is no restore job; its Type is {job.type}")
         return job
     names = restore_jobs(configuration)
     return configuration.job(names[0]) if names else None

@@ -1,12 +1,12 @@
 """Which snapshots of a job go after a backup: by its Keep directives, its Pool's, or their age.
 
-The Keep directives of the Job hold if it has any, else those of the Pool, else Volume Retention
+The Keep directives of the Job apply if it has any, else those of the Pool, else Volume Retention
 as Keep Within; an explicit Volume Retention adds to the Keep directives of the Pool. The newest
-snapshot always stays. The snapshots of one job and client in one pool are judged together, by
-when the director had them begun, and never by a client's clock.
+snapshot is always kept. The snapshots of one job and client in one pool are evaluated together, by
+the director's time of their start, and never by a client's clock.
 
-Minimum Retention keeps a snapshot whatever is said, an operator's wish included; it counts from
-when the store received it, and the storage daemon holds to its own besides.
+Minimum Retention keeps a snapshot in any case, even against an operator's request; it counts from
+when the store received it, and the storage daemon enforces its own as well.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def rules_of(job: JobSettings | None, pool: PoolSettings) -> RetentionRules:
 
 
 def kept_until_ns(record: SnapshotRecord, pool: PoolSettings | None) -> int:
-    """Nobody can remove it earlier; 0: there is no such time."""
+    """The time before which nobody can remove it; 0: there is none."""
     minimum = pool.minimum_retention_seconds if pool is not None else 0
     return record.server_ns + minimum * SECOND_NS if minimum else 0
 
 
 def snapshot_info(configuration: DirectorConfiguration, record: SnapshotRecord) -> Snapshot:
-    """What is told of a snapshot."""
+    """The snapshot as results show it."""
     pool = configuration.pools.get(record.pool)
     return Snapshot(
         id=record.id,
@@ -91,9 +91,9 @@ def snapshot_info(configuration: DirectorConfiguration, record: SnapshotRecord) 
 def apply_retention(
     context: DirectorContext, job_name: str, client: str, pool_name: str, storage: str
 ) -> list[tuple[str, str]]:
-    """Remove what nothing keeps; what was done, as lines for a log. Blocks.
+    """Remove what nothing keeps; returns lines for a log. Blocks.
 
-    Raises UnknownNameError where the director cannot reach the repository, and what that raises.
+    Raises UnknownNameError where the director cannot access the repository, and what that raises.
     """
     pool = context.configuration.pools.get(pool_name)
     if pool is None or not pool.auto_prune:
@@ -117,7 +117,7 @@ def apply_retention(
 
 
 def groups_of(context: DirectorContext, record: RunRecord) -> list[tuple[str, str, str, str]]:
-    """Which snapshots a run added to: job, client, pool and storage, as judged together. Blocks."""
+    """Which groups a run added to: job, client, pool and storage. Blocks."""
     if record.kind == "copy":
         pool, storage = str(record.summary.get("pool", "")), str(record.summary.get("storage", ""))
         if not record.files or not pool:
@@ -139,7 +139,7 @@ def remove_snapshots(
 ) -> tuple[list[str], list[str]]:
     """Remove snapshots of one storage unless they are kept; ids removed, ids kept. Blocks.
 
-    One that is not of the client that the catalog says is kept.
+    One that does not belong to the client in the catalog is kept.
     """
     minimum = pool.minimum_retention_seconds if pool is not None else 0
     now_ns = clock.now_ns()

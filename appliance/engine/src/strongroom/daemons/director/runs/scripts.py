@@ -27,7 +27,7 @@ _KILL_SECONDS: Final = 5.0
 
 
 def filled(command: str, record: RunRecord, director: str) -> list[str]:
-    """The words of a command with what stands for something replaced. Raises ScriptError."""
+    """The words of a command with its placeholders replaced. Raises ScriptError."""
     values = {
         "%": "%",
         "b": str(record.bytes),
@@ -50,14 +50,14 @@ def filled(command: str, record: RunRecord, director: str) -> list[str]:
         raise ScriptError(f"the command {command!r} cannot be split into words: {error}") from error
     if not words:
         raise ScriptError("a script has an empty command")
-    # Each word by itself, so that a name with blanks stays one.
+    # Replaced within each word, so that a name with blanks stays one word.
     return [re.sub("%(.)", lambda m: values.get(m[1], m[0]), word) for word in words]
 
 
 async def run_command(
     words: list[str], say: Callable[[str, str], Awaitable[None]], *, seconds: float = SCRIPT_SECONDS
 ) -> None:
-    """Run a command; its output is told line by line. Raises ScriptError unless it ends with 0."""
+    """Run a command; its output is logged by line. Raises ScriptError unless it exits with 0."""
     try:
         process = await asyncio.create_subprocess_exec(
             *words,
@@ -86,7 +86,7 @@ async def run_command(
 
 
 async def _read(stream: asyncio.StreamReader) -> bytes:
-    """All that comes, of which the first part is kept."""
+    """Read all output, of which the first part is kept."""
     kept = bytearray()
     while part := await stream.read(64 << 10):
         kept += part[: max(0, _MOST_OUTPUT_BYTES - len(kept))]

@@ -1,7 +1,7 @@
-"""The messages that start runs on agents: made from catalog, configuration and repositories.
+"""The messages that start runs on agents: built from catalog, configuration and repositories.
 
-Everything here blocks: call it in a thread. A restore's ticket and grant are made when it starts,
-not when it is asked for, so neither grows old in a queue.
+Everything here blocks: call it in a thread. A restore's ticket and grant are created when it
+starts, not when it is requested, so they do not expire in the queue.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ if TYPE_CHECKING:
 _MOST_COUNTED: Final = 1 << 60
 RUN_TAG: Final = "run="
 POOL_TAG: Final = "pool="
-# Of a run's request: the limit that an operator set, 0 for none.
+# In a run's request: the limit that an operator set, 0 for none.
 LIMIT_SET: Final = "limit_set_bytes_per_second"
 
 
 @dataclass(frozen=True, slots=True)
 class StartMessage:
-    """A message, what it settles of the run (columns of the catalog), and lines for its log.
+    """A message, the columns of the run that it determines, and lines for its log.
 
-    ticket: what was stored for it in a repository, to be removed when the run has ended.
+    ticket: stored for it in a repository, to be removed when the run has ended.
     """
 
     message: ToAgent
@@ -96,7 +96,7 @@ def make_start(context: DirectorContext, record: RunRecord) -> StartMessage:
 
 
 def fileset_of(context: DirectorContext, name: str) -> FileSetSpec:
-    """A FileSet as an agent is told it."""
+    """A FileSet in the format of start messages."""
     from strongroom.config.filesets import fileset_spec
 
     return fileset_spec(context.configuration.fileset(name))
@@ -185,7 +185,7 @@ def _backup(context: DirectorContext, record: RunRecord) -> StartMessage:
 
 
 def _expected(context: DirectorContext, record: RunRecord, digest: str) -> tuple[int, int]:
-    """How many files of how many bytes the last backup of the same FileSet found; 0: not known."""
+    """How many files and bytes the last backup of the same FileSet found; 0: unknown."""
     wanted = RunFilter(
         job=record.job,
         client=record.client,
@@ -200,7 +200,7 @@ def _expected(context: DirectorContext, record: RunRecord, digest: str) -> tuple
 
 
 def _count(record: RunRecord, name: str) -> int:
-    """What an agent counted; 0 where that makes no sense."""
+    """A count from an agent; 0 if it is invalid."""
     value = record.summary.get(name)
     return value if isinstance(value, int) and 0 <= value < _MOST_COUNTED else 0
 
@@ -286,7 +286,7 @@ def _opened(
     if snapshot.removed_ns:
         raise SnapshotNotFoundError(f"snapshot {snapshot.id[:8]} was removed")
     if context.identity is None:
-        raise ConflictError("the director has no identity, so storage daemons would not believe it")
+        raise ConflictError("the director has no identity, so storage daemons would refuse it")
     repository = context.repositories.open(snapshot.storage)
     try:
         try:
@@ -323,7 +323,7 @@ def _target(context: DirectorContext, record: RunRecord, storage_name: str) -> S
 
 
 def limit_set(record: RunRecord) -> SetBandwidth | None:
-    """The limit that an operator set for a run under way, as its agent is told it."""
+    """The limit that an operator set for an active run, as sent to its agent."""
     limit = record.request.get(LIMIT_SET)
     if limit is None:
         return None

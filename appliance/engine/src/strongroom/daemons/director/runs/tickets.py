@@ -1,7 +1,7 @@
-"""Restore tickets that were stored for runs, and how they go when those have ended.
+"""Restore tickets stored for runs, and their removal after the runs have ended.
 
-Which those are is kept in memory: what a director leaves behind that dies expires, and is removed
-with the next ticket or by prune (strongroom.repo.ticket_objects).
+They are tracked in memory only: tickets left behind by a crash expire, and are removed with the
+next ticket or by prune (strongroom.repo.ticket_objects).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When a run has taken too long, and what becomes of it then."""
+"""Time limits of runs, and how a run ends that exceeds one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.runs.active_run import ActiveRun
 
-# How long a run outlives the connection to its agent; Max Wait Time of the job wins.
+# How long a run continues without a connection to its agent; Max Wait Time of the job wins.
 LOST_SECONDS: Final = 6 * 3600
 LOST_ID: Final = "agent-lost"
 
 
 def limit(active: ActiveRun, job: JobSettings | None, longest_seconds: int) -> None:
-    """Set when a run is ended at the latest; its level may have become another one.
+    """Set when a run is ended at the latest; its level may have changed.
 
     longest_seconds: of any run, 0 for no limit.
     """
@@ -33,7 +33,7 @@ def limit(active: ActiveRun, job: JobSettings | None, longest_seconds: int) -> N
 
 
 def overdue(active: ActiveRun, job: JobSettings | None, now: float) -> Ending | None:
-    """How it is to end because of its time; None as long as it may go on."""
+    """How it must end because of a time limit; None as long as it may continue."""
     if not active.is_running:
         if active.deadline is not None and now >= active.deadline:
             return Ending("cancelled", "it could not start in time", "time-limit")
@@ -41,7 +41,7 @@ def overdue(active: ActiveRun, job: JobSettings | None, now: float) -> Ending | 
     if active.deadline is not None and now >= active.deadline and _bounds_end(active.record):
         return Ending("failed", "Max Run Sched Time is over", "time-limit")
     if active.ends_at is not None and now >= active.ends_at:
-        return Ending("failed", "it ran longer than it may", "time-limit")
+        return Ending("failed", "it exceeded its time limit", "time-limit")
     if active.lost_at is not None:
         patience = job.max_wait_time_seconds if job is not None else 0
         if now - active.lost_at >= (patience or LOST_SECONDS):
@@ -51,7 +51,7 @@ def overdue(active: ActiveRun, job: JobSettings | None, now: float) -> Ending | 
 
 
 def next_moment(runs: Iterable[ActiveRun]) -> float | None:
-    """When one of them is to be looked at again at the latest, by clock.elapsed_seconds."""
+    """When the limits must be checked again at the latest, by clock.elapsed_seconds."""
     moments: list[float] = []
     for active in runs:
         if active.is_running:
@@ -67,5 +67,5 @@ def next_moment(runs: Iterable[ActiveRun]) -> float | None:
 
 
 def _bounds_end(record: RunRecord) -> bool:
-    """Whether its deadline is for its end; that of a late start no longer counts once it runs."""
+    """Whether the deadline is for its end; that for a late start ends when it runs."""
     return bool(record.request.get("deadline_bounds_end"))

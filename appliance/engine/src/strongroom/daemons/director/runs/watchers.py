@@ -1,6 +1,6 @@
-"""Who waits for news of runs: each is woken, and reads what is new for itself.
+"""Notifies watchers of runs; each then reads what is new itself.
 
-News are not queued, so a watcher that is slow costs nothing and misses no line of a log.
+Events are not queued, so a slow watcher costs nothing and misses no line of a log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Watchers:
 
     @contextmanager
     def watching(self, run_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set at news of the run."""
+        """An event that is set when the run has changed."""
         event = asyncio.Event()
         self._by_run.setdefault(run_id, set()).add(event)
         try:
@@ -33,6 +33,6 @@ class Watchers:
                 del self._by_run[run_id]
 
     def wake(self, run_id: str) -> None:
-        """There is news."""
+        """The run has changed."""
         for event in self._by_run.get(run_id, ()):
             event.set()

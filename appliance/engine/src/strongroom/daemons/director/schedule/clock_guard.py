@@ -1,9 +1,9 @@
-"""Notices when the wall clock jumps, and keeps retention from believing it at once.
+"""Detects jumps of the wall clock, and suspends retention after one.
 
-The wall clock is compared with one that only goes forward. A jump of more than ten minutes either
-way is told, and until the clock is back where it was, or a day has gone by, nothing is forgotten:
-if the new time were wrong, snapshots would seem old that are not. What is seen survives a restart;
-a jump while nobody looked is noticed if it went backwards.
+The wall clock is compared with a monotonic one. A jump of more than ten minutes either way is
+reported, and until the clock is back where it was, or a day has passed, nothing is forgotten: if
+the new time were wrong, snapshots would seem older than they are. The state survives a restart; a
+jump while the director was down is detected only if it went backwards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HOLD_SECONDS: Final = 86400.0
 
 @dataclass(slots=True)
 class ClockGuard:
-    """offset_seconds: how far the clock jumped. held_seconds: how long retention still waits."""
+    """offset_seconds: how far the clock jumped. held_seconds: how long retention is suspended."""
 
     offset_seconds: float = 0.0
     held_seconds: float = 0.0
@@ -31,7 +31,7 @@ class ClockGuard:
         self._now_ns, self._elapsed = clock.now_ns(), clock.elapsed_seconds()
 
     def load(self, saved: dict[str, Any] | None) -> str:
-        """Go on from what `saved` gave before a restart; a warning, or ""."""
+        """Restore the state of `saved` before a restart; returns a warning, or ""."""
         if not saved:
             return ""
         self.offset_seconds = float(saved["offset_seconds"])
@@ -42,7 +42,7 @@ class ClockGuard:
         return self._jumped(-back_seconds)
 
     def saved(self) -> dict[str, Any]:
-        """What to remember over a restart."""
+        """The state to keep over a restart."""
         return {
             "now_ns": self._now_ns,
             "offset_seconds": self.offset_seconds,
@@ -50,7 +50,7 @@ class ClockGuard:
         }
 
     def observe(self) -> str:
-        """Look at both clocks; a warning if one has jumped since the last look, or ""."""
+        """Compare both clocks; returns a warning if one has jumped since the last call, or ""."""
         now_ns, elapsed = clock.now_ns(), clock.elapsed_seconds()
         passed = elapsed - self._elapsed
         jump = (now_ns - self._now_ns) / SECOND_NS - passed

@@ -1,12 +1,12 @@
-"""When the Run entries of a Schedule are due, in the time of a place with its summer and winter.
+"""When the Run entries of a Schedule are due, in a local time zone with daylight saving time.
 
-An entry is due in a local minute that all its sets hold for; `config.values.run_days` says on which
+An entry is due in a local minute that matches all its sets; `config.values.run_days` says on which
 days they do.
 
-Where clocks change: a due time that is skipped is due at the end of the gap, once, however many
-times of the entry fall into it; one that comes twice is due the first time only. An entry
-that holds for every hour is due whenever a clock on the wall shows its minute: never in a gap, and
-twice where the hour comes twice. So a nightly job runs every night, once; an hourly one each hour.
+At clock changes: a due time that is skipped is due at the end of the gap, once, however many
+times of the entry fall into it; one that occurs twice is due the first time only. An entry for
+every hour is due whenever the local clock shows its minute: never in a gap, and twice where the
+hour occurs twice. So a nightly job runs every night, once; an hourly one each hour.
 
 Everything here is arithmetic: no clock, no state.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _HOURS_OF_A_DAY: Final = 24
 _LOCAL_ZONE_FILE: Final = "/etc/localtime"
-# A file of a zone (RFC 8536, version 1): no transitions, one local time, four characters of names.
+# A zone file (RFC 8536, version 1): no transitions, one local time, four characters of names.
 _UTC_ZONE: Final = (
     b"TZif" + bytes(16) + struct.pack(">6L", 0, 0, 0, 0, 1, 4) + bytes(6) + b"UTC\0"
 )  # fmt: skip
@@ -59,20 +59,20 @@ def _local_zone() -> ZoneInfo:
         with open(_LOCAL_ZONE_FILE, "rb") as file:
             return ZoneInfo.from_file(file, key="local")
     except (OSError, ValueError):
-        # Also where no zone is known: a small host may do without that package.
+        # Also without a time zone database: a small host may lack that package.
         return ZoneInfo.from_file(BytesIO(_UTC_ZONE), key="UTC")
 
 
 def entry_digest(entry: ScheduleRun) -> str:
-    """32 digits that stand for when an entry is due and what it overrides."""
+    """A digest, 32 digits, of when an entry is due and what it overrides."""
     parts = [f"{field.name}={getattr(entry, field.name)}" for field in fields(entry)]
     return blake3("\n".join(parts).encode()).hexdigest(16)
 
 
 def next_due_ns(entry: ScheduleRun, after_ns: int, zone: ZoneInfo) -> int | None:
-    """The first due time after a moment, in unix nanoseconds; None: never in a generation."""
+    """The first due time after a moment, in unix nanoseconds; None: never in 30 years."""
     after = datetime.fromtimestamp(after_ns // SECOND_NS, UTC)
-    # A gap of a whole day, as islands had that moved across the date line, ends two days later.
+    # A gap of a whole day, as for islands that crossed the date line, ends two days later.
     day = after.astimezone(zone).date() - timedelta(days=2)
     for _ in range(MOST_DAYS_AHEAD):
         if holds_on(entry, day):

@@ -1,14 +1,14 @@
-"""Starts jobs when their schedules say so.
+"""Starts jobs by their schedules.
 
-For each Run of an enabled schedule of an enabled job the catalog has up to when it was looked at. A
-Run that is new begins to count now. What came due since, be it a minute ago or while the director
-was down, the machine slept or the clock jumped ahead, is started once, not once for each time: with
-the highest level that was due, and as scheduled for its last due time. With Max Start Delay a run
-that is later than that is entered as cancelled instead. A clock that was ahead and is set back by
-more than an hour is believed: times come due again; a smaller correction repeats nothing.
+For each Run of an enabled schedule of an enabled job the catalog has the time up to which due times
+were processed. A new Run starts with the current time. Due times since then, be it a minute ago or
+while the director was down, the machine slept or the clock jumped ahead, start one run together:
+with the highest level that was due, and scheduled for the last due time. With Max Start Delay a run
+that is later than that is recorded as cancelled instead. If the clock is set back by more than an
+hour, times become due again; a smaller correction repeats nothing.
 
-A run for a due time is entered before the time is noted, and is looked for by it, so that a crash
-between the two starts nothing twice.
+A run for a due time is stored before the time is, and is looked up by it, so that a crash between
+the two starts nothing twice.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.runs.plan import JobPlan
 
 LONGEST_SLEEP_SECONDS: Final = 30.0
-# What could not be done is still due, and is not tried again without a pause.
+# After a failure due runs are retried after a pause.
 RETRY_SECONDS: Final = 5.0
 BACKWARD_NS: Final = 3600 * SECOND_NS
 _SAVE_CLOCK_SECONDS: Final = 60.0
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Entry:
-    """A Run of a job's schedule: up to when it was looked at, and when it is due next."""
+    """A Run of a job's schedule: the time processed last, and the next due time."""
 
     job: JobSettings
     run: ScheduleRun
@@ -83,13 +83,13 @@ class Scheduler:
         self.warnings: list[str] = []
 
     async def load(self) -> None:
-        """Begin: what the catalog remembers, and the schedules of the configuration."""
+        """Start with the state in the catalog and the schedules of the configuration."""
         saved = await self._context.in_thread(read_state, self._context.catalog, _CLOCK_STATE)
         self._warn(self.guard.load(saved))
         await self.reload()
 
     async def reload(self) -> None:
-        """Take the schedules of the configuration, after it has changed."""
+        """Apply the schedules of the configuration, after it has changed."""
         seen = await self._context.in_thread(last_due, self._context.catalog)
         now_ns = clock.now_ns()
         entries = []
@@ -112,15 +112,15 @@ class Scheduler:
         self.wake()
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Run until cancelled."""
         while True:
             seconds = 0.0
             try:
                 await self.tick()
             except StrongroomError as error:
-                _log.error("the scheduler failed, and tries again: %s", error)
+                _log.error("the scheduler failed and is retried: %s", error)
                 seconds = RETRY_SECONDS
-            except Exception:  # noqa: BLE001 - without it no job would start any more
+            except Exception:  # noqa: BLE001 - without the scheduler no job would start any more
                 _log.exception("the scheduler has a fault, and goes on")
                 seconds = RETRY_SECONDS
             self._woken.clear()
@@ -132,16 +132,16 @@ class Scheduler:
                 continue
 
     def wake(self) -> None:
-        """Look at the time again now."""
+        """Check due times now."""
         self._woken.set()
 
     def wake_by(self, moment: float) -> None:
-        """Look at the time by this moment of clock.elapsed_seconds, if not earlier."""
+        """Check due times by this moment of clock.elapsed_seconds, if not earlier."""
         if moment < self._wakes_at:
             self.wake()
 
     async def tick(self) -> None:
-        """Start what is due; end what has taken too long."""
+        """Start due runs; end those beyond a time limit."""
         self._warn(self.guard.observe())
         now = clock.elapsed_seconds()
         if now - self._saved_at >= _SAVE_CLOCK_SECONDS:

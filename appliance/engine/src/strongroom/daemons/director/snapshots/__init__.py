@@ -1,7 +1,7 @@
-"""Which snapshots the catalog has, compared with what is in the repositories.
+"""Reconciles the snapshots in the catalog with those in the repositories.
 
 Its modules:
 
-    confirmation     a snapshot that an agent says it made
-    reconciliation   all snapshots of a repository, now and then
+    confirmation     a snapshot that an agent reports
+    reconciliation   all snapshots of a repository, periodically
 """

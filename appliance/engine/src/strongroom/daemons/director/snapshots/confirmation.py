@@ -1,8 +1,8 @@
-"""Whether a snapshot that an agent says it made is there, and is its own.
+"""Checks that a snapshot that an agent reports exists, and is its own.
 
 The repository decides: the snapshot's envelope must name the client and the job of the run. Where
-the director cannot reach the repository, or it does not answer now, the agent's word counts, with a
-line in the log; whoever opens or removes such a snapshot looks then (`ownership`).
+the director cannot access the repository, or it is unavailable, the agent's report is accepted,
+with a line in the log; opening or removing such a snapshot checks it later (`ownership`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Confirmed(NamedTuple):
 
 
 def confirm_snapshot(context: DirectorContext, run: RunRecord, message: RunEnded) -> Confirmed:
-    """Look the snapshot of a backup up.
+    """Look up the snapshot of a backup.
 
-    Raises ObjectMissingError when it is not there, DamageError when it is not what its name says
-    or belongs to another client or job.
+    Raises ObjectMissingError when it does not exist, DamageError when its content does not match
+    its name or it belongs to another client or job.
     """
     snapshot_id = message.snapshot
     if len(snapshot_id) != _ID_DIGITS or any(c not in "0123456789abcdef" for c in snapshot_id):
-        raise DamageError(f"the agent names a snapshot that cannot be: {snapshot_id[:80]!r}")
+        raise DamageError(f"the agent reports an invalid snapshot id: {snapshot_id[:80]!r}")
     try:
         snapshot, received_ns = _read(context, run.storage, snapshot_id)
     except DamageError:
@@ -92,15 +92,15 @@ def record_of(
 
 
 def count_of(value: int) -> int:
-    """A number that a snapshot says, 0 where no database takes it."""
+    """A number from a snapshot, 0 if no database accepts it."""
     return value if 0 <= value < _MOST_COUNTED else 0
 
 
 def _read(context: DirectorContext, storage: str, snapshot_id: str) -> tuple[Snapshot, int]:
-    """A snapshot, and when it came: as it says itself where the store says about the same.
+    """A snapshot, and when it came: its own time if it agrees with the store's.
 
-    Alone it is its writer's word, which would lift Minimum Retention or keep it for ever; and our
-    own clock may have jumped.
+    Its own time alone is set by its writer, which could evade Minimum Retention or extend it for
+    ever; and the director's own clock may have jumped.
     """
     repository = context.repositories.open(storage)
     try:
@@ -112,7 +112,7 @@ def _read(context: DirectorContext, storage: str, snapshot_id: str) -> tuple[Sna
                 return snapshot, said_ns if is_true else stored_ns
     finally:
         repository.close()
-    raise ObjectMissingError(f"snapshot {snapshot_id[:8]} went while it was looked up")
+    raise ObjectMissingError(f"snapshot {snapshot_id[:8]} was removed while it was looked up")
 
 
 def _from_summary(run: RunRecord, summary: dict[str, Any], snapshot_id: str) -> SnapshotRecord:

@@ -1,21 +1,21 @@
-"""Catalog and repositories brought together: what is gone is marked, what is there is entered.
+"""Reconciles the catalog with repositories: marks removed snapshots, adds new ones.
 
-Others change a repository too: `forget` at the socket of the storage daemon, another console, a
-backup on the spot. Here the director looks which snapshots there are. One that the catalog has and
-the repository has not is marked as removed; should it come back (a disk was not mounted), it is
-there again. One that the catalog does not know is entered; with an empty catalog that is all.
+Repositories are changed by others too: `forget` at the socket of the storage daemon, another
+console, a local backup. A snapshot in the catalog that the repository does not have is marked as
+removed; if it comes back (a disk was not mounted), it is unmarked. A snapshot that the catalog does
+not have is added; with an empty catalog that rebuilds it.
 
-Everything that a restore needs is in the repository: snapshots tell their client (the host), job,
-FileSet, level and times, and by their tags the run and the pool. What only the catalog had (failed
-runs, logs, tokens, the audit log) comes back from a backup of the catalog, if at all.
+Everything that a restore needs is in the repository: snapshots contain their client (the host),
+job, FileSet, level and times, and in their tags the run and the pool. What is only in the catalog
+(failed runs, logs, tokens, the audit log) can only be restored from a backup of the catalog.
 
-Names in a snapshot are its writer's word, and an agent that could write under another's name would
-push the other's snapshots out. The storage daemon knows who stored what, so a snapshot that an
-agent stored is entered only if it is the client that the snapshot names; and unless somebody asked
-for a rebuild only for a run of that client that has no snapshot yet, or an agent could push out its
-own machine's old snapshots by new ones that nobody ordered. What the appliance stored, and what
-nobody is known to have stored, is believed, as is all in a plain folder. What a run under way has
-made is left to that run.
+Names in a snapshot are set by its writer, and an agent that could use another's name could make
+retention remove the other's snapshots. The storage daemon knows who stored what, so a snapshot that
+an agent stored is added only if that agent is the client that the snapshot names; and, except in a
+requested rebuild, only for a run of that client that has no snapshot yet, or an agent could make
+retention remove its own machine's old snapshots by storing new ones. Snapshots that the appliance
+stored, or that have no known owner, are trusted, as are all in a plain folder. Snapshots of an
+active run are left to that run.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ if TYPE_CHECKING:
     from strongroom.repo.snapshots import Snapshot
 
 GONE: Final = "gone from the repository"
-# Databases take so many values in one statement.
+# The number of values that databases accept in one statement.
 _BATCH: Final = 1000
 _MOST_NAMED: Final = 20
 
-# A database, its driver, or neither of them understands what is to be written.
+# Errors of a database or its driver for values that it does not accept.
 _UNFIT: Final = (CatalogError, ValueError, OverflowError)
 
 _Item = TypeVar("_Item")
@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciled(msgspec.Struct, frozen=True):
-    """Ids of snapshots: marked as gone, there again, entered; and refused, with the reason."""
+    """Ids of snapshots: marked as gone, back again, added; and refused, with the reason."""
 
     gone: tuple[str, ...] = ()
     returned: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class Reconciled(msgspec.Struct, frozen=True):
 
 
 class Reconciler:
-    """Looks again and again; what it refused once it says once."""
+    """Reconciles periodically; logs each refused snapshot only once."""
 
     def __init__(self, context: DirectorContext) -> None:
         self._context = context
@@ -116,19 +116,19 @@ class Reconciler:
 
 
 def rebuild_catalog(context: DirectorContext, storage: str) -> int:
-    """Have the catalog say what is in the repository of a storage; how many were new. Blocks."""
+    """Rebuild the catalog from the repository of a storage; how many were new. Blocks."""
     return len(reconcile(context, storage, rebuilds=True).entered)
 
 
 def reconcile(
     context: DirectorContext, storage: str, *, rebuilds: bool = False, leave_out: Iterable[str] = ()
 ) -> Reconciled:
-    """See the module; what changed is in the log and in the audit log. Blocks.
+    """See the module; changes are in the log and in the audit log. Blocks.
 
-    rebuilds: what agents stored without a run is believed too. Snapshots that were forgotten stay
-    so in the catalog.
+    rebuilds: snapshots that agents stored without a run are trusted too. Snapshots that were
+    forgotten stay so in the catalog.
     """
-    # Before the repository is looked at: what comes in between is not gone.
+    # Before the repository is listed, so that snapshots stored meanwhile do not count as gone.
     known = known_snapshots(context.catalog)
     mine = {name: one for name, one in known.items() if one.storage == storage}
     repository = context.repositories.open(storage)
@@ -188,7 +188,7 @@ def _was_ordered(context: DirectorContext, snapshot: Snapshot) -> bool:
 
 
 def _under_way(context: DirectorContext, found: list[Snapshot]) -> frozenset[str]:
-    """Snapshots of runs that will enter them themselves."""
+    """Snapshots of runs that will add them themselves."""
     runs = unfinished_runs(context.catalog)
     ids = {run.id for run in runs}
     copies = any(run.kind == "copy" for run in runs)
@@ -272,9 +272,9 @@ def _record(
 
 
 def _enter(context: DirectorContext, records: Sequence[SnapshotRecord]) -> dict[str, str]:
-    """Enter snapshots and their runs; those that cannot be, and why.
+    """Add snapshots and their runs; returns those that failed, and why.
 
-    CatalogUnavailableError when none can be now.
+    CatalogUnavailableError when the catalog is unavailable.
     """
     unfit: dict[str, str] = {}
     for batch in _batches(records):
@@ -283,7 +283,7 @@ def _enter(context: DirectorContext, records: Sequence[SnapshotRecord]) -> dict[
         except CatalogUnavailableError:
             raise
         except _UNFIT:
-            # What one says must not keep the others out.
+            # One invalid snapshot must not block the others.
             for record in batch:
                 try:
                     _enter_all(context, (record,))

@@ -1,4 +1,4 @@
-"""What the API is asked in bodies, as OpenAPI shows it; unknown fields are refused."""
+"""Request bodies, as OpenAPI shows them; unknown fields are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Question(BaseModel):
 
 
 class NewRun(Question):
-    """A run to queue; what is empty is as the job says."""
+    """A run to queue; empty fields are taken from the job."""
 
     job: NameNeeded
     level: Literal["", "full", "differential", "incremental"] = ""
@@ -28,7 +28,7 @@ class NewRun(Question):
     fileset: Name = ""
     storage: Name = ""
     pool: Name = ""
-    priority: int = Field(0, ge=0, le=10_000, description="0: as the job says.")
+    priority: int = Field(0, ge=0, le=10_000, description="0: the job's priority.")
 
 
 class NewRestore(Question):
@@ -60,7 +60,7 @@ class NewEstimate(Question):
 
 
 class Bandwidth(Question):
-    """What a run under way may send."""
+    """The bandwidth limit of an active run."""
 
     maximum_bytes_per_second: Rate
 
@@ -71,7 +71,7 @@ class TokenWanted(Question):
     name: NameNeeded
     profile: Name = ""
     lifetime_seconds: int = Field(
-        90 * 86400, ge=0, le=10 * 366 * 86400, description="0: until it is withdrawn."
+        90 * 86400, ge=0, le=10 * 366 * 86400, description="0: until it is revoked."
     )
 
 
@@ -84,6 +84,6 @@ class Enrolment(Question):
 
 
 class Renewal(Question):
-    """A request for the next certificate, sent with the present one."""
+    """A request for the next certificate, sent with the current one."""
 
     csr: str = Field(min_length=64, max_length=16_384)

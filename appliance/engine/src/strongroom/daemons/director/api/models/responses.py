@@ -1,4 +1,4 @@
-"""What the API answers with beside the results of the director, as OpenAPI shows it.
+"""Responses beside the results of the director, as OpenAPI shows them.
 
 Most answers are `director.results` as they are.
 """
@@ -21,7 +21,7 @@ class Answer(BaseModel):
 
 
 class Failure(Answer):
-    """Why a request was not done. `error_id` stays from release to release; see exit codes."""
+    """Why a request failed. `error_id` is stable between releases; see exit codes."""
 
     error_id: str
     message: str
@@ -35,7 +35,7 @@ class Page(Answer, Generic[Item]):
 
 
 class StreamDenied(Answer):
-    """The last event of a stream whose reader may no longer read it, and why."""
+    """The last event of a stream whose reader lost its rights, and why."""
 
     type: Literal["denied"]
     error_id: str
@@ -43,14 +43,14 @@ class StreamDenied(Answer):
 
 
 class NewToken(Answer):
-    """A token just made; its text is shown this once."""
+    """A new token; its text is shown only once."""
 
     token: Token
     text: str
 
 
 class Me(Answer):
-    """Who the director takes the caller for, and the actions it may do."""
+    """The identity of the caller, and the actions it may do."""
 
     name: str
     role: str
@@ -58,6 +58,6 @@ class Me(Answer):
 
 
 class FilesFound(Page[File]):
-    """What a search found; `warnings` say which snapshots it had to leave out, and why."""
+    """Results of a search; `warnings` name the snapshots left out, and why."""
 
     warnings: list[str]

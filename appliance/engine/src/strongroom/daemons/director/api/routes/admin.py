@@ -1,4 +1,4 @@
-"""Looking after the director: reload, tokens, the audit log."""
+"""Administration of the director: reload, tokens, the audit log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ router = APIRouter(tags=["administration"])
 
 @router.post("/reload", responses={409: {"model": Reload}})
 async def reload(asked: Asked) -> Reload:
-    """Read the configuration again; with errors the one before stays, and they are listed."""
+    """Reload the configuration; with errors the old one stays, and they are listed."""
     asked.rights.require_command("reload")
     report = await asked.director.commands.reload(asked.actor)
     if not report.is_loaded:
@@ -31,7 +31,7 @@ async def reload(asked: Asked) -> Reload:
 
 @router.get("/tokens")
 async def tokens(asked: Asked) -> Page[Token]:
-    """Tokens without their texts; of others only to whom nothing is denied."""
+    """Tokens without their texts; those of others only for callers with all rights."""
     asked.rights.require_command("token")
     found = await asked.director.queries.tokens()
     return Page(items=[one for one in found if _is_own(asked, one.name)])
@@ -39,10 +39,10 @@ async def tokens(asked: Asked) -> Page[Token]:
 
 @router.post("/tokens", status_code=201)
 async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
-    """A new token; its text is shown this once.
+    """A new token; its text is shown only once.
 
-    Who has not every right may make tokens for itself only, and with a token only such of the same
-    Profile that end no later: none makes more of itself.
+    A caller without all rights may create tokens only for itself, and with a token only ones of the
+    same Profile that expire no later: nobody can extend its own rights.
     """
     asked.rights.require_command("token")
     _require_own(asked, wanted.name)
@@ -65,7 +65,7 @@ async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
 
 @router.delete("/tokens/{token_id}")
 async def withdraw_token(token_id: str, asked: Asked) -> Token:
-    """End a token at once."""
+    """Revoke a token at once."""
     asked.rights.require_command("token")
     token = next((one for one in await asked.director.queries.tokens() if one.id == token_id), None)
     if token is None:
@@ -95,11 +95,11 @@ def _require_no_more(asked: ApiRequest, wanted: TokenWanted) -> None:
         return
     if shown.profile and wanted.profile != shown.profile:
         raise NotPermittedError(
-            f"with a token of the Profile {shown.profile!r} only tokens of it can be made"
+            f"with a token of the Profile {shown.profile!r} only tokens of that Profile can be made"
         )
     ends_ns = clock.now_ns() + wanted.lifetime_seconds * SECOND_NS
     if shown.expires_ns and (not wanted.lifetime_seconds or ends_ns > shown.expires_ns):
-        raise NotPermittedError("a token cannot make one that ends later than itself")
+        raise NotPermittedError("a token cannot make one that expires later than itself")
 
 
 def _is_own(asked: ApiRequest, name: str) -> bool:
@@ -109,5 +109,5 @@ def _is_own(asked: ApiRequest, name: str) -> bool:
 def _require_own(asked: ApiRequest, name: str) -> None:
     if not _is_own(asked, name):
         raise NotPermittedError(
-            f"only who may do everything may handle the tokens of others; {name!r} is not you"
+            f"only a caller with all rights may manage the tokens of others; {name!r} is not you"
         )

@@ -1,8 +1,8 @@
-"""How agents come by their certificates: enrolment with a one-time token, and renewal.
+"""Certificates for agents: enrolment with a one-time token, and renewal.
 
-A machine that is to be enrolled fetches the authority first, without trusting what it gets, and
-compares the fingerprint that its operator was told; only then does it connect again, trusting this
-authority alone, and show its token.
+A machine that enrols fetches the authority first, without trusting it, and compares the fingerprint
+with the one given to its operator; only then does it connect again, trusting this authority alone,
+and sends its token.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ router = APIRouter(tags=["enrolment"])
 
 @router.get("/authority")
 async def authority(request: Request) -> Authority:
-    """The authority's certificate and its list of withdrawn ones; for everybody."""
+    """The authority's certificate and its revocation list; no authentication."""
     enrolling = _enrolling(request)
     return Authority(
         authority=enrolling.authority.certificate_pem.decode("ascii"),
@@ -35,7 +35,7 @@ async def authority(request: Request) -> Authority:
 
 @router.post("/enrol", status_code=201)
 async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
-    """The first certificate of an agent; uses its token up."""
+    """The first certificate of an agent; its token can be used only once."""
     context: ApiContext = request.app.state.context
     enrolling = _enrolling(request)
     address = address_of(request)
@@ -64,7 +64,7 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
 
 @router.post("/renew")
 async def renew(wanted: Renewal, request: Request) -> Renewed:
-    """The next certificate of whoever shows one that is still good, with the same name and role."""
+    """The next certificate for the peer of a valid one, with the same name and role."""
     context: ApiContext = request.app.state.context
     enrolling = _enrolling(request)
     certified = context.callers.require_certificate(request.scope["state"])

@@ -1,7 +1,7 @@
-"""Figures for Prometheus, in its text format, version 0.0.4.
+"""Metrics for Prometheus, in its text format, version 0.0.4.
 
-Names and meanings are the service's (`strongroom_*`, base units, unix times); the API adds what it
-alone knows. A caller needs the command `metrics` or `status`; Prometheus sends a bearer token.
+Names and meanings are the service's (`strongroom_*`, base units, unix times); the API adds its own.
+A caller needs the command `metrics` or `status`; Prometheus sends a bearer token.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXT: dict[int | str, dict[str, object]] = {
 
 @router.get("/metrics", response_class=Response, responses=_TEXT)
 async def metrics(asked: Asked) -> PlainTextResponse:
-    """All figures now."""
+    """All metrics now."""
     asked.rights.require_command("metrics")
     found = [*await asked.director.queries.metrics(), *_own(asked.context)]
     return PlainTextResponse(exposition(found), media_type=CONTENT_TYPE)
@@ -44,13 +44,13 @@ def _own(context: ApiContext) -> list[Metric]:
         ),
         Metric(
             "strongroom_director_handshakes",
-            "TLS handshakes under way.",
+            "Active TLS handshakes.",
             "gauge",
             (({}, float(context.limits.handshakes.count)),),
         ),
         Metric(
             "strongroom_director_refused_handshakes_total",
-            "Connections closed at once because too many handshakes were under way.",
+            "Connections closed at once because of too many active handshakes.",
             "counter",
             (({}, float(context.limits.refused_handshakes)),),
         ),

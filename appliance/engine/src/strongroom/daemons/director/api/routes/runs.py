@@ -22,8 +22,8 @@ Sequence = Annotated[int, Query(ge=0, le=1 << 62, description="Only lines after 
 _EVENTS: dict[int | str, dict[str, object]] = {
     200: {
         "description": "Server-sent events `state`, `progress`, `log` (each a RunEvent), then "
-        "`end`, or `denied` (a StreamDenied) when the caller may not go on reading. The id of "
-        "a log event is its number, so a client that comes back with Last-Event-ID misses none.",
+        "`end`, or `denied` (a StreamDenied) when the caller lost its rights. The id of "
+        "a log event is its number, so a client that reconnects with Last-Event-ID misses none.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
@@ -109,7 +109,7 @@ async def events(
     after: Sequence = 0,
     last_event_id: Annotated[str, Header(max_length=20)] = "",
 ) -> StreamingResponse:
-    """What happens to a run while it happens, until it has ended or may not be seen any more."""
+    """Events of a run as they happen, until it has ended or may not be seen any more."""
     found = await asked.permitted_run("watch", run_id)
 
     async def still_allowed() -> None:
@@ -138,7 +138,7 @@ async def cancel(run_id: str, asked: Asked) -> Run:
 
 @router.post("/runs/{run_id}/bandwidth", status_code=202)
 async def bandwidth(run_id: str, wanted: Bandwidth, asked: Asked) -> Run:
-    """Change what a run under way may send."""
+    """Change the bandwidth limit of an active run."""
     asked.rights.require_command("bandwidth")
     found = await asked.permitted_run("bandwidth", run_id)
     limit = wanted.maximum_bytes_per_second
@@ -146,10 +146,10 @@ async def bandwidth(run_id: str, wanted: Bandwidth, asked: Asked) -> Run:
 
 
 def _permitted_plan(asked: ApiRequest, name: str, said: Overrides | None = None) -> JobPlan:
-    """What a run is to be; NotPermittedError unless the job and all that it uses are allowed."""
+    """Overrides for a run; NotPermittedError unless the job and all that it uses are allowed."""
     asked.rights.require("job", name)
     overrides = said or Overrides()
-    # Before anything is looked up: names are not told to whom they are not allowed.
+    # Checked before any lookup: names that are not allowed must not be revealed.
     for kind in ("client", "fileset", "storage", "pool"):
         asked.rights.require(kind, getattr(overrides, kind))
     planned = plan(asked.director.configuration, name, overrides)

@@ -1,4 +1,4 @@
-"""Snapshots and what is in them: list, browse, search, restore, forget."""
+"""Snapshots and their content: list, browse, search, restore, forget."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from strongroom.errors import StrongroomError, UsageError
 
 router = APIRouter(tags=["snapshots"])
 
-# Characters of a path in a query; with every one of them escaped the head of a request stays below
+# Characters of a path in a query; even if all of them are escaped the head of a request stays below
 # http_forwarding.LARGEST_HEAD_BYTES.
 LONGEST_PATH = 8192
 
 PathQuery = Annotated[str, Query(max_length=LONGEST_PATH, description="An absolute path.")]
 PathBase64Query = Annotated[
     str,
-    Query(max_length=2 * LONGEST_PATH, description="The same in base64, if it is no UTF-8."),
+    Query(max_length=2 * LONGEST_PATH, description="The same in base64, if it is not UTF-8."),
 ]
-# How many snapshots a search by somebody who may not see all looks at, the newest first.
+# How many snapshots, the newest first, a search examines for a caller who may not see all.
 _SEARCHED_SNAPSHOTS = 10_000
 
 
@@ -77,7 +77,7 @@ async def snapshot(snapshot_id: str, asked: Asked) -> Snapshot:
 
 @router.delete("/snapshots/{snapshot_id}")
 async def forget(snapshot_id: str, asked: Asked) -> Snapshot:
-    """Remove a snapshot, unless Minimum Retention keeps it: nobody can lift that."""
+    """Remove a snapshot, unless Minimum Retention keeps it, which nobody can override."""
     asked.rights.require_command("forget")
     found = await asked.visible_snapshot(snapshot_id)
     return await asked.director.commands.forget_snapshot(found.id, asked.actor)
@@ -92,12 +92,12 @@ async def files(
     after: PathQuery = "",
     limit: PageSize = 1000,
 ) -> Page[File]:
-    """What is right in a directory of a snapshot, in the listing's order."""
+    """The entries directly in a directory of a snapshot, in the listing's order."""
     asked.rights.require_command("browse")
     found = await asked.visible_snapshot(snapshot_id)
     folder = chosen_path(path, path_base64)
     page = await asked.director.queries.list_files(found.id, folder, _name_of_cursor(after), limit)
-    # A name may hold any byte but "/"; base64 fits into a query as it is.
+    # A name may have any byte but "/"; base64 fits into a query unchanged.
     following = base64.urlsafe_b64encode(page.next).decode("ascii") if page.next else None
     return Page(items=list(page.entries), next=following)
 
@@ -154,7 +154,7 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
     asked.rights.require_command("restore")
     target = checked_target(wanted.target)
     if bool(target) == wanted.in_place:
-        raise UsageError("say a target folder, or in_place and no target")
+        raise UsageError("give a target folder, or in_place and no target")
     found = await asked.visible_snapshot(wanted.snapshot)
     asked.rights.require("client", wanted.client or found.client)
     job = _permitted_job(asked, wanted.job)
@@ -179,7 +179,7 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
 
 
 async def _visible_parts(asked: ApiRequest, wanted: SnapshotFilter) -> list[SnapshotFilter]:
-    """Filters that together let through those snapshots of `wanted` that the caller may see."""
+    """Filters that together select those snapshots of `wanted` that the caller may see."""
     if asked.rights.is_unlimited:
         return [wanted]
     seen = await asked.director.queries.snapshots(wanted)
@@ -187,7 +187,7 @@ async def _visible_parts(asked: ApiRequest, wanted: SnapshotFilter) -> list[Snap
         (one.client, one.job, one.fileset, one.pool) for one in seen if asked.may_see(one)
     )
     return [
-        # Exactly: a snapshot without a job must not open those of every job.
+        # Exact match: a snapshot without a job must not select those of every job.
         SnapshotFilter(
             client=client,
             job=job,
@@ -201,7 +201,7 @@ async def _visible_parts(asked: ApiRequest, wanted: SnapshotFilter) -> list[Snap
 
 
 def _permitted_job(asked: ApiRequest, name: str) -> str:
-    """The Restore job to take, "" where the configuration has none. Raises NotPermittedError."""
+    """The Restore job to use, "" where the configuration has none. Raises NotPermittedError."""
     names = (name,) if name else restore_jobs(asked.director.configuration)
     allowed = next((one for one in names if asked.rights.permits("job", one)), "")
     if names and not allowed:
@@ -220,7 +220,7 @@ def _absolute(path: bytes) -> bytes:
 
 
 def _plain(path: bytes) -> str:
-    """A path as a Where ACL has it."""
+    """A path in the form of a Where ACL."""
     parts = path.decode("utf-8", "surrogateescape").split("/")
     return "/" + "/".join(part for part in parts if part not in ("", "."))
 

@@ -1,4 +1,4 @@
-"""Looking at the director itself: status, clients, jobs, configuration, who one is."""
+"""The director itself: status, clients, jobs, configuration, the caller's identity."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ router = APIRouter(tags=["look"])
 
 @router.get("/me")
 async def me(asked: Asked) -> Me:
-    """Whom the director takes the caller for, and what that one may do."""
+    """The identity of the caller, and what it may do."""
     actions = [action for action in COMMANDS if asked.rights.permits_command(action)]
     return Me(name=asked.caller.name, role=asked.actor.role, actions=actions)
 
 
 @router.get("/status")
 async def status(asked: Asked) -> Status:
-    """The director at a glance: what runs, what ended, what is due within a day."""
+    """Status of the director: active runs, recent ones, and those due within a day."""
     asked.rights.require_command("status")
     found = await asked.director.queries.status()
     return replace(
@@ -69,8 +69,8 @@ async def jobs(asked: Asked) -> Page[Job]:
 async def configuration(asked: Asked) -> Page[dict[str, Any]]:
     """The resources in force with their directives; secrets are left out.
 
-    Resources of kinds that no permission names (Console, Catalog and so on) are shown to callers
-    only whom nothing is denied.
+    Resources of kinds that no permission names (Console, Catalog and so on) are shown only to
+    callers with all rights.
     """
     asked.rights.require_command("config")
     resources = visible_resources(asked.director.resources, asked.rights)
@@ -84,4 +84,4 @@ async def configured(kind: str, name: str, asked: Asked) -> dict[str, Any]:
     for resource in visible_resources(asked.director.resources, asked.rights):
         if resource.type.lower() == kind.lower() and resource.name == name:
             return resource_object(resource)
-    raise UnknownNameError(f"there is no {kind} {name!r} here that you may see")
+    raise UnknownNameError(f"there is no {kind} {name!r} that you may see")
