@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from kit.postgresql_cluster import Cluster
 
+# What started commands have compiled is kept: else each of them compiles the engine anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kit.prepared_commands import run_command
 from kit.tiny_backup import new_repository
 from strongroom.repo.keys import export_key
 from strongroom.stores.local import LocalStore
@@ -69,18 +70,13 @@ class Command:
         self, *words: str, exit_code: int = 0, key_file: Path | None = None, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Run it; the exit code must be the one that is expected."""
-        answer = subprocess.run(
-            self.words(*words, key_file=key_file),
-            env={**self.environment, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=300,
-            check=False,
+        line = self.words(*words, key_file=key_file)
+        ended = run_command(line[3:], {**self.environment, **environment})
+        output, messages = (
+            data.decode("utf-8", "surrogateescape") for data in (ended.stdout, ended.stderr)
         )
-        assert answer.returncode == exit_code, (words, answer.returncode, answer.stderr)
-        return answer
+        assert ended.returncode == exit_code, (words, ended.returncode, messages)
+        return subprocess.CompletedProcess(line, ended.returncode, output, messages)
 
     def __call__(self, *words: str, exit_code: int = 0) -> list[str]:
         """The lines it prints, opened with the restore key."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 from kit.director_in_process import TestDirector
+from kit.prepared_commands import LOCALE, run_command
 from kit.tiny_backup import CHEAP
 from strongroom.net.identities.authority import Authority
 from strongroom.repo.repository import Repository
@@ -83,21 +82,10 @@ class Place(TestDirector):
         return str(summary["snapshot"])
 
     def command(self, *words: str) -> dict[str, Any]:
-        ended = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "strongroom",
-                *words,
-                "--json",
-                "--no-cache",
-                "--repo",
-                str(self.folder / "main"),
-                "--password-file",
-                str(self.folder / "passphrase"),
-            ],
-            check=True,
-            stdout=subprocess.PIPE,
-            timeout=60,
+        place = ("--repo", str(self.folder / "main"))
+        secret = ("--password-file", str(self.folder / "passphrase"))
+        ended = run_command(
+            [*words, "--json", "--no-cache", *place, *secret], {**os.environ, "LC_ALL": LOCALE}
         )
+        ended.check_returncode()
         return dict(json.loads(ended.stdout.splitlines()[-1]))

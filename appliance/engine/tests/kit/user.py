@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kit.prepared_commands import run_command
 from kit.tiny_backup import new_repository
 from kit.tree_compare import compare_trees
 from strongroom.stores.local import LocalStore
@@ -115,14 +116,18 @@ class User:
 
     def run(self, *words: str | bytes | Path, data: bytes | None = None) -> Outcome:
         """Run a command to its end; `data` is its standard input."""
-        options = {} if data is None else {"stdin": subprocess.PIPE}
-        return self.end(self.start(*words, **options), data)
+        if data is not None:
+            return self.end(self.start(*words, stdin=subprocess.PIPE), data)
+        if self.prefix:
+            return self.end(self.start(*words))
+        plain = ["--json", *self.credentials, *(os.fsdecode(word) for word in words)]
+        return _outcome(run_command(plain, self.environment, self.folder))
 
     def end(self, process: subprocess.Popen[bytes], data: bytes | None = None) -> Outcome:
         """Wait for a command that was started."""
         output, messages = process.communicate(data, timeout=TIMEOUT_SECONDS)
-        objects = [json.loads(line) for line in output.splitlines()]
-        return Outcome(process.returncode, objects, messages.decode("utf-8", "replace"))
+        ended = subprocess.CompletedProcess((), process.returncode, output, messages)
+        return _outcome(ended)
 
     def make_repository(self) -> None:
         """Make an empty repository; its passphrase costs next to nothing."""
@@ -174,6 +179,11 @@ class User:
         target = self.restore(snapshot)
         restored = target / str(source).lstrip("/")
         assert compare_trees(os.fsencode(source), os.fsencode(restored)) == []
+
+
+def _outcome(ended: subprocess.CompletedProcess[bytes]) -> Outcome:
+    objects = [json.loads(line) for line in ended.stdout.splitlines()]
+    return Outcome(ended.returncode, objects, ended.stderr.decode("utf-8", "replace"))
 
 
 def stored_objects(repository: Path) -> dict[str, bytes]:

@@ -2,14 +2,17 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from kit.command import Command
 from strongroom.errors import CheckFailedError, UsageError
+
+if TYPE_CHECKING:
+    import subprocess
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -17,31 +20,16 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture
 def strongroom(folder: Path) -> Run:
     """Run `strongroom WORDS...` on a repository with one snapshot of a tree of 50 files."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("STRONGROOM")}
-    environment = {
-        **kept,
-        "HOME": str(folder),
-        "STRONGROOM_REPOSITORY": str(folder / "repository"),
-        "STRONGROOM_PASSWORD": "passphrase",
-    }
+    command = Command(folder)
+    command.make_repository()
 
     def run(*words: str, expected: int = 0) -> "subprocess.CompletedProcess[str]":
-        done = subprocess.run(
-            [sys.executable, "-m", "strongroom", *words],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == expected, done.stderr
-        return done
+        return command.run(*words, exit_code=expected, key_file=command.restore_key)
 
     for number in range(50):
         path = folder / "tree" / str(number % 5) / f"file{number}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(os.urandom(3000))
-    run("init")
     run("backup", str(folder / "tree"))
     return run
 
@@ -102,5 +90,6 @@ def test_check_finds_damage_and_repair_names_the_files(strongroom, folder):
     ],
     ids=" ".join,
 )
-def test_what_makes_no_sense_is_refused(strongroom, words):
-    strongroom(*words, expected=UsageError.exit_code)
+def test_what_makes_no_sense_is_refused(site, words):
+    command = site.command
+    command.run(*words, exit_code=UsageError.exit_code, key_file=command.restore_key)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kit.user import children_of, processes_of
+from strongroom.jobs.workers.fork import END_SECONDS
 
 if TYPE_CHECKING:
     import subprocess
@@ -72,13 +73,16 @@ def test_a_signal_ends_the_backup_and_the_next_goes_on(
     user: User, noise: Path, number: int, code: int
 ) -> None:
     process = begun(user, noise)
+    before = time.monotonic()
     process.send_signal(number)
     outcome = user.end(process)
+    elapsed_seconds = time.monotonic() - before
     assert outcome.code == code
     assert outcome.error == ("interrupted" if code > 0 else "")
     assert_nothing_runs(process.pid)
     leftovers = [path for path in user.packs if len(path.name) != 64]
-    assert code < 0 or leftovers == []
+    # Workers that a busy machine keeps from ending in time are killed.
+    assert code < 0 or leftovers == [] or elapsed_seconds > END_SECONDS
     assert_goes_on(user, noise)
 
 

@@ -31,7 +31,7 @@ _Received = TypeVar("_Received")
 
 _PR_SET_PDEATHSIG: Final = 1
 # How long a worker may take to end when the job is aborted.
-_END_SECONDS: Final = 2.0
+END_SECONDS: Final = 2.0
 _END_POLL_SECONDS: Final = 0.005
 
 
@@ -70,7 +70,7 @@ def stop_workers(pids: list[int]) -> None:
     """End workers of an aborted job, and wait for them."""
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
-    deadline = clock.elapsed_seconds() + _END_SECONDS
+    deadline = clock.elapsed_seconds() + END_SECONDS
     running = list(pids)
     while running and clock.elapsed_seconds() < deadline:
         running = [pid for pid in running if not os.waitpid(pid, os.WNOHANG)[0]]
