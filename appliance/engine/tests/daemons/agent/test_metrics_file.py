@@ -17,7 +17,7 @@ from kit.agent_site import CLIENT, DIRECTOR, PATIENCE_SECONDS
 from kit.ports import free_port
 from strongroom import clock
 from strongroom.daemons.agent.settings import load_settings
-from strongroom.errors import UsageError
+from strongroom.errors import ConfigurationError
 from strongroom.net.control.messages import StartEstimate
 
 if TYPE_CHECKING:
@@ -166,5 +166,5 @@ def test_a_file_that_is_no_longer_wanted_is_removed(site: AgentSite, file: Path)
 def test_a_name_that_nobody_would_read_is_refused(site: AgentSite, path: str) -> None:
     site.of_client = f'Metrics File = "{path}"'
     site.configure()
-    with pytest.raises(UsageError, match=r"ends with \.prom"):
+    with pytest.raises(ConfigurationError, match=r"ends with \.prom"):
         load_settings(str(site.configuration))
