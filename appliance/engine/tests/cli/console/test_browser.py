@@ -217,7 +217,7 @@ def test_what_is_marked_is_restored_by_the_agent(director):
             await pilot.press("f5")
             order = await asyncio.to_thread(agent.expect, StartRestore)
             assert order.target == "/srv/back"
-            assert order.options["dry_run"] is True
+            assert order.options.dry_run is True
             agent.started(order.run_id)
             agent.log(order.run_id, "restoring now")
             agent.progress(order.run_id, files=1, bytes=10, total_bytes=20)

@@ -92,8 +92,8 @@ async def test_a_restore_opens_one_snapshot_for_one_agent(director):
     order = other.order(StartRestore)
     assert order.run_id == run.id
     assert decode_name(order.target) == b"/tmp/back"
-    assert [decode_name(name) for name in order.options["includes"]] == list(paths)
-    assert order.options["overwrite"] == "if-changed"
+    assert [decode_name(name) for name in order.options.includes] == list(paths)
+    assert order.options.overwrite == "if-changed"
     peer, said = verify_statement(order.grant, director.identity.trust, "restore", ("director",))
     assert peer.name == "dir"
     assert said == {
@@ -331,7 +331,7 @@ async def test_a_verify_of_live_files_is_the_agents(director):
     snapshot = await director.back_up(agent)
     run = await director.start("check")
     order = agent.order(StartVerify)
-    assert order.options["reads_content"] is True
+    assert order.options.reads_content is True
     await director.end(agent, run.id, "incomplete", summary={"entries": 21, "differences": {}})
     ended = await director.run(run.id)
     assert (ended.state, ended.snapshot, ended.files) == ("incomplete", snapshot, 21)
