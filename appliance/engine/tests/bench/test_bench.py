@@ -219,7 +219,7 @@ def test_a_command_s_whole_tree_is_measured(tmp_path: Path) -> None:
     assert 60 * MB < found.largest_process_rss_bytes < 100 * MB
     assert 0.6 < found.wall_seconds < 60
     assert found.cpu_seconds > 0.3
-    assert found.memory_samples > 10
+    assert found.memory_samples > 3
 
 
 def test_what_the_runner_holds_is_not_counted(tmp_path: Path) -> None:
