@@ -17,7 +17,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["strongroom.config"]):
-    from strongroom.config.language.sources import Limits
+    from strongroom.config.language.sources import LoadLimits
     from strongroom.config.resolve import resolve
     from strongroom.config.table.dialects import DIALECTS
     from strongroom.config.table.schema import COMPONENTS
@@ -25,7 +25,7 @@ with atheris.instrument_imports(include=["strongroom.config"]):
     from strongroom.config.trees.printer import format_text
 
 NOWHERE = "/nowhere/fuzz.conf"
-LIMITS = Limits(file_bytes=100_000, files=10, include_depth=2, statement_tokens=2_000)
+LIMITS = LoadLimits(file_bytes=100_000, files=10, include_depth=2, statement_tokens=2_000)
 # An include of the fuzzer's must not read this machine's files.
 ROOT = "/nowhere/root"
 

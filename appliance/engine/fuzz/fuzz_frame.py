@@ -17,23 +17,23 @@ with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.net.storage.frames import FrameReader, decode_frame, encode_start
     from strongroom.net.storage.protocol import (
         CommitUpload,
-        Failure,
         FrameType,
-        Hello,
         ObjectName,
         ObjectPart,
         PutObject,
+        RequestFailure,
+        StorageHello,
+        StorageWelcome,
         UploadData,
         Vouching,
-        Welcome,
         decode,
         decode_infos,
         encode,
     )
 
 HEADERS = (
-    Hello(1, "disk", "job", "grant", "web1"),
-    Welcome(1, "agent", 8),
+    StorageHello(1, "disk", "job", "grant", "web1"),
+    StorageWelcome(1, "agent", 8),
     ObjectName("packs", "ab" * 32),
     ObjectPart("packs", "ab" * 32, 17, 4096),
     ObjectPart("index", "ab" * 32, 0, None),
@@ -41,7 +41,7 @@ HEADERS = (
     UploadData(3, "packs"),
     CommitUpload(3, "ab" * 32, "publish"),
     Vouching("packs", ("ab" * 32,), True),
-    Failure("store", "no space"),
+    RequestFailure("store", "no space"),
 )
 
 

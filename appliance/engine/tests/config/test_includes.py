@@ -8,7 +8,7 @@ import pytest
 
 from strongroom.config.language.commands import patterns_of_command
 from strongroom.config.language.includes import target_of
-from strongroom.config.language.sources import Limits
+from strongroom.config.language.sources import LoadLimits
 from strongroom.config.trees.loader import LoadOptions, load_trees
 from strongroom.errors import UsageError
 from strongroom.sources import shell
@@ -69,15 +69,15 @@ def test_loops_and_depth_are_bounded(tmp_path):
     assert names(loaded) == ["p"]
     for number in range(10):
         (tmp_path / f"n{number}").write_text(f"@n{number + 1}\n")
-    assert codes(load(tmp_path / "n0", limits=Limits(include_depth=5))) == ["include-depth"]
+    assert codes(load(tmp_path / "n0", limits=LoadLimits(include_depth=5))) == ["include-depth"]
 
 
 def test_size_total_and_count_are_bounded(tmp_path):
     (tmp_path / "big").write_text("#" * 1000)
     (tmp_path / "main").write_text("@big\n@big\n@big\n@big\n")
-    assert codes(load(tmp_path / "main", limits=Limits(file_bytes=999)))[0] == "limit"
-    assert codes(load(tmp_path / "main", limits=Limits(total_bytes=2500))) == ["limit"] * 2
-    assert codes(load(tmp_path / "main", limits=Limits(files=3))) == ["limit"] * 2
+    assert codes(load(tmp_path / "main", limits=LoadLimits(file_bytes=999)))[0] == "limit"
+    assert codes(load(tmp_path / "main", limits=LoadLimits(total_bytes=2500))) == ["limit"] * 2
+    assert codes(load(tmp_path / "main", limits=LoadLimits(files=3))) == ["limit"] * 2
 
 
 def test_a_fifo_is_refused_and_does_not_block(tmp_path):
@@ -176,7 +176,7 @@ def test_patterns_look_at_a_bounded_number_of_entries(tmp_path):
         (tmp_path / f"{number}").mkdir()
     (tmp_path / "main").write_text("@*/*/none*.conf\nPool { Name = p }\n@nothing/*\n")
     assert codes(load(tmp_path / "main")) == []
-    bounded = load(tmp_path / "main", limits=Limits(pattern_entries=100))
+    bounded = load(tmp_path / "main", limits=LoadLimits(pattern_entries=100))
     assert set(codes(bounded)) == {"limit"}
     assert names(bounded) == ["p"]
 

@@ -137,8 +137,8 @@ def test_a_long_list_is_parsed_whole():
 
 
 def test_a_value_with_too_many_parts_is_refused():
-    from strongroom.config.language.sources import Limits
+    from strongroom.config.language.sources import LoadLimits
 
     text = "Profile { Name = p; Job ACL = " + ", ".join("a" * 100) + " }"
-    loaded = load_text(text, "director", LoadOptions(limits=Limits(statement_tokens=50)))
+    loaded = load_text(text, "director", LoadOptions(limits=LoadLimits(statement_tokens=50)))
     assert "more than 50 parts" in loaded.diagnostics.entries[0].message

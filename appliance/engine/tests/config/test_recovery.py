@@ -146,9 +146,11 @@ def test_fragments_give_errors_at_a_place(text, read):
 
 
 def test_the_number_of_findings_is_bounded(read):
-    from strongroom.config.language.sources import Limits
+    from strongroom.config.language.sources import LoadLimits
 
-    reading = read("Pool { Name = p\n" + "Foo = 1\n" * 500 + "}", limits=Limits(diagnostics=100))
+    reading = read(
+        "Pool { Name = p\n" + "Foo = 1\n" * 500 + "}", limits=LoadLimits(diagnostics=100)
+    )
     assert len(reading.loaded.diagnostics.entries) == 100
     assert reading.loaded.diagnostics.dropped == 400
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strongroom.daemons.storage.server import StorageServer, open_folder
-from strongroom.daemons.storage.settings import Limits, StorageSettings
+from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
 from strongroom.errors import ConnectionLostError
 from strongroom.net.channels.greeting import receive_greeting, send_welcome
 from strongroom.net.channels.local_channel import LocalChannel
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.place import open_socket, parse_place
-from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
 
 if TYPE_CHECKING:
@@ -39,19 +39,19 @@ class Daemon:
     def __init__(
         self,
         folder: Path,
-        limits: Limits | None = None,
+        limits: StorageLimits | None = None,
         read_grant: Callable[[str], dict[str, object]] | None = None,
         open_store: Callable[[bytes], ServableStore] = open_folder,
     ) -> None:
         self.folder = folder
         self.repository = folder / "repository"
         self.socket_path = folder / "storage.sock"
-        self.settings = StorageSettings(
+        self.settings = StorageDaemonSettings(
             "storage",
             (("disk", os.fsencode(self.repository)),),
             addresses=(("127.0.0.1", 0),),
             socket_path=os.fsencode(self.socket_path),
-            limits=limits or Limits(),
+            limits=limits or StorageLimits(),
         )
         self.read_grant = read_grant
         # Those of peers, in the order in which they connected.
@@ -64,7 +64,7 @@ class Daemon:
         server.start()
         return server
 
-    def restart(self, limits: Limits | None = None) -> None:
+    def restart(self, limits: StorageLimits | None = None) -> None:
         """Stop it and start it again on the same repository."""
         self.server.stop()
         if limits is not None:
@@ -78,12 +78,12 @@ class Daemon:
 
     def agent(self, name: str, grant: str = "", job: str = "") -> RemoteStore:
         """The store of an agent."""
-        return self.peer(Peer(name, "agent", "ab"), Hello(PROTOCOL_VERSION, "", job, grant))
+        return self.peer(Peer(name, "agent", "ab"), StorageHello(PROTOCOL_VERSION, "", job, grant))
 
     def peer(
         self,
         peer: Peer,
-        hello: Hello | None = None,
+        hello: StorageHello | None = None,
         cache_folder: bytes | None = None,
         *,
         is_far: bool = False,
@@ -92,7 +92,7 @@ class Daemon:
         return RemoteStore(
             f"strongroom://127.0.0.1:{self.server.ports[0]}",
             lambda: self.connect(peer),
-            hello or Hello(PROTOCOL_VERSION),
+            hello or StorageHello(PROTOCOL_VERSION),
             cache_folder,
             is_far=is_far,
         )

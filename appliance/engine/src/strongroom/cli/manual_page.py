@@ -19,7 +19,7 @@ from strongroom.cli.settings import GLOBAL_OPTIONS_TITLE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strongroom.cli.parser_description import Option, ParserDescription
+    from strongroom.cli.parser_description import DescribedOption, ParserDescription
 
 
 def pages() -> dict[str, str]:
@@ -85,7 +85,7 @@ def _actions(actions: Iterable[ParserDescription]) -> list[str]:
     return lines
 
 
-def _options(options: Iterable[Option]) -> list[str]:
+def _options(options: Iterable[DescribedOption]) -> list[str]:
     return [
         line
         for option in options

@@ -12,7 +12,7 @@ from strongroom.cli.settings import GLOBAL_OPTIONS_TITLE
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class DescribedOption:
     """An option or argument as written on a command line, and its help text."""
 
     usage: str
@@ -24,7 +24,7 @@ class OptionGroup:
     """A titled group of options."""
 
     title: str
-    options: tuple[Option, ...]
+    options: tuple[DescribedOption, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ParserDescription:
     summary: str
     groups: tuple[OptionGroup, ...]
     actions: tuple[ParserDescription, ...]
-    global_options: tuple[Option, ...]
+    global_options: tuple[DescribedOption, ...]
     examples: tuple[str, ...]
 
 
@@ -48,7 +48,7 @@ def describe(parser: argparse.ArgumentParser, summary: str) -> ParserDescription
     """Describe `parser` and the parsers of its actions."""
     groups: list[OptionGroup] = []
     actions: list[ParserDescription] = []
-    global_options: tuple[Option, ...] = ()
+    global_options: tuple[DescribedOption, ...] = ()
     # argparse has no public access to any of this.
     for group in parser._action_groups:  # noqa: SLF001
         options = []
@@ -92,14 +92,14 @@ def _usage(parser: argparse.ArgumentParser) -> str:
     return " ".join(words)
 
 
-def _option(parser: argparse.ArgumentParser, action: argparse.Action) -> Option:
+def _option(parser: argparse.ArgumentParser, action: argparse.Action) -> DescribedOption:
     values = _values(parser, action)
     usage = ", ".join(action.option_strings)
     usage = f"{usage} {values}".strip() if usage else values
     text = ""
     if action.help:
         text = parser._get_formatter()._expand_help(action)  # noqa: SLF001
-    return Option(usage, " ".join(text.split()))
+    return DescribedOption(usage, " ".join(text.split()))
 
 
 def _values(parser: argparse.ArgumentParser, action: argparse.Action) -> str:

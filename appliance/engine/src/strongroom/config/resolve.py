@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.config.feasibility.judgement import judge
 from strongroom.config.language.diagnostics import ERROR, WARNING, Diagnostics
-from strongroom.config.language.sources import Source
+from strongroom.config.language.sources import SourceText
 from strongroom.config.model import (
     MAXIMUM_INHERITANCE,
     ComponentConfiguration,
@@ -195,7 +195,7 @@ class _Check:
         daemon = DAEMON_RESOURCES[name]
         found = self.component.of_type(daemon)
         first = next(iter(self.component.tree.blocks), None)
-        place = first.source if first else Source(f"<{name}>", "")
+        place = first.source if first else SourceText(f"<{name}>", "")
         if not found:
             message = f"the {name} needs a {daemon} resource; there is none"
             self.diagnostics.add(ERROR, "incomplete", message, place, 0)

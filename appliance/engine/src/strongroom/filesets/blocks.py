@@ -157,7 +157,7 @@ class _EntryTest:
         return found
 
 
-class Block:
+class OptionsBlock:
     """One Options block."""
 
     def __init__(self, options: FileSetOptions) -> None:
@@ -203,7 +203,7 @@ class IncludeBlocks:
 
     def __init__(self, include: FileSetInclude, excludes: PathGlobs) -> None:
         """Raises UsageError for a regular expression that is not well formed."""
-        self.blocks = [Block(options) for options in include.options or (USUAL_OPTIONS,)]
+        self.blocks = [OptionsBlock(options) for options in include.options or (USUAL_OPTIONS,)]
         self.default = usual_block(include)
         self._excludes = excludes
         self.markers = tuple(os.fsencode(name) for name in include.exclude_dir_containing)

@@ -84,7 +84,7 @@ def encode_tail(columns: BlockColumns) -> bytes:
     return b"".join((_TAIL.pack(len(packed)), columns.chunk_ids, packed))
 
 
-class Head(msgspec.Struct, frozen=True):
+class BlockTableHead(msgspec.Struct, frozen=True):
     """A decoded head: numpy columns, and what is needed to decode the tail."""
 
     block_ids: bytes
@@ -98,7 +98,7 @@ class Head(msgspec.Struct, frozen=True):
     encoded_size: int
 
 
-def decode_head(encoded: memoryview) -> Head:
+def decode_head(encoded: memoryview) -> BlockTableHead:
     """The head at the start of `encoded`; DamageError when it is not sound."""
     if len(encoded) < _HEAD.size:
         _fail("is cut off")
@@ -111,7 +111,7 @@ def decode_head(encoded: memoryview) -> Head:
         _fail("has impossible counts")
     row = unpack(encoded[packed_at:encoded_size], block_count * _BLOCK_ROW_SIZE)
     ends = [block_count * width for width in (1, 5, 9, 11, 12)]
-    head = Head(
+    head = BlockTableHead(
         block_ids=bytes(encoded[_HEAD.size : packed_at]),
         codecs=row[: ends[0]],
         stored_lengths=row[ends[0] : ends[1]],
@@ -126,7 +126,7 @@ def decode_head(encoded: memoryview) -> Head:
     return head
 
 
-def decode_tail(head: Head, encoded: memoryview) -> BlockColumns:
+def decode_tail(head: BlockTableHead, encoded: memoryview) -> BlockColumns:
     """Head and tail together; DamageError when they do not fit each other."""
     if len(encoded) < _TAIL.size:
         _fail("is cut off before its chunks")
@@ -151,7 +151,7 @@ def decode_tail(head: Head, encoded: memoryview) -> BlockColumns:
     return columns
 
 
-def without_chunks(head: Head) -> BlockColumns:
+def without_chunks(head: BlockTableHead) -> BlockColumns:
     """Columns with the locations of blocks, but without their chunks."""
     return BlockColumns(
         block_ids=head.block_ids,
@@ -174,7 +174,7 @@ def chunk_starts(chunk_counts: bytes) -> NDArray[np.int64]:
     return starts
 
 
-def dead_starts(columns: BlockColumns | Head) -> NDArray[np.int64]:
+def dead_starts(columns: BlockColumns | BlockTableHead) -> NDArray[np.int64]:
     """Where each block's bitmap begins in the dead column, and its size at the end."""
     counts = np.frombuffer(columns.chunk_counts, "<u2").astype(np.int64)
     thinned = np.frombuffer(columns.thinned, np.uint8)
@@ -196,7 +196,7 @@ def unpack(packed: memoryview, raw_size: int) -> bytes:
     return raw
 
 
-def _check_head(head: Head) -> None:
+def _check_head(head: BlockTableHead) -> None:
     raw_lengths = np.frombuffer(head.raw_lengths, "<u4")
     if len(raw_lengths) and int(raw_lengths.max()) > RAW_LENGTH_LIMIT:
         _fail(f"has a block of more than {RAW_LENGTH_LIMIT} bytes")

@@ -16,7 +16,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import DamageError
-from strongroom.scan.directory import Failure
+from strongroom.scan.directory import UnreadableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -77,7 +77,7 @@ def supports_xattrs(directory_fd: int) -> bool:
 
 def read_xattrs(
     names: Sequence[bytes], rows: Iterable[int], *, acls: bool = True, others: bool = True
-) -> tuple[dict[int, bytes], list[Failure]]:
+) -> tuple[dict[int, bytes], list[UnreadableName]]:
     """Encoded attributes of `names[row]` in the working directory, of the rows that have any.
 
     `acls` selects the ACLs, `others` all other attributes. Attributes that could not be read
@@ -85,13 +85,13 @@ def read_xattrs(
     """
     listed = os.listxattr
     found: dict[int, bytes] = {}
-    failures: list[Failure] = []
+    failures: list[UnreadableName] = []
     for row in rows:
         try:
             attributes = listed(names[row], follow_symlinks=False)
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
-                failures.append(Failure(row, names[row], error))
+                failures.append(UnreadableName(row, names[row], error))
             continue
         if attributes:
             encoded = _read_set(names[row], row, attributes, acls, others, failures)
@@ -101,7 +101,12 @@ def read_xattrs(
 
 
 def _read_set(
-    name: bytes, row: int, attributes: list[str], acls: bool, others: bool, failures: list[Failure]
+    name: bytes,
+    row: int,
+    attributes: list[str],
+    acls: bool,
+    others: bool,
+    failures: list[UnreadableName],
 ) -> bytes:
     pairs: list[tuple[bytes, bytes]] = []
     for attribute in attributes:
@@ -111,7 +116,7 @@ def _read_set(
             value = os.getxattr(name, attribute, follow_symlinks=False)
         except OSError as error:
             if error.errno != _GONE:
-                failures.append(Failure(row, name, error))
+                failures.append(UnreadableName(row, name, error))
             continue
         pairs.append((os.fsencode(attribute), value))
     return encode_xattrs(pairs)

@@ -32,7 +32,7 @@ _PASS_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEX
 _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Failure(NamedTuple):
+class UnreadableName(NamedTuple):
     """A name that could not be examined; `row` counts in the list of names handed in."""
 
     row: int
@@ -112,7 +112,7 @@ def read_wide_names() -> Iterator[list[bytes]]:
         yield column[start : start + _BATCH_NAMES].tolist()
 
 
-def stat_rows(names: list[bytes]) -> tuple[array[int], list[Failure]]:
+def stat_rows(names: list[bytes]) -> tuple[array[int], list[UnreadableName]]:
     """Examine `names` in the working directory with lstat.
 
     Returns the columns STAT_COLUMNS as int64, row major, of the names that could be examined,
@@ -121,14 +121,14 @@ def stat_rows(names: list[bytes]) -> tuple[array[int], list[Failure]]:
     negative ones; times beyond the years 1677 to 2262 become the nearest that fits.
     """
     flat = array("q")
-    failures: list[Failure] = []
+    failures: list[UnreadableName] = []
     pending = iter(names)
     while True:
         try:
             flat.extend(chain.from_iterable(map(_packed_columns, map(os.lstat, pending))))
         except OSError as error:
             row = len(flat) // _COLUMN_COUNT + len(failures)
-            failures.append(Failure(row, names[row], error))
+            failures.append(UnreadableName(row, names[row], error))
         except OverflowError:
             whole_rows = len(flat) // _COLUMN_COUNT
             del flat[whole_rows * _COLUMN_COUNT :]
@@ -136,12 +136,12 @@ def stat_rows(names: list[bytes]) -> tuple[array[int], list[Failure]]:
             try:
                 flat.extend(fitting_columns(os.lstat(names[row])))
             except OSError as error:
-                failures.append(Failure(row, names[row], error))
+                failures.append(UnreadableName(row, names[row], error))
         else:
             return flat, failures
 
 
-def without_failures(names: list[bytes], failures: list[Failure]) -> list[bytes]:
+def without_failures(names: list[bytes], failures: list[UnreadableName]) -> list[bytes]:
     """The names for which `stat_rows` returned a row."""
     if not failures:
         return names

@@ -8,7 +8,7 @@ from textual.widgets import Checkbox, DataTable, Input, Static
 
 from kit.simulated_agent import SimulatedAgent
 from strongroom.cli.console.browser.files import FilesScreen
-from strongroom.cli.console.browser.marks import Marks
+from strongroom.cli.console.browser.marks import MarkedPaths
 from strongroom.cli.console.browser.place import SnapshotPlace
 from strongroom.cli.console.browser.program import Browser
 from strongroom.cli.console.browser.restoring import RestoreDialog, RunScreen
@@ -256,7 +256,7 @@ def test_who_may_see_nothing_is_told_why(director):
 
 
 def test_marks_of_what_is_in_a_marked_directory_are_taken_up_in_it():
-    marks = Marks()
+    marks = MarkedPaths()
     assert marks.toggle(b"/a/b", 5)
     assert marks.toggle(b"/a/c/d", 7)
     assert marks.toggle(b"/ab", 1)
@@ -273,7 +273,7 @@ def test_marks_of_what_is_in_a_marked_directory_are_taken_up_in_it():
 
 @pytest.mark.parametrize("path", [b"/", b"/a", b"/a/b"])
 def test_the_root_can_be_marked_as_anything_else(path):
-    marks = Marks()
+    marks = MarkedPaths()
     marks.toggle(path)
     assert list(marks) == [path]
     assert marks.state(path) == "marked"

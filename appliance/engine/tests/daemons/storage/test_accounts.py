@@ -8,7 +8,7 @@ import pytest
 from kit.tiny_backup import back_up, new_repository
 from strongroom.content.digests import object_name
 from strongroom.daemons.storage.accounts import Bandwidths
-from strongroom.daemons.storage.settings import Limits
+from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import QuotaError
 from strongroom.repo.repository import Repository
 
@@ -20,7 +20,7 @@ def used(daemon, owner):
 
 
 def test_a_quota_ends_an_upload_and_gives_back_what_was_not_stored(make_daemon):
-    daemon = make_daemon(limits=Limits(quota_bytes=100_000, quotas={"web2": 3_000_000}))
+    daemon = make_daemon(limits=StorageLimits(quota_bytes=100_000, quotas={"web2": 3_000_000}))
     new_repository(daemon.local())
     data = bytes(2_000_000)
     for name, fits in (("web1", False), ("web2", True)):

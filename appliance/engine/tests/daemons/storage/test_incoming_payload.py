@@ -16,7 +16,7 @@ from strongroom import clock
 from strongroom.daemons.storage.accounts import Quotas
 from strongroom.daemons.storage.incoming_payload import PIECE_BYTES, Incoming
 from strongroom.daemons.storage.response_writer import Answers
-from strongroom.daemons.storage.settings import Limits
+from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.daemons.storage.uploads import Upload
 from strongroom.errors import ConnectionLostError, DamageError, StoreError
 from strongroom.net.channels.local_channel import local_channel
@@ -34,7 +34,7 @@ def ends():
 
 
 def incoming(channel, size: int, **limits: object) -> tuple[Incoming, Answers]:
-    answers = Answers(channel, Limits(**limits))
+    answers = Answers(channel, StorageLimits(**limits))
     answers.allow_bytes(size)
     return Incoming(channel, answers, size), answers
 
@@ -57,7 +57,7 @@ def store(folder):
 def test_what_came_is_stored_and_digested(ends, store, size):
     channel, far = ends
     data = blake3(b"%d" % size).digest(size)
-    upload = Upload(store, "packs", "", Quotas(Limits(), {}), 1 << 30)
+    upload = Upload(store, "packs", "", Quotas(StorageLimits(), {}), 1 << 30)
     cut = size // 3
     sender = sent_by(far, data)
     for length in (cut, size - cut):
@@ -73,7 +73,7 @@ def test_what_came_is_stored_and_digested(ends, store, size):
 def test_what_came_as_a_whole_and_in_place_is_one_object(ends, store):
     channel, far = ends
     data = blake3(b"mixed").digest(3 << 20)
-    upload = Upload(store, "packs", "", Quotas(Limits(), {}), 1 << 30)
+    upload = Upload(store, "packs", "", Quotas(StorageLimits(), {}), 1 << 30)
     upload.write(memoryview(data)[:1000])
     sender = sent_by(far, data[1000:-1000])
     payload, _ = incoming(channel, len(data) - 2000)
@@ -87,7 +87,7 @@ def test_what_came_as_a_whole_and_in_place_is_one_object(ends, store):
 
 def test_a_false_name_stores_nothing(ends, store):
     channel, far = ends
-    upload = Upload(store, "packs", "", Quotas(Limits(), {}), 1 << 30)
+    upload = Upload(store, "packs", "", Quotas(StorageLimits(), {}), 1 << 30)
     sender = sent_by(far, bytes(3 << 20))
     payload, _ = incoming(channel, 3 << 20)
     upload.receive(payload)
@@ -124,7 +124,7 @@ def test_the_time_of_a_peer_runs_only_while_we_wait_for_it(monkeypatch):
 
 def test_a_disk_that_fails_in_the_middle_leaves_the_connection_whole(ends, store):
     channel, far = ends
-    upload = Upload(store, "packs", "", Quotas(Limits(), {}), 1 << 30)
+    upload = Upload(store, "packs", "", Quotas(StorageLimits(), {}), 1 << 30)
     size = 9 << 20
     sender = sent_by(far, bytes(size) + b"next")
     payload, _ = incoming(channel, size)
@@ -141,7 +141,7 @@ def test_a_disk_that_fails_in_the_middle_leaves_the_connection_whole(ends, store
 
 def test_an_end_in_the_middle_is_the_end_of_the_connection(ends, store):
     channel, far = ends
-    upload = Upload(store, "packs", "", Quotas(Limits(), {}), 1 << 30)
+    upload = Upload(store, "packs", "", Quotas(StorageLimits(), {}), 1 << 30)
     far.sendall(bytes(1000))
     far.shutdown(socket.SHUT_WR)
     payload, _ = incoming(channel, 5000)

@@ -10,7 +10,7 @@ import pytest
 
 from kit.tiny_backup import back_up, read_back
 from strongroom.content.digests import object_name
-from strongroom.daemons.storage.settings import Limits
+from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import (
     ConnectionLostError,
     DamageError,
@@ -26,10 +26,10 @@ from strongroom.net.storage.frames import START_SIZE, encode_start
 from strongroom.net.storage.protocol import (
     PROTOCOL_VERSION,
     FrameType,
-    Hello,
     ObjectPart,
+    StorageHello,
+    StorageWelcome,
     UploadData,
-    Welcome,
     encode,
 )
 from strongroom.net.storage.store import RemoteStore
@@ -43,7 +43,7 @@ def greeted(daemon):
     """A channel that has said hello."""
     channel = daemon.connect(WEB)
     channel.set_timeout(PATIENCE_SECONDS)
-    hello = encode(Hello(PROTOCOL_VERSION))
+    hello = encode(StorageHello(PROTOCOL_VERSION))
     channel.send(encode_start(FrameType.HELLO, 0, 1, hello, 0))
     answer_type(channel)
     return channel
@@ -75,7 +75,7 @@ def assert_serves(daemon, appliance, open_as):
         struct.pack("<IBBIH", 10 << 20, FrameType.PUT, 0, 1, 0),
         struct.pack("<IBBIH", 8, FrameType.PUT, 0x80, 1, 0),
         encode_start(99, 0, 2, b"", 0),
-        encode_start(FrameType.HELLO, 0, 2, encode(Hello(PROTOCOL_VERSION)), 0),
+        encode_start(FrameType.HELLO, 0, 2, encode(StorageHello(PROTOCOL_VERSION)), 0),
         encode_start(FrameType.OK, 0, 2, b"", 0),
         encode_start(FrameType.GET, 0, 2, b"\xc1", 0),
         encode_start(FrameType.GET, 0, 2, encode(["packs", "ab" * 32, "0", None]), 0),
@@ -95,8 +95,8 @@ def test_what_is_no_request_ends_the_connection_and_harms_nobody(daemon, applian
     "sent",
     [
         encode_start(FrameType.LIST, 0, 1, encode("packs"), 0),
-        encode_start(FrameType.HELLO, 0, 1, encode(Hello(PROTOCOL_VERSION + 1)), 0),
-        encode_start(FrameType.HELLO, 0, 1, encode(Hello(PROTOCOL_VERSION, "other")), 0),
+        encode_start(FrameType.HELLO, 0, 1, encode(StorageHello(PROTOCOL_VERSION + 1)), 0),
+        encode_start(FrameType.HELLO, 0, 1, encode(StorageHello(PROTOCOL_VERSION, "other")), 0),
         encode_start(FrameType.HELLO, 0, 1, encode(["one"]), 0),
     ],
 )
@@ -135,7 +135,7 @@ def test_requests_for_what_is_not_there_end(daemon, appliance, open_as):
 
 
 def test_whoever_sends_too_slowly_is_thrown_out(make_daemon):
-    daemon = make_daemon(limits=Limits(stall_seconds=0.5, slowest_bytes_per_second=1 << 20))
+    daemon = make_daemon(limits=StorageLimits(stall_seconds=0.5, slowest_bytes_per_second=1 << 20))
     channel = greeted(daemon)
     start = encode_start(FrameType.DATA, 0, 2, encode(UploadData(1, "packs")), 1 << 20)
     channel.send(start)
@@ -158,7 +158,7 @@ def test_whoever_sends_too_slowly_is_thrown_out(make_daemon):
 def test_whoever_does_not_read_its_answers_is_thrown_out(make_daemon):
     from kit.tiny_backup import new_repository
 
-    daemon = make_daemon(limits=Limits(stall_seconds=0.5, slowest_bytes_per_second=1 << 30))
+    daemon = make_daemon(limits=StorageLimits(stall_seconds=0.5, slowest_bytes_per_second=1 << 30))
     appliance = new_repository(daemon.local())
     data = bytes(32 << 20)
     appliance.store.put("packs", object_name(data), data)
@@ -173,7 +173,7 @@ def test_whoever_does_not_read_its_answers_is_thrown_out(make_daemon):
 
 
 def test_whoever_says_nothing_is_thrown_out(make_daemon):
-    daemon = make_daemon(limits=Limits(greeting_seconds=0.3, idle_seconds=0.3))
+    daemon = make_daemon(limits=StorageLimits(greeting_seconds=0.3, idle_seconds=0.3))
     assert_thrown_out(daemon.connect(WEB))
     assert_thrown_out(greeted(daemon))
 
@@ -181,7 +181,7 @@ def test_whoever_says_nothing_is_thrown_out(make_daemon):
 def test_uploads_and_leases_are_numbered(make_daemon):
     from kit.tiny_backup import new_repository
 
-    daemon = make_daemon(limits=Limits(uploads=3, leases_each=2, object_bytes=1000))
+    daemon = make_daemon(limits=StorageLimits(uploads=3, leases_each=2, object_bytes=1000))
     new_repository(daemon.local())
     agent = daemon.agent("web1")
     for number in (1, 2):
@@ -222,7 +222,7 @@ def test_whoever_is_refused_again_and_again_is_thrown_out(daemon, appliance):
 def test_connections_are_counted(make_daemon):
     from kit.tiny_backup import new_repository
 
-    daemon = make_daemon(limits=Limits(connections_each=2, connections=4))
+    daemon = make_daemon(limits=StorageLimits(connections_each=2, connections=4))
     new_repository(daemon.local()).close()
     kept = [daemon.agent("web1") for _ in range(2)]
     for store in kept:
@@ -260,12 +260,14 @@ class FalseDaemon:
     def __init__(self, *answers):
         self._ours, theirs = socket.socketpair()
         self.channel = LocalChannel(theirs, Peer("vault", "storage", "1"))
-        welcome = encode(Welcome(PROTOCOL_VERSION, "local", 8))
+        welcome = encode(StorageWelcome(PROTOCOL_VERSION, "local", 8))
         self._answers = [encode_start(FrameType.OK, 0, 0, welcome, 0), *answers]
         threading.Thread(target=self._answer, daemon=True).start()
 
     def store(self):
-        return RemoteStore("strongroom://false", lambda: self.channel, Hello(PROTOCOL_VERSION))
+        return RemoteStore(
+            "strongroom://false", lambda: self.channel, StorageHello(PROTOCOL_VERSION)
+        )
 
     def _answer(self):
         channel = LocalChannel(self._ours, WEB)

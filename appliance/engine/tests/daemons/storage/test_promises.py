@@ -8,12 +8,12 @@ import pytest
 from kit.tiny_backup import back_up, new_repository, read_back
 from strongroom import clock
 from strongroom.content.digests import object_name
-from strongroom.daemons.storage.accounts import Bandwidth
-from strongroom.daemons.storage.settings import Limits
+from strongroom.daemons.storage.accounts import JobBandwidth
+from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import ConnectionLostError, LeaseError, RightError, StrongroomError
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.client import LARGEST_ANSWER_BYTES
-from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.stores.local import LocalStore
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
@@ -76,7 +76,7 @@ def test_a_lease_that_went_takes_no_snapshot_back_that_was_there_before(
 
 @pytest.mark.parametrize("way", ["put_durable", "replace", "publish"])
 def test_maintenance_cannot_get_around_minimum_retention_by_storing_again(make_daemon, way):
-    daemon = make_daemon(limits=Limits(minimum_retention_seconds=DAY))
+    daemon = make_daemon(limits=StorageLimits(minimum_retention_seconds=DAY))
     repository = new_repository(daemon.local())
     snapshot = back_up(repository, FILES)
     repository.close()
@@ -89,7 +89,7 @@ def test_maintenance_cannot_get_around_minimum_retention_by_storing_again(make_d
 
 
 def test_minimum_retention_holds_for_a_snapshot_that_came_beside_the_daemon(make_daemon):
-    daemon = make_daemon(limits=Limits(minimum_retention_seconds=DAY))
+    daemon = make_daemon(limits=StorageLimits(minimum_retention_seconds=DAY))
     new_repository(daemon.local()).close()
     from kit.tiny_backup import PASSPHRASE
     from strongroom.repo.repository import Repository
@@ -112,7 +112,7 @@ def test_a_raised_minimum_retention_holds_for_connections_that_are_open(make_dae
     snapshot = back_up(repository, FILES)
     local = daemon.local()
     assert names(local, "snapshots") == {snapshot.id}
-    daemon.server.set_limits(Limits(minimum_retention_seconds=DAY))
+    daemon.server.set_limits(StorageLimits(minimum_retention_seconds=DAY))
     with pytest.raises(RightError, match="Minimum Retention"):
         local.delete("snapshots", snapshot.id)
     repository.close()
@@ -140,7 +140,7 @@ def test_a_limit_that_was_lifted_holds_nobody_up(daemon, appliance):
 
 
 def test_a_limit_is_never_so_low_that_a_thread_is_held_for_days():
-    bandwidth = Bandwidth(0, threading.Event())
+    bandwidth = JobBandwidth(0, threading.Event())
     bandwidth.limit(1)
     taking = in_thread(lambda: bandwidth.take(2048))
     taking.join(30)
@@ -148,7 +148,7 @@ def test_a_limit_is_never_so_low_that_a_thread_is_held_for_days():
 
 
 def test_nobody_frees_itself_of_the_daemons_limit_by_setting_one_again_and_again():
-    bandwidth = Bandwidth(100_000, threading.Event())
+    bandwidth = JobBandwidth(100_000, threading.Event())
     ended = threading.Event()
     taking = in_thread(lambda: (bandwidth.take(200_000), ended.set()))
     started = clock.elapsed_seconds()
@@ -176,7 +176,7 @@ def test_the_daemon_lives_on_when_no_thread_can_be_started(daemon, appliance, mo
 
 
 def test_no_object_is_taken_that_nobody_could_read_whole():
-    assert Limits().object_bytes <= LARGEST_ANSWER_BYTES
+    assert StorageLimits().object_bytes <= LARGEST_ANSWER_BYTES
 
 
 @pytest.mark.parametrize("evil", ["x\n2026-01-01 all is well", "x\x1b[2J\r"])
@@ -185,7 +185,7 @@ def test_no_peer_writes_lines_of_its_own_into_the_log(daemon, appliance, caplog,
         daemon.agent("web1").delete("packs", evil)
     peer = Peer("web1", "agent", "ab")
     with pytest.raises(StrongroomError):
-        daemon.peer(peer, Hello(PROTOCOL_VERSION, repository=evil)).info("config", "config")
+        daemon.peer(peer, StorageHello(PROTOCOL_VERSION, repository=evil)).info("config", "config")
     said = [record.getMessage() for record in caplog.records]
     assert any("x\\" in text for text in said)
     assert all(text.isprintable() for text in said)

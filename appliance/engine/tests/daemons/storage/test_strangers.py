@@ -10,7 +10,7 @@ import pytest
 
 from kit.storage_site import StorageSite
 from kit.tiny_backup import new_repository
-from strongroom.daemons.storage.settings import Limits
+from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.net.channels.unauthenticated import MOST_LINES, StrangersLog, UnprovenConnections
 
 PATIENCE_SECONDS = 30.0
@@ -53,7 +53,7 @@ def stranger():
 
 
 def test_one_address_cannot_hold_all_handshakes(make_daemon, stranger):
-    daemon = make_daemon(limits=Limits(handshakes=8, handshakes_of_an_address=4))
+    daemon = make_daemon(limits=StorageLimits(handshakes=8, handshakes_of_an_address=4))
     new_repository(daemon.local()).close()
     for _ in range(4):
         stranger(daemon)
@@ -69,7 +69,7 @@ def test_one_address_cannot_hold_all_handshakes(make_daemon, stranger):
 def test_all_addresses_together_have_a_limit_that_the_local_socket_does_not_share(
     make_daemon, stranger
 ):
-    daemon = make_daemon(limits=Limits(handshakes=4, handshakes_of_an_address=2))
+    daemon = make_daemon(limits=StorageLimits(handshakes=4, handshakes_of_an_address=2))
     new_repository(daemon.local()).close()
     held = [stranger(daemon, f"127.0.0.{number}") for number in (66, 66, 67, 67)]
     await_true(lambda: handshakes(daemon.server) == 4)
@@ -82,7 +82,7 @@ def test_all_addresses_together_have_a_limit_that_the_local_socket_does_not_shar
 
 
 def test_a_proven_peer_holds_no_place_of_strangers(make_daemon):
-    daemon = make_daemon(limits=Limits(handshakes=1, handshakes_of_an_address=1))
+    daemon = make_daemon(limits=StorageLimits(handshakes=1, handshakes_of_an_address=1))
     new_repository(daemon.local()).close()
     kept = []
     for _ in range(3):
@@ -93,14 +93,14 @@ def test_a_proven_peer_holds_no_place_of_strangers(make_daemon):
 
 def test_changed_limits_hold_from_then_on(make_daemon, stranger):
     daemon = make_daemon()
-    daemon.server.set_limits(Limits(handshakes_of_an_address=1))
+    daemon.server.set_limits(StorageLimits(handshakes_of_an_address=1))
     stranger(daemon)
     await_true(lambda: handshakes(daemon.server) == 1)
     assert is_closed(stranger(daemon))
 
 
 def test_strangers_fill_no_log(make_daemon, stranger, caplog):
-    daemon = make_daemon(limits=Limits(handshakes_of_an_address=1))
+    daemon = make_daemon(limits=StorageLimits(handshakes_of_an_address=1))
     caplog.set_level(logging.WARNING, "strongroom.storage")
     stranger(daemon)
     await_true(lambda: handshakes(daemon.server) == 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from kit.storage_daemon import DIRECTOR
-from strongroom.daemons.storage.settings import Limits
+from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import DamageError, ObjectMissingError, RightError
 from strongroom.net.identities.peer import Peer
 from strongroom.repo.ticket_objects import fetch_ticket, store_ticket
@@ -20,7 +20,7 @@ def grants():
 def served(make_daemon, grants):
     return make_daemon(
         read_grant=lambda text: {"owner": "web1", "snapshot": SNAPSHOT} | grants[text],
-        limits=Limits(quota_bytes=1000),
+        limits=StorageLimits(quota_bytes=1000),
     )
 
 

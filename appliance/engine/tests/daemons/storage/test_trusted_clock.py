@@ -10,7 +10,7 @@ from kit.shifted_clock import DAY_SECONDS, ShiftedClock, can_shift_clocks
 from kit.storage_site import StorageSite
 from kit.tiny_backup import back_up, new_repository
 from strongroom import clock
-from strongroom.daemons.storage.settings import Limits
+from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.daemons.storage.trusted_clock import TrustedClock
 from strongroom.errors import RightError
 from strongroom.net.storage.place import open_socket, parse_place
@@ -19,7 +19,7 @@ from strongroom.net.storage.protocol import FrameType, decode
 HOUR_SECONDS = 3600
 YEAR_DAYS = 365
 KEPT_DAYS = 7
-KEPT = Limits(minimum_retention_seconds=KEPT_DAYS * DAY_SECONDS)
+KEPT = StorageLimits(minimum_retention_seconds=KEPT_DAYS * DAY_SECONDS)
 
 
 class Clocks:

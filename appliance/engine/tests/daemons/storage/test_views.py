@@ -4,7 +4,7 @@ import pytest
 
 from kit.tiny_backup import TinyBackup, back_up, read_back
 from strongroom.content.digests import object_name
-from strongroom.daemons.storage.settings import Limits
+from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import (
     LeaseError,
     ObjectMissingError,
@@ -14,7 +14,7 @@ from strongroom.errors import (
 )
 from strongroom.jobs.upkeep.sweep import SWEEP_LEASE
 from strongroom.net.identities.peer import Peer
-from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.repo.repository import Repository
 from strongroom.stores.store import KINDS
 
@@ -161,7 +161,7 @@ def test_a_view_shows_what_an_agent_sees_and_changes_nothing(daemon, appliance, 
     assert names(daemon.local(view_as="web2"), "packs") == set()
     with pytest.raises(RightError):
         view.delete("snapshots", snapshot.id)
-    hello = Hello(PROTOCOL_VERSION, view_as="web1")
+    hello = StorageHello(PROTOCOL_VERSION, view_as="web1")
     with pytest.raises(RightError):
         list(daemon.peer(Peer("web2", "agent", "1"), hello).list("packs"))
 
@@ -197,7 +197,7 @@ def test_young_snapshots_stay_whoever_asks(make_daemon, monkeypatch):
     from kit.tiny_backup import new_repository
     from strongroom import clock
 
-    daemon = make_daemon(limits=Limits(minimum_retention_seconds=86400))
+    daemon = make_daemon(limits=StorageLimits(minimum_retention_seconds=86400))
     appliance = new_repository(daemon.local())
     snapshot = back_up(Repository.open(daemon.agent("web1"), appliance.key.put_key), FILES)
     with pytest.raises(RightError, match="Minimum Retention"):

@@ -14,7 +14,7 @@ from kit.snapshot_contents import contents
 from kit.storage_daemon import Relay
 from kit.storage_site import PATIENCE_SECONDS, StorageSite
 from strongroom.daemons.storage.server import StorageServer
-from strongroom.daemons.storage.settings import StorageSettings
+from strongroom.daemons.storage.settings import StorageDaemonSettings
 from strongroom.errors import (
     ConnectionLostError,
     OperatingSystemError,
@@ -91,7 +91,7 @@ def test_backup_vouch_prune_check_and_restore(folder, tree, mode):
 
 def test_an_address_that_somebody_has_already_is_told(daemon, tmp_path):
     port = daemon.server.ports[0]
-    settings = StorageSettings(
+    settings = StorageDaemonSettings(
         "other", (("disk", bytes(tmp_path / "other")),), addresses=(("127.0.0.1", port),)
     )
     server = StorageServer(settings, lambda _: pytest.fail("nobody comes"))

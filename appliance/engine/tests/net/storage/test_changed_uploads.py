@@ -7,10 +7,10 @@ import pytest
 from kit.connections import House, Relay
 from strongroom.content.digests import object_name
 from strongroom.daemons.storage.server import StorageServer
-from strongroom.daemons.storage.settings import StorageSettings
+from strongroom.daemons.storage.settings import StorageDaemonSettings
 from strongroom.errors import ConnectionLostError, DamageError
 from strongroom.net.channels.connecting import Acceptor, connect
-from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
 
 CONTENT = b"content" * 100_000
@@ -20,7 +20,7 @@ CONTENT = b"content" * 100_000
 def attacked(folder):
     """Makes a store whose way to the daemon goes through a relay that changes some bytes."""
     house = House(folder)
-    settings = StorageSettings(
+    settings = StorageDaemonSettings(
         "vault",
         (("disk", os.fsencode(folder / "repository")),),
         addresses=(("127.0.0.1", 0),),
@@ -37,7 +37,7 @@ def attacked(folder):
         store = RemoteStore(
             "strongroom://vault",
             lambda: connect("127.0.0.1", relay(port), "vault", house.agent, "off"),
-            Hello(PROTOCOL_VERSION),
+            StorageHello(PROTOCOL_VERSION),
         )
         stores.append(store)
         return store

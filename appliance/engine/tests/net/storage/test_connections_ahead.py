@@ -5,7 +5,7 @@ import pytest
 from kit.storage_daemon import Daemon
 from strongroom.errors import ConnectionLostError, ObjectMissingError
 from strongroom.net.identities.peer import Peer
-from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
 
 
@@ -23,7 +23,9 @@ def make_store(daemon: Daemon):
                 raise ConnectionLostError("nobody is there")
             return daemon.connect(Peer("web1", "agent", "ab"))
 
-        store = RemoteStore("strongroom://far", connect, Hello(PROTOCOL_VERSION), is_far=True)
+        store = RemoteStore(
+            "strongroom://far", connect, StorageHello(PROTOCOL_VERSION), is_far=True
+        )
         made.append(store)
         return store, dialled
 

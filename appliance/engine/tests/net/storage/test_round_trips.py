@@ -13,7 +13,7 @@ from kit.counted_channel import RoundTrips
 from strongroom.jobs.backup.backup import back_up
 from strongroom.jobs.backup.options import BackupOptions, Tuning
 from strongroom.net.channels.connecting import connect
-from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
 from strongroom.progress import NullProgress
 from strongroom.repo.keys import import_key
@@ -38,7 +38,7 @@ def run(site):
         store = RemoteStore(
             f"strongroom://127.0.0.1:{site.port}",
             trips.counted(lambda: connect("127.0.0.1", site.port, "vault", web1, is_early=True)),
-            Hello(PROTOCOL_VERSION),
+            StorageHello(PROTOCOL_VERSION),
             folder,
             is_far=True,
         )

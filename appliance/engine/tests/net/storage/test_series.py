@@ -12,7 +12,7 @@ from strongroom.content.digests import object_name
 from strongroom.errors import LeaseError, ObjectMissingError, QuotaError
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.client import MOST_IN_FLIGHT, Request
-from strongroom.net.storage.protocol import PROTOCOL_VERSION, FrameType, Hello, ObjectName
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, FrameType, ObjectName, StorageHello
 from strongroom.net.storage.store import RemoteStore
 from strongroom.repo.leases import EXPIRY_SECONDS, Holder, Lease
 from strongroom.repo.repository import Repository
@@ -29,7 +29,7 @@ def far(daemon):
     store = RemoteStore(
         "strongroom://somewhere",
         lambda: daemon.connect(Peer("web1", "agent", "ab")),
-        Hello(PROTOCOL_VERSION),
+        StorageHello(PROTOCOL_VERSION),
         is_far=True,
     )
     yield store

@@ -7,7 +7,7 @@ from strongroom.content.digests import object_name
 from strongroom.errors import ObjectMissingError
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage import speculative_requests as foreseen
-from strongroom.net.storage.protocol import PROTOCOL_VERSION, FrameType, Hello
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, FrameType, StorageHello
 from strongroom.net.storage.store import RemoteStore
 
 LEASE = "ab" * 16
@@ -30,7 +30,7 @@ def far(daemon: Daemon):
     store = RemoteStore(
         "strongroom://somewhere",
         lambda: daemon.connect(Peer("web1", "agent", "ab")),
-        Hello(PROTOCOL_VERSION),
+        StorageHello(PROTOCOL_VERSION),
         is_far=True,
     )
     yield store

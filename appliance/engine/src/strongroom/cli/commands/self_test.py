@@ -26,7 +26,7 @@ examples:
 """
 
 
-class Answer(NamedTuple):
+class LibraryAnswer(NamedTuple):
     """A test: name, expected result, actual result."""
 
     question: str
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
-def _first_problem(questions: Callable[[], Iterator[Answer]]) -> str | None:
+def _first_problem(questions: Callable[[], Iterator[LibraryAnswer]]) -> str | None:
     try:
         for question, expected, given in questions():
             if expected != given:
@@ -92,16 +92,16 @@ def _noise(size: int) -> bytes:
     return blake3(b"strongroom self-test").digest(length=size)
 
 
-def _blake3() -> Iterator[Answer]:
+def _blake3() -> Iterator[LibraryAnswer]:
     from blake3 import blake3
 
-    yield Answer(
+    yield LibraryAnswer(
         "empty",
         bytes.fromhex("af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"),
         blake3(b"").digest(),
     )
     whole = blake3(_counting_bytes(1 << 20)).digest()
-    yield Answer(
+    yield LibraryAnswer(
         "1 MiB",
         bytes.fromhex("74cb441fd087764ca9c3694da742ebe30cbeb3060a17009ca81825c7a8d10343"),
         whole,
@@ -109,32 +109,34 @@ def _blake3() -> Iterator[Answer]:
     in_parts = blake3()
     for start in range(0, 1 << 20, 65537):
         in_parts.update(_counting_bytes(1 << 20)[start : start + 65537])
-    yield Answer("1 MiB in parts", whole, in_parts.digest())
-    yield Answer(
+    yield LibraryAnswer("1 MiB in parts", whole, in_parts.digest())
+    yield LibraryAnswer(
         "keyed",
         bytes.fromhex("75c46f6f3d9eb4f55ecaaee480db732e6c2105546f1e675003687c31719c7ba4"),
         blake3(_counting_bytes(1024), key=b"whats the Elvish word for friend").digest(),
     )
 
 
-def _signatures() -> Iterator[Answer]:
+def _signatures() -> Iterator[LibraryAnswer]:
     import hashlib
 
     import xxhash
 
-    yield Answer(
+    yield LibraryAnswer(
         "sha256",
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
         hashlib.sha256(b"abc").hexdigest(),
     )
-    yield Answer("md5", "900150983cd24fb0d6963f7d28e17f72", hashlib.md5(b"abc").hexdigest())  # noqa: S324 - a signature Bareos offers, not a safeguard
-    yield Answer("xxh128", "99aa06d3014798d86001c324468d497f", xxhash.xxh128(b"").hexdigest())
+    yield LibraryAnswer("md5", "900150983cd24fb0d6963f7d28e17f72", hashlib.md5(b"abc").hexdigest())  # noqa: S324 - a signature Bareos offers, not a safeguard
+    yield LibraryAnswer(
+        "xxh128", "99aa06d3014798d86001c324468d497f", xxhash.xxh128(b"").hexdigest()
+    )
 
 
-def _aes_256_gcm() -> Iterator[Answer]:
+def _aes_256_gcm() -> Iterator[LibraryAnswer]:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    yield Answer(
+    yield LibraryAnswer(
         "NIST case 14",
         bytes.fromhex("cea7403d4d606b6e074ec5d3baf39d18d0d1c8a799996bf0265b98b5d48ab919"),
         AESGCM(bytes(32)).encrypt(bytes(12), bytes(16), None),
@@ -149,14 +151,16 @@ def _aes_256_gcm() -> Iterator[Answer]:
     nonce = bytes.fromhex("cafebabefacedbaddecaf888")
     associated = bytes.fromhex("feedfacedeadbeeffeedfacedeadbeefabaddad2")
     sealed = cipher.encrypt(nonce, plaintext, associated)
-    yield Answer(
+    yield LibraryAnswer(
         "NIST case 16, tag", bytes.fromhex("76fc6ece0f4e1768cddf8853bb2d551b"), sealed[-16:]
     )
-    yield Answer("NIST case 16, opened", plaintext, cipher.decrypt(nonce, sealed, associated))
+    yield LibraryAnswer(
+        "NIST case 16, opened", plaintext, cipher.decrypt(nonce, sealed, associated)
+    )
     yield _refusal("forged", lambda: cipher.decrypt(nonce, sealed[:-1] + b"\0", associated))
 
 
-def _chacha20_poly1305() -> Iterator[Answer]:
+def _chacha20_poly1305() -> Iterator[LibraryAnswer]:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
     cipher = ChaCha20Poly1305(bytes(range(0x80, 0xA0)))
@@ -167,28 +171,30 @@ def _chacha20_poly1305() -> Iterator[Answer]:
         b"future, sunscreen would be it."
     )
     sealed = cipher.encrypt(nonce, plaintext, associated)
-    yield Answer("RFC 8439, tag", bytes.fromhex("1ae10b594f09e26a7e902ecbd0600691"), sealed[-16:])
-    yield Answer("RFC 8439, opened", plaintext, cipher.decrypt(nonce, sealed, associated))
+    yield LibraryAnswer(
+        "RFC 8439, tag", bytes.fromhex("1ae10b594f09e26a7e902ecbd0600691"), sealed[-16:]
+    )
+    yield LibraryAnswer("RFC 8439, opened", plaintext, cipher.decrypt(nonce, sealed, associated))
     yield _refusal("forged", lambda: cipher.decrypt(nonce, sealed[:-1] + b"\0", associated))
 
 
-def _refusal(question: str, forged: Callable[[], bytes]) -> Answer:
+def _refusal(question: str, forged: Callable[[], bytes]) -> LibraryAnswer:
     from cryptography.exceptions import InvalidTag
 
     try:
         forged()
     except InvalidTag:
-        return Answer(question, "refused", "refused")
-    return Answer(question, "refused", "accepted")
+        return LibraryAnswer(question, "refused", "refused")
+    return LibraryAnswer(question, "refused", "accepted")
 
 
-def _x25519() -> Iterator[Answer]:
+def _x25519() -> Iterator[LibraryAnswer]:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     ours = X25519PrivateKey.from_private_bytes(
         bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
     )
-    yield Answer(
+    yield LibraryAnswer(
         "RFC 7748, public key",
         bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a"),
         ours.public_key().public_bytes_raw(),
@@ -196,14 +202,14 @@ def _x25519() -> Iterator[Answer]:
     theirs = X25519PublicKey.from_public_bytes(
         bytes.fromhex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f")
     )
-    yield Answer(
+    yield LibraryAnswer(
         "RFC 7748, shared secret",
         bytes.fromhex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"),
         ours.exchange(theirs),
     )
 
 
-def _hkdf() -> Iterator[Answer]:
+def _hkdf() -> Iterator[LibraryAnswer]:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -213,7 +219,7 @@ def _hkdf() -> Iterator[Answer]:
         salt=bytes(range(13)),
         info=bytes(range(0xF0, 0xFA)),
     )
-    yield Answer(
+    yield LibraryAnswer(
         "RFC 5869, case 1",
         bytes.fromhex(
             "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"
@@ -222,7 +228,7 @@ def _hkdf() -> Iterator[Answer]:
     )
 
 
-def _argon2id() -> Iterator[Answer]:
+def _argon2id() -> Iterator[LibraryAnswer]:
     from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
     derivation = Argon2id(
@@ -234,64 +240,66 @@ def _argon2id() -> Iterator[Answer]:
         ad=b"\x04" * 12,
         secret=b"\x03" * 8,
     )
-    yield Answer(
+    yield LibraryAnswer(
         "RFC 9106",
         bytes.fromhex("0d640df58d78766c08c037a34a8b53c9d01ef0452d75b65eb52520e96b01e659"),
         derivation.derive(b"\x01" * 32),
     )
 
 
-def _zstd() -> Iterator[Answer]:
+def _zstd() -> Iterator[LibraryAnswer]:
     import zstandard
 
     text = b"strongroom " * 1000
     frame = bytes.fromhex("28b52ffd60f8299d0000587374726f6e67726f6f6d200100eaca7cf102")
-    yield Answer("a known frame", text, zstandard.ZstdDecompressor().decompress(frame))
+    yield LibraryAnswer("a known frame", text, zstandard.ZstdDecompressor().decompress(frame))
     for level in (1, 3, 19):
         there = zstandard.ZstdCompressor(level=level).compress(_noise(5000) + text)
         back = zstandard.ZstdDecompressor().decompress(there)
-        yield Answer(f"there and back, level {level}", _noise(5000) + text, back)
+        yield LibraryAnswer(f"there and back, level {level}", _noise(5000) + text, back)
 
 
-def _lz4() -> Iterator[Answer]:
+def _lz4() -> Iterator[LibraryAnswer]:
     import lz4.block
 
     text = b"strongroom " * 1000
     block = bytes.fromhex(
         "bf7374726f6e67726f6f6d200b00ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff0050726f6f6d20"
     )
-    yield Answer("a known block", text, lz4.block.decompress(block, uncompressed_size=len(text)))
+    yield LibraryAnswer(
+        "a known block", text, lz4.block.decompress(block, uncompressed_size=len(text))
+    )
     for mode in ("default", "high_compression"):
         there = lz4.block.compress(_noise(5000) + text, mode=mode, store_size=False)
         back = lz4.block.decompress(there, uncompressed_size=5000 + len(text))
-        yield Answer(f"there and back, {mode}", _noise(5000) + text, back)
+        yield LibraryAnswer(f"there and back, {mode}", _noise(5000) + text, back)
 
 
-def _gzip() -> Iterator[Answer]:
+def _gzip() -> Iterator[LibraryAnswer]:
     import zlib
 
     text = b"strongroom " * 1000
-    yield Answer("crc32", 0xCBF43926, zlib.crc32(b"123456789"))
+    yield LibraryAnswer("crc32", 0xCBF43926, zlib.crc32(b"123456789"))
     for level in (1, 6, 9):
         back = zlib.decompress(zlib.compress(text, level))
-        yield Answer(f"there and back, level {level}", text, back)
+        yield LibraryAnswer(f"there and back, level {level}", text, back)
 
 
-def _chunker() -> Iterator[Answer]:
+def _chunker() -> Iterator[LibraryAnswer]:
     from strongroom.content.chunker import Chunker
 
     data = _noise(8 << 20)
     whole = Chunker(bytes(range(32))).cut(memoryview(data), final=True)
-    yield Answer("cut points", CUT_POINTS, whole)
-    yield Answer("covers the data", len(data), sum(whole))
+    yield LibraryAnswer("cut points", CUT_POINTS, whole)
+    yield LibraryAnswer("covers the data", len(data), sum(whole))
     other = Chunker(bytes(range(1, 33))).cut(memoryview(data), final=True)
-    yield Answer("another key cuts elsewhere", True, other != whole)
+    yield LibraryAnswer("another key cuts elsewhere", True, other != whole)
 
 
 # Chunk lengths of eight known MiB; others would break deduplication with old backups.
 CUT_POINTS = [1155159, 1451312, 592752, 1196626, 2746693, 534195, 401144, 310727]
 
-TESTS: dict[str, Callable[[], Iterator[Answer]]] = {
+TESTS: dict[str, Callable[[], Iterator[LibraryAnswer]]] = {
     "blake3": _blake3,
     "signatures": _signatures,
     "aes-256-gcm": _aes_256_gcm,

@@ -11,11 +11,11 @@ from strongroom.config.settings.run_scripts import placed_run_scripts
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from strongroom.config.feasibility.findings import Findings
+    from strongroom.config.feasibility.findings import FeasibilityFindings
     from strongroom.config.settings.job import JobSettings
 
 
-def judge_admin_job(findings: Findings, job: JobSettings) -> None:
+def judge_admin_job(findings: FeasibilityFindings, job: JobSettings) -> None:
     """Judge the console commands of a job."""
     configuration = findings.configuration
     severity = ERROR if job.enabled else WARNING

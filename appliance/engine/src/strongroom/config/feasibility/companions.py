@@ -10,14 +10,14 @@ from strongroom.config.settings.levels import level_of
 from strongroom.errors import StrongroomError, UsageError
 
 if TYPE_CHECKING:
-    from strongroom.config.feasibility.findings import Findings
+    from strongroom.config.feasibility.findings import FeasibilityFindings
     from strongroom.config.settings.job import JobSettings
 
 # A level that the run of a job of this kind may have, for `%l`.
 _LEVELS: Final = {"backup": "full", "verify": "client"}
 
 
-def judge_companions(findings: Findings, job: JobSettings) -> None:
+def judge_companions(findings: FeasibilityFindings, job: JobSettings) -> None:
     """Judge the `Run` directives of a job."""
     if not job.companions:
         return
@@ -30,7 +30,7 @@ def judge_companions(findings: Findings, job: JobSettings) -> None:
                 findings.at_directive(severity, "run", f"Run of job {job.name}: {error}", directive)
 
 
-def _judge(findings: Findings, job: JobSettings, text: str) -> None:
+def _judge(findings: FeasibilityFindings, job: JobSettings, text: str) -> None:
     """Raise UsageError or UnknownNameError for what cannot be started."""
     configuration = findings.configuration
     written = parse_companion(text)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from strongroom.config.feasibility.repositories import judge_reach
 
 if TYPE_CHECKING:
-    from strongroom.config.feasibility.findings import Findings
+    from strongroom.config.feasibility.findings import FeasibilityFindings
     from strongroom.config.settings.job import JobSettings
     from strongroom.config.values.run_schedule import ScheduleRun
 
 SELECTION_TYPES: Final = ("PoolUncopiedJobs", "Job", "Client")
 
 
-def judge_copy_job(findings: Findings, job: JobSettings) -> None:
+def judge_copy_job(findings: FeasibilityFindings, job: JobSettings) -> None:
     """Judge a job of Type Copy or Migrate."""
     if job.selection_type and job.selection_type not in SELECTION_TYPES:
         known = ", ".join(SELECTION_TYPES)
@@ -35,13 +35,13 @@ def judge_copy_job(findings: Findings, job: JobSettings) -> None:
             findings.job_warning(job, "next-pool", f"as its Schedule has it {fault}", *attributes)
 
 
-def _runs(findings: Findings, job: JobSettings) -> tuple[ScheduleRun | None, ...]:
+def _runs(findings: FeasibilityFindings, job: JobSettings) -> tuple[ScheduleRun | None, ...]:
     """The ways in which a job is started; None as it is itself."""
     schedule = findings.configuration.schedules.get(job.schedule)
     return (schedule.runs if schedule is not None else ()) or (None,)
 
 
-def _fault(findings: Findings, job: JobSettings, run: ScheduleRun | None) -> str:
+def _fault(findings: FeasibilityFindings, job: JobSettings, run: ScheduleRun | None) -> str:
     """What a run lacks, "" for nothing."""
     configuration = findings.configuration
     source = (run.storage if run is not None else "") or configuration.storage_of(job)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class FeasibilityFindings:
     """What is judged, and where what is found goes."""
 
     component: ComponentConfiguration

@@ -13,11 +13,11 @@ from strongroom.config.settings.levels import level_of
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from strongroom.config.feasibility.findings import Findings
+    from strongroom.config.feasibility.findings import FeasibilityFindings
     from strongroom.config.settings.job import JobSettings
 
 
-def judge_jobs(findings: Findings) -> None:
+def judge_jobs(findings: FeasibilityFindings) -> None:
     """Judge all Job resources."""
     for job in findings.configuration.jobs.values():
         try:
@@ -41,7 +41,7 @@ def judge_jobs(findings: Findings) -> None:
         judge_companions(findings, job)
 
 
-def _storage(findings: Findings, job: JobSettings) -> None:
+def _storage(findings: FeasibilityFindings, job: JobSettings) -> None:
     """A job that takes its own Storage finds all of them disabled."""
     configuration = findings.configuration
     if configuration.storage_of(job):
@@ -53,7 +53,7 @@ def _storage(findings: Findings, job: JobSettings) -> None:
     findings.job_warning(job, "storage", message, "storage")
 
 
-def _verify(findings: Findings, job: JobSettings) -> None:
+def _verify(findings: FeasibilityFindings, job: JobSettings) -> None:
     configuration = findings.configuration
     verified = configuration.jobs.get(job.job_to_verify)
     if verified is None:
@@ -66,7 +66,7 @@ def _verify(findings: Findings, job: JobSettings) -> None:
         judge_reach(findings, job, configuration.storage_of(verified))
 
 
-def _restore(findings: Findings, job: JobSettings) -> None:
+def _restore(findings: FeasibilityFindings, job: JobSettings) -> None:
     if job.schedule:
         message = f"is not started by its Schedule {job.schedule}: a restore needs a snapshot"
         findings.job_warning(job, "schedule", message, "schedule")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strongroom.config.feasibility.agent import judge_agent
-from strongroom.config.feasibility.findings import Findings, report
+from strongroom.config.feasibility.findings import FeasibilityFindings, report
 from strongroom.config.feasibility.jobs import judge_jobs
 from strongroom.config.feasibility.resources import judge_devices, judge_resources
 from strongroom.config.feasibility.schedules import judge_schedules
@@ -43,7 +43,7 @@ def judge_director(
     """Judge a director; `storage`: the storage daemon of the same tree, if it has one."""
     if not _can_listen(component, diagnostics):
         return
-    findings = Findings(component, DirectorConfiguration.of(component), diagnostics)
+    findings = FeasibilityFindings(component, DirectorConfiguration.of(component), diagnostics)
     judge_resources(findings)
     judge_jobs(findings)
     judge_schedules(findings)
@@ -56,7 +56,7 @@ def device_warnings(
 ) -> tuple[str, ...]:
     """Of Devices that the storage daemon of the same tree does not serve, each with its place."""
     diagnostics = Diagnostics()
-    findings = Findings(director, DirectorConfiguration.of(director), diagnostics)
+    findings = FeasibilityFindings(director, DirectorConfiguration.of(director), diagnostics)
     judge_devices(findings, storage)
     return tuple(warning.head() for warning in diagnostics.sorted())
 

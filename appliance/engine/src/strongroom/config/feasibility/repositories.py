@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from strongroom.config.feasibility.findings import Findings
+    from strongroom.config.feasibility.findings import FeasibilityFindings
     from strongroom.config.settings.job import JobSettings
 
 
-def judge_reach(findings: Findings, job: JobSettings, *storages: str) -> None:
+def judge_reach(findings: FeasibilityFindings, job: JobSettings, *storages: str) -> None:
     """Warn of each Storage ("" is passed over) that a job of the director's cannot reach.
 
     A configuration of Bareos knows no Repository, so this is no error.

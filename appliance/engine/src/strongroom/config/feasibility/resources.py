@@ -9,11 +9,11 @@ from strongroom.config.language.diagnostics import ERROR, WARNING
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from strongroom.config.feasibility.findings import Findings
+    from strongroom.config.feasibility.findings import FeasibilityFindings
     from strongroom.config.model import ComponentConfiguration, Resource
 
 
-def judge_resources(findings: Findings) -> None:
+def judge_resources(findings: FeasibilityFindings) -> None:
     """Judge them; what no job uses is passed over where only jobs would notice."""
     _catalog(findings)
     _filesets(findings)
@@ -28,7 +28,7 @@ def judge_resources(findings: Findings) -> None:
                 findings.at(WARNING, "limit", message, resource, "maximum_concurrent_jobs")
 
 
-def judge_devices(findings: Findings, storage: ComponentConfiguration) -> None:
+def judge_devices(findings: FeasibilityFindings, storage: ComponentConfiguration) -> None:
     """Warn of Devices that the storage daemon of the same tree does not serve.
 
     Where a Storage has the name of that daemon, others at another address are other daemons.
@@ -49,7 +49,7 @@ def judge_devices(findings: Findings, storage: ComponentConfiguration) -> None:
             findings.at(WARNING, "device", message, resource, "device")
 
 
-def _catalog(findings: Findings) -> None:
+def _catalog(findings: FeasibilityFindings) -> None:
     catalog = findings.configuration.catalog
     if catalog is not None and catalog.db_password and catalog.password_file:
         message = f"Catalog {catalog.name} has both a DB Password and a Password File"
@@ -57,7 +57,7 @@ def _catalog(findings: Findings) -> None:
         findings.at(ERROR, "password", message, resource, "password_file")
 
 
-def _repository(findings: Findings, storage: Resource, place: str) -> None:
+def _repository(findings: FeasibilityFindings, storage: Resource, place: str) -> None:
     if not place or place.startswith("/"):
         return
     from strongroom.net.storage.place import parse_place
@@ -73,7 +73,7 @@ def _repository(findings: Findings, storage: Resource, place: str) -> None:
     findings.at(ERROR, "repository", fault, storage, "repository")
 
 
-def _filesets(findings: Findings) -> None:
+def _filesets(findings: FeasibilityFindings) -> None:
     """FileSets of backup jobs that run commands of the director, or choose nothing."""
     configuration = findings.configuration
     used: dict[str, bool] = {}
@@ -97,7 +97,7 @@ def _filesets(findings: Findings) -> None:
             findings.at(WARNING, "fileset", message, resource, "include")
 
 
-def _messages(findings: Findings) -> None:
+def _messages(findings: FeasibilityFindings) -> None:
     for messages in findings.component.of_type("Messages").values():
         for attribute in ("mail_command", "operator_command"):
             for directive in messages.directives(attribute):

@@ -9,7 +9,7 @@ from strongroom.config.language.diagnostics import ERROR, WARNING
 from strongroom.config.settings.run_scripts import placed_run_scripts
 
 if TYPE_CHECKING:
-    from strongroom.config.feasibility.findings import Findings
+    from strongroom.config.feasibility.findings import FeasibilityFindings
     from strongroom.config.settings.job import JobSettings
     from strongroom.config.settings.run_scripts import RunScript
 
@@ -19,7 +19,7 @@ _BEFORE: Final = ("Before", "AfterVSS", "Always")
 _WITH_CLIENT: Final = ("backup", "restore")
 
 
-def judge_run_scripts(findings: Findings, job: JobSettings) -> None:
+def judge_run_scripts(findings: FeasibilityFindings, job: JobSettings) -> None:
     """Judge the scripts of a job and of its JobDefs."""
     if not job.run_scripts:
         return

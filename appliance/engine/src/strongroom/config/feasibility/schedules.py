@@ -12,12 +12,12 @@ from strongroom.config.values.run_schedule import ScheduleRun
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from strongroom.config.feasibility.findings import Findings
+    from strongroom.config.feasibility.findings import FeasibilityFindings
     from strongroom.config.model import Resource
     from strongroom.config.settings.job import JobSettings
 
 
-def judge_schedules(findings: Findings) -> None:
+def judge_schedules(findings: FeasibilityFindings) -> None:
     """Judge all Schedule resources, and the jobs that name them."""
     configuration, component = findings.configuration, findings.component
     if component.daemon is not None:
@@ -51,7 +51,7 @@ def _level_fault(job: JobSettings, run: ScheduleRun) -> str:
     return ""
 
 
-def _time_zone(findings: Findings, resource: Resource, name: str) -> None:
+def _time_zone(findings: FeasibilityFindings, resource: Resource, name: str) -> None:
     if not name:
         return
     try:

@@ -14,14 +14,14 @@ from strongroom.config.language.includes import (
     is_pattern,
     target_of,
 )
-from strongroom.config.language.sources import Limits, Source, decode, read_bounded
+from strongroom.config.language.sources import LoadLimits, SourceText, decode, read_bounded
 from strongroom.sources.shell import run_command
 
 if TYPE_CHECKING:
     from strongroom.config.language.diagnostics import Diagnostics
 
 # Where to report: the source, the offset in it, and how many characters are meant.
-Place = tuple[Source, int, int]
+Place = tuple[SourceText, int, int]
 
 
 class Reader:
@@ -33,7 +33,7 @@ class Reader:
     def __init__(
         self,
         diagnostics: Diagnostics,
-        limits: Limits,
+        limits: LoadLimits,
         *,
         allow_commands: bool = False,
         root: str = "",
@@ -47,9 +47,9 @@ class Reader:
         self._pattern_budget = EntryBudget(limits.pattern_entries)
         self._open: list[str] = []
 
-    def read(self, path: str, place: Place | None = None) -> Source | None:
+    def read(self, path: str, place: Place | None = None) -> SourceText | None:
         """The file `path`, or None with an error reported (at `place`, else at its own start)."""
-        place = place or (Source(path, ""), 0, 1)
+        place = place or (SourceText(path, ""), 0, 1)
         if len(self.files_read) >= self.limits.files:
             self._refuse("limit", f"more than {self.limits.files} files are read", place)
             return None
@@ -64,7 +64,7 @@ class Reader:
             return None
         return self._accept(path, data, place)
 
-    def _accept(self, path: str, data: bytes, place: Place) -> Source | None:
+    def _accept(self, path: str, data: bytes, place: Place) -> SourceText | None:
         self._bytes_read += len(data)
         self.files_read.append(path)
         if self._bytes_read > self.limits.total_bytes:
@@ -75,9 +75,9 @@ class Reader:
         if text is None:
             self._refuse("encoding", f"{path} is UTF-16; save it as UTF-8", place)
             return None
-        return Source(path, text)
+        return SourceText(path, text)
 
-    def included(self, text: str, source: Source, offset: int) -> list[Source]:
+    def included(self, text: str, source: SourceText, offset: int) -> list[SourceText]:
         """The sources that the include `text`, found at `offset` of `source`, stands for."""
         place = (source, offset, len(text))
         target = target_of(text)
@@ -92,7 +92,7 @@ class Reader:
             self._refuse("include", "an @ needs the path of a file", place)
         return []
 
-    def _command(self, command: str, place: Place) -> list[Source]:
+    def _command(self, command: str, place: Place) -> list[SourceText]:
         if self.allow_commands:
             try:
                 data = run_command(command, self.limits.file_bytes)
@@ -112,8 +112,8 @@ class Reader:
             return []
         return self._paths(patterns, place)
 
-    def _paths(self, paths: list[str], place: Place) -> list[Source]:
-        found: list[Source] = []
+    def _paths(self, paths: list[str], place: Place) -> list[SourceText]:
+        found: list[SourceText] = []
         for written in paths:
             try:
                 chosen = self._chosen(written, place[0])
@@ -130,7 +130,7 @@ class Reader:
                     found.append(made)
         return found
 
-    def _chosen(self, written: str, source: Source) -> list[str]:
+    def _chosen(self, written: str, source: SourceText) -> list[str]:
         """The files that a path or pattern names.
 
         Absolute, beside the file that includes it, or, as Bareos has it, from the folder the
@@ -155,7 +155,7 @@ class Reader:
         source, offset, length = place
         self.diagnostics.add(ERROR, code, message, source, offset, length)
 
-    def enter(self, source: Source) -> None:
+    def enter(self, source: SourceText) -> None:
         """Push `source` on the chain of open includes."""
         self._open.append(os.path.realpath(source.path) if "\0" not in source.path else source.path)
 

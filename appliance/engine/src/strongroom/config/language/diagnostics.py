@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strongroom.config.language.sources import Source
+    from strongroom.config.language.sources import SourceText
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
 _COLOURS = {ERROR: "\x1b[1;31m", WARNING: "\x1b[1;35m", NOTE: "\x1b[1;36m"}
@@ -31,7 +31,7 @@ class Diagnostic:
     severity: str
     code: str
     message: str
-    source: Source
+    source: SourceText
     offset: int
     length: int = 1
     suggestion: str = ""
@@ -100,7 +100,7 @@ class Diagnostics:
         severity: str,
         code: str,
         message: str,
-        source: Source,
+        source: SourceText,
         offset: int,
         length: int = 1,
         suggestion: str = "",

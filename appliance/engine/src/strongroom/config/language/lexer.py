@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from strongroom.config.language.sources import Source
+    from strongroom.config.language.sources import SourceText
 
 _BLANK = r"[ \t\f\v]"
 _TRIVIA = r"(?:[ \t\f\v\r\n;]++|\#[^\r\n]*+)*+"
@@ -69,7 +69,7 @@ CLOSE, ASSIGN, OPEN, INCLUDE, END, BAD = "close", "assign", "open", "include", "
 
 
 @dataclass(slots=True)
-class Head:
+class StatementHead:
     """What begins at a place where a statement may begin.
 
     `offset` is where its text begins, `end` where the lexer goes on after it. `text` is the name
@@ -98,7 +98,7 @@ class Lexer:
     """Reads one Source from front to back; the parser holds the position."""
 
     def __init__(
-        self, source: Source, *, keep_newlines: bool = True, token_limit: int = 100_000
+        self, source: SourceText, *, keep_newlines: bool = True, token_limit: int = 100_000
     ) -> None:
         self.source = source
         self.text = source.text
@@ -106,7 +106,7 @@ class Lexer:
         self.token_limit = token_limit
         self._token = _TOKEN
 
-    def head(self, position: int) -> Head:
+    def head(self, position: int) -> StatementHead:
         """The item at or after `position`: a name with `=` or `{`, a `}`, an include, the end.
 
         BAD for anything else; its `end` is where the invalid token begins.
@@ -115,16 +115,16 @@ class Lexer:
         if match is None:
             skipped = _SKIP_TRIVIA.match(self.text, position)
             start = skipped.end() if skipped else position
-            return Head(BAD, self._word_at(start), start, start)
+            return StatementHead(BAD, self._word_at(start), start, start)
         kind = match.lastgroup
         if kind == "op":
             name = match["name"]
             opens = match["op"] == "{"
-            return Head(
+            return StatementHead(
                 OPEN if opens else ASSIGN, name.rstrip(" \t\f\v"), match.start("name"), match.end()
             )
         assert kind is not None
-        return Head(kind, match[kind], match.start(kind), match.end())
+        return StatementHead(kind, match[kind], match.start(kind), match.end())
 
     def comments(self, start: int, end: int) -> list[tuple[int, str]]:
         """The comments between two heads: (offset, text from the `#`)."""

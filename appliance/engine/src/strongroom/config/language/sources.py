@@ -16,7 +16,7 @@ _LINE_START = re.compile(r"\r\n?|\n")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LoadLimits:
     """Bounds on what one load may read; going over one is an error at the place that did."""
 
     file_bytes: int = 16 * 1024 * 1024
@@ -28,7 +28,7 @@ class Limits:
     diagnostics: int = 100_000
 
 
-class Source:
+class SourceText:
     """One text and the name it is reported under."""
 
     __slots__ = ("_line_starts", "path", "text")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ConfigurationDifference:
     """`kind` is added, removed or changed; a changed one names the directive and both values."""
 
     kind: str
@@ -28,15 +28,15 @@ class Difference:
     after: EffectiveValue | None = None
 
 
-def differences(before: Configuration, after: Configuration) -> list[Difference]:
+def differences(before: Configuration, after: Configuration) -> list[ConfigurationDifference]:
     """What is different, by component, type and name."""
-    found: list[Difference] = []
+    found: list[ConfigurationDifference] = []
     left, right = _resources(before), _resources(after)
     for key in sorted(left.keys() | right.keys()):
         if key not in right:
-            found.append(Difference("removed", *key))
+            found.append(ConfigurationDifference("removed", *key))
         elif key not in left:
-            found.append(Difference("added", *key))
+            found.append(ConfigurationDifference("added", *key))
         else:
             found += _changes(key, left[key], right[key])
     return found
@@ -50,11 +50,13 @@ def _resources(configuration: Configuration) -> dict[tuple[str, str, str], Resou
     }
 
 
-def _changes(key: tuple[str, str, str], left: Resource, right: Resource) -> list[Difference]:
+def _changes(
+    key: tuple[str, str, str], left: Resource, right: Resource
+) -> list[ConfigurationDifference]:
     old, old_shown = _values(left)
     new, new_shown = _values(right)
     return [
-        Difference("changed", *key, name, old_shown.get(name), new_shown.get(name))
+        ConfigurationDifference("changed", *key, name, old_shown.get(name), new_shown.get(name))
         for name in dict.fromkeys((*old, *new))
         if old.get(name) != new.get(name)
     ]

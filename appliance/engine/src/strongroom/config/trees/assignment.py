@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.config.language.diagnostics import ERROR, NOTE, WARNING
 from strongroom.config.language.grammar import EXPECTED, LIST, TEXT, Misfit, Shape, shape_of
-from strongroom.config.language.lexer import Head, Lexer, Value
+from strongroom.config.language.lexer import Lexer, StatementHead, Value
 from strongroom.config.trees.tree import Block, Directive
 from strongroom.config.values.addresses import parse_addresses
 from strongroom.config.values.converters import convert
@@ -19,7 +19,7 @@ from strongroom.config.values.run_schedule import RUN_WORDS, RunError, parse_run
 
 if TYPE_CHECKING:
     from strongroom.config.language.bounded_files import Reader
-    from strongroom.config.language.sources import Source
+    from strongroom.config.language.sources import SourceText
     from strongroom.config.table.dialects import Dialect
     from strongroom.config.table.schema import DirectiveSpec
 
@@ -38,12 +38,12 @@ class Assignments:
         self._forms: dict[tuple[str, str], tuple[str, bool]] = {}
         self._words = Words(dialect, strict, reader.diagnostics)
 
-    def lexer(self, source: Source) -> Lexer:
+    def lexer(self, source: SourceText) -> Lexer:
         """A lexer for `source` as the dialect has it."""
         keeps = not self.dialect.is_bacula and self.dialect.version >= 24
         return Lexer(source, keep_newlines=keeps, token_limit=self.reader.limits.statement_tokens)
 
-    def read(self, lexer: Lexer, block: Block, head: Head, spec: DirectiveSpec) -> int:
+    def read(self, lexer: Lexer, block: Block, head: StatementHead, spec: DirectiveSpec) -> int:
         """Read the value after `head` into `block`; gives the place after it."""
         source = lexer.source
         known = self._forms.get((block.spec.name, spec.name))
@@ -72,12 +72,12 @@ class Assignments:
     def _convert(
         self,
         block: Block,
-        head: Head,
+        head: StatementHead,
         spec: DirectiveSpec,
         value: Value,
         form: str,
         shape: Shape,
-        source: Source,
+        source: SourceText,
     ) -> None:
         texts, kinds = value.texts, value.kinds
         if len(texts) == 1:
@@ -99,7 +99,7 @@ class Assignments:
             return
         self._store(block, Directive(spec, raw, typed, source, head.offset), head)
 
-    def _store(self, block: Block, directive: Directive, head: Head) -> None:
+    def _store(self, block: Block, directive: Directive, head: StatementHead) -> None:
         spec = directive.spec
         if not spec.repeatable and spec.type != "OPTION":
             earlier = block.by_key.get(spec.key)
@@ -117,7 +117,7 @@ class Assignments:
                 )
         block.add(directive)
 
-    def _explain_reading(self, value: Value, form: str, shape: Shape, source: Source) -> None:
+    def _explain_reading(self, value: Value, form: str, shape: Shape, source: SourceText) -> None:
         if shape.junk is not None:
             offset = value.offsets[shape.junk]
             rest = source.text[offset : value.end].rstrip()
@@ -144,12 +144,12 @@ class Assignments:
 
     def _misfit(
         self,
-        head: Head,
+        head: StatementHead,
         spec: DirectiveSpec,
         value: Value,
         form: str,
         misfit: Misfit,
-        source: Source,
+        source: SourceText,
     ) -> None:
         if not value.kinds:
             message = f"{spec.shown_name} has no value; expected {EXPECTED[form]}"
@@ -171,7 +171,12 @@ class Assignments:
         )
 
     def _run(
-        self, block: Block, head: Head, spec: DirectiveSpec, value: Value, source: Source
+        self,
+        block: Block,
+        head: StatementHead,
+        spec: DirectiveSpec,
+        value: Value,
+        source: SourceText,
     ) -> None:
         if value.closed_by_brace:
             message = "a Run must end with its line or a `;` before the `}`"
@@ -193,7 +198,7 @@ class Assignments:
         block.add(Directive(spec, raw, run, source, head.offset))
 
     def _addresses(
-        self, lexer: Lexer, block: Block, head: Head, spec: DirectiveSpec, position: int
+        self, lexer: Lexer, block: Block, head: StatementHead, spec: DirectiveSpec, position: int
     ) -> int:
         source = lexer.source
         if source.text[position : position + 1] != "{":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from strongroom.config.language.bounded_files import Reader
 from strongroom.config.language.diagnostics import Diagnostics
 from strongroom.config.language.includes import files_matching
-from strongroom.config.language.sources import Limits, Source, decode
+from strongroom.config.language.sources import LoadLimits, SourceText, decode
 from strongroom.config.table.dialects import Dialect, dialect_named
 from strongroom.config.table.schema import COMPONENTS, schema
 from strongroom.config.trees.parser import Parser
@@ -48,7 +48,7 @@ class LoadOptions:
     werror: bool = False
     allow_commands: bool = False
     root: str = ""
-    limits: Limits = field(default_factory=Limits)
+    limits: LoadLimits = field(default_factory=LoadLimits)
     layout: bool = False  # keep comments and includes, for the printer
 
     @property
@@ -102,10 +102,10 @@ def load_text(
     text = decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     if text is None:
         diagnostics.add(
-            "error", "encoding", f"{path} is UTF-16; save it as UTF-8", Source(path, ""), 0
+            "error", "encoding", f"{path} is UTF-16; save it as UTF-8", SourceText(path, ""), 0
         )
     else:
-        parser.parse(Source(path, text))
+        parser.parse(SourceText(path, text))
     return Loaded({component: parser.tree}, diagnostics, reader.files_read, options)
 
 

@@ -20,8 +20,8 @@ from strongroom.config.trees.tree import Block, Comment, ComponentTree, Directiv
 
 if TYPE_CHECKING:
     from strongroom.config.language.bounded_files import Reader
-    from strongroom.config.language.lexer import Head, Lexer
-    from strongroom.config.language.sources import Source
+    from strongroom.config.language.lexer import Lexer, StatementHead
+    from strongroom.config.language.sources import SourceText
     from strongroom.config.table.dialects import Dialect
     from strongroom.config.table.schema import ComponentSpec, DirectiveSpec, ResourceSpec
 
@@ -55,7 +55,7 @@ class Parser:
         self._unknown_names: dict[tuple[str, str], tuple[str, str]] = {}
         self._named: dict[tuple[str, str], Block] = {}
 
-    def parse(self, source: Source) -> None:
+    def parse(self, source: SourceText) -> None:
         """Add the resources of `source` to the tree."""
         self.reader.enter(source)
         self._statements(self._assignments.lexer(source), None, 0)
@@ -113,7 +113,7 @@ class Parser:
             else:
                 position = self._odd(lexer, head, block)
 
-    def _resource(self, lexer: Lexer, head: Head) -> int:
+    def _resource(self, lexer: Lexer, head: StatementHead) -> int:
         source = lexer.source
         if head.kind == lex.ASSIGN:
             self._add(
@@ -146,7 +146,9 @@ class Parser:
         self._finish(block)
         return end
 
-    def _resource_spec(self, key: str, head: Head, source: Source) -> ResourceSpec | None:
+    def _resource_spec(
+        self, key: str, head: StatementHead, source: SourceText
+    ) -> ResourceSpec | None:
         known = self.component.resources
         if key in known:
             return known[key]
@@ -212,7 +214,7 @@ class Parser:
         self.tree.blocks.append(block)
         self.tree.items.append(block)
 
-    def _directive(self, lexer: Lexer, block: Block, head: Head) -> int:
+    def _directive(self, lexer: Lexer, block: Block, head: StatementHead) -> int:
         source = lexer.source
         key = key_of(head.text)
         spec = block.spec.by_key.get(key)
@@ -246,7 +248,9 @@ class Parser:
             self._keep_comments(lexer, block, lexer.skip_trivia(head.end), end, own_line=True)
         return end
 
-    def _inner_block(self, lexer: Lexer, block: Block, head: Head, spec: DirectiveSpec) -> int:
+    def _inner_block(
+        self, lexer: Lexer, block: Block, head: StatementHead, spec: DirectiveSpec
+    ) -> int:
         source = lexer.source
         position = head.end
         self._keep_inner_comments(lexer, block, head)
@@ -263,7 +267,7 @@ class Parser:
         block.add(Directive(spec, None, inner, source, head.offset))
         return end
 
-    def _include(self, head: Head, block: Block | None, source: Source) -> None:
+    def _include(self, head: StatementHead, block: Block | None, source: SourceText) -> None:
         if self.layout:
             self._keep_verbatim(block, source, head.offset, head.end)
             return
@@ -272,7 +276,7 @@ class Parser:
             self._statements(self._assignments.lexer(included), block, 0)
             self.reader.leave()
 
-    def _unknown(self, block: Block, key: str, head: Head, source: Source) -> None:
+    def _unknown(self, block: Block, key: str, head: StatementHead, source: SourceText) -> None:
         explained = self._unknown_names.get((block.spec.name, key))
         if explained is None:
             explained = self._explain_unknown(block.spec, key, head.text)
@@ -296,7 +300,7 @@ class Parser:
         suggestion = self.diagnostics.suggest(text, _usable_names(resource), resource.name)
         return ("" if suggestion else where_else(key, resource)), suggestion
 
-    def _odd(self, lexer: Lexer, head: Head, block: Block | None) -> int:
+    def _odd(self, lexer: Lexer, head: StatementHead, block: Block | None) -> int:
         """Report text that cannot begin a statement, and skip it."""
         wanted = f"a directive of {block.spec.name}" if block else "a resource"
         suggestion = ""
@@ -315,7 +319,7 @@ class Parser:
         self._keep_verbatim(block, lexer.source, head.offset, end)
         return end
 
-    def _skip_value(self, lexer: Lexer, head: Head, block: Block | None) -> int:
+    def _skip_value(self, lexer: Lexer, head: StatementHead, block: Block | None) -> int:
         if head.kind == lex.OPEN:
             end = lexer.skip_block(head.end)
         else:
@@ -323,14 +327,14 @@ class Parser:
         self._keep_verbatim(block, lexer.source, head.offset, end)
         return end
 
-    def _brace_is_missing(self, head: Head, block: Block, source: Source) -> bool:
+    def _brace_is_missing(self, head: StatementHead, block: Block, source: SourceText) -> bool:
         at_line_start = head.offset == 0 or source.text[head.offset - 1] in "\r\n"
         key = key_of(head.text)
         known = block.spec.by_key.get(key)
         takes_block = known is not None and known.block
         return at_line_start and key in self.component.resources and not takes_block
 
-    def _keep_inner_comments(self, lexer: Lexer, block: Block | None, head: Head) -> None:
+    def _keep_inner_comments(self, lexer: Lexer, block: Block | None, head: StatementHead) -> None:
         """Keep what stands between a name and its value; it moves before the statement."""
         if self.layout:
             end = head.end if head.kind == lex.OPEN else lexer.skip_trivia(head.end)
@@ -348,7 +352,7 @@ class Parser:
             alone = not lexer.text[line_start:offset].strip(" \t\f\v")
             items.append(Comment(text, offset, trailing=not alone and not own_line))
 
-    def _keep_verbatim(self, block: Block | None, source: Source, start: int, end: int) -> None:
+    def _keep_verbatim(self, block: Block | None, source: SourceText, start: int, end: int) -> None:
         if self.layout:
             text = source.text[start:end].strip(" \t\r\n;")
             (self.tree.items if block is None else block.items).append(Verbatim(text, start))
@@ -358,7 +362,7 @@ class Parser:
         severity: str,
         code: str,
         message: str,
-        source: Source,
+        source: SourceText,
         offset: int,
         length: int = 1,
         suggestion: str = "",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strongroom.config.language.sources import Source
+    from strongroom.config.language.sources import SourceText
     from strongroom.config.table.schema import DirectiveSpec, ResourceSpec
 
 
@@ -26,7 +26,7 @@ class Directive:
     __slots__ = ("blank_before", "offset", "raw", "source", "spec", "value")
 
     def __init__(
-        self, spec: DirectiveSpec, raw: Any, value: Any, source: Source, offset: int
+        self, spec: DirectiveSpec, raw: Any, value: Any, source: SourceText, offset: int
     ) -> None:
         self.spec = spec
         self.raw = raw
@@ -95,7 +95,7 @@ class Block:
     )
 
     def __init__(
-        self, spec: ResourceSpec, source: Source, offset: int, *, layout: bool = False
+        self, spec: ResourceSpec, source: SourceText, offset: int, *, layout: bool = False
     ) -> None:
         self.spec = spec
         self.source = source

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from strongroom.config.language.diagnostics import Diagnostics
     from strongroom.config.language.grammar import Shape
     from strongroom.config.language.lexer import Value
-    from strongroom.config.language.sources import Source
+    from strongroom.config.language.sources import SourceText
     from strongroom.config.table.dialects import Dialect
     from strongroom.config.table.schema import DirectiveSpec
 
@@ -129,7 +129,7 @@ class Words:
     kinds: list[list[str]]
     value: Value
     shape: Shape
-    source: Source
+    source: SourceText
     needs_clear_password: bool
 
     def __init__(self, dialect: Dialect, strict: bool, diagnostics: Diagnostics) -> None:

@@ -12,7 +12,7 @@ from strongroom import clock
 from strongroom.errors import QuotaError
 
 if TYPE_CHECKING:
-    from strongroom.daemons.storage.settings import Limits
+    from strongroom.daemons.storage.settings import StorageLimits
 
 # A job may be this far ahead of its bandwidth: makes up for short pauses.
 _BURST_SECONDS = 0.25
@@ -25,7 +25,7 @@ _LOOK_SECONDS = 0.5
 class Quotas:
     """Bytes stored by each agent, uploads under way included."""
 
-    def __init__(self, limits: Limits, used: dict[str, int]) -> None:
+    def __init__(self, limits: StorageLimits, used: dict[str, int]) -> None:
         self.limits = limits
         self._used = dict(used)
         self._lock = threading.Lock()
@@ -53,7 +53,7 @@ class Quotas:
             return dict(self._used)
 
 
-class Bandwidth:
+class JobBandwidth:
     """A token bucket, shared by the connections of one job."""
 
     def __init__(self, bytes_per_second: int, stopped: threading.Event) -> None:
@@ -106,14 +106,14 @@ class Bandwidths:
         self.bytes_per_second = bytes_per_second
         self._stopped = stopped
         self._lock = threading.Lock()
-        self._of_jobs: dict[tuple[str, str], Bandwidth] = {}
+        self._of_jobs: dict[tuple[str, str], JobBandwidth] = {}
 
-    def enter(self, peer_name: str, job: str) -> Bandwidth:
+    def enter(self, peer_name: str, job: str) -> JobBandwidth:
         """The bucket of a job; give it back with `leave`."""
         with self._lock:
             bucket = self._of_jobs.get((peer_name, job))
             if bucket is None:
-                bucket = Bandwidth(self.bytes_per_second, self._stopped)
+                bucket = JobBandwidth(self.bytes_per_second, self._stopped)
                 self._of_jobs[peer_name, job] = bucket
             bucket.users += 1
             return bucket

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.daemons.storage.incoming_payload import Incoming
-    from strongroom.daemons.storage.rights import Rights
+    from strongroom.daemons.storage.rights import StorageRights
     from strongroom.daemons.storage.served_repository import ServedRepository
-    from strongroom.daemons.storage.settings import Limits
+    from strongroom.daemons.storage.settings import StorageLimits
     from strongroom.net.storage.frames import Frame
     from strongroom.net.storage.protocol import PutMode
     from strongroom.stores.servable import ServableStore
@@ -64,8 +64,8 @@ class Changes:
         self,
         served: ServedRepository,
         store: ServableStore,
-        rights: Rights,
-        limits: Limits,
+        rights: StorageRights,
+        limits: StorageLimits,
         shown: str,
         take_turn: Callable[[int], None],
     ) -> None:

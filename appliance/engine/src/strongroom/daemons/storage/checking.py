@@ -12,10 +12,10 @@ from strongroom.daemons.storage.provenance import SCHEMA_VERSION, book_path
 from strongroom.errors import StoreError
 
 if TYPE_CHECKING:
-    from strongroom.daemons.storage.settings import StorageSettings
+    from strongroom.daemons.storage.settings import StorageDaemonSettings
 
 
-def check_storage(path: str) -> tuple[StorageSettings, Preflight]:
+def check_storage(path: str) -> tuple[StorageDaemonSettings, Preflight]:
     """The settings at `path`, and the faults of what they name.
 
     Raises ConfigurationError and UsageError when the configuration itself is invalid.

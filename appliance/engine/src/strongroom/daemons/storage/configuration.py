@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from strongroom.config.resolve import load
 from strongroom.config.settings.listening import listening_addresses
 from strongroom.config.settings.quotas import parse_quota
-from strongroom.daemons.storage.settings import Limits, StorageSettings
+from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
 from strongroom.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class StorageConfiguration:
             (name, os.fsencode(device.text("archive_device")))
             for name, device in configuration.of_type("Device").items()
         )
-        self.settings = StorageSettings(
+        self.settings = StorageDaemonSettings(
             name=daemon.name,
             repositories=devices,
             addresses=tuple(listening_addresses(daemon)),
@@ -82,8 +82,8 @@ def _user_id(name: str) -> int:
         ) from error
 
 
-def _limits(daemon: Resource) -> Limits:
-    return Limits(
+def _limits(daemon: Resource) -> StorageLimits:
+    return StorageLimits(
         connections=daemon.number("maximum_connections"),
         connections_each=daemon.number("maximum_connections_per_client"),
         handshakes=daemon.number("maximum_handshakes"),

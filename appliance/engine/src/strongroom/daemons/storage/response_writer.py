@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.errors import ConnectionLostError
 from strongroom.net.storage.frames import FLAG_MORE, encode_start
-from strongroom.net.storage.protocol import LARGEST_PART_BYTES, Failure, FrameType, encode
+from strongroom.net.storage.protocol import LARGEST_PART_BYTES, FrameType, RequestFailure, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strongroom.daemons.storage.settings import Limits
+    from strongroom.daemons.storage.settings import StorageLimits
     from strongroom.errors import StrongroomError
     from strongroom.net.channels.channel import Channel
     from strongroom.stores.servable import OutgoingObject
@@ -28,7 +28,7 @@ _COPIED_BYTES: Final = 64 << 10
 class Answers:
     """Answers to the request `request_id`, for the thread of the connection."""
 
-    def __init__(self, channel: Channel, limits: Limits) -> None:
+    def __init__(self, channel: Channel, limits: StorageLimits) -> None:
         self._channel = channel
         self._limits = limits
         self.request_id = 0
@@ -43,7 +43,7 @@ class Answers:
     def fail(self, error: StrongroomError) -> None:
         """Answer why the request was not done."""
         self.allow_bytes(0)
-        header = encode(Failure(error.error_id, str(error)[:4096]))
+        header = encode(RequestFailure(error.error_id, str(error)[:4096]))
         self._channel.send(encode_start(FrameType.FAILED, 0, self.request_id, header, 0))
 
     def send_part(self, data: bytes) -> None:

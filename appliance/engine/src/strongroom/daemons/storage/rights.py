@@ -54,7 +54,7 @@ _WHOLE_SIGHT: Final = frozenset(("operator", "director", "local"))
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class StorageRights:
     """The rights of one connection.
 
     owner: recorded as the owner of what it adds, "" for the appliance. view: the agent whose
@@ -136,7 +136,7 @@ class Rights:
         return f"{self.role} {self.owner}".rstrip()
 
 
-def rights_of(peer: Peer, view_as: str, grant: dict[str, object] | None) -> Rights:
+def rights_of(peer: Peer, view_as: str, grant: dict[str, object] | None) -> StorageRights:
     """The rights of a peer that asks for a view, or presents a grant. Raises RightError.
 
     `grant`: the content of a verified statement.
@@ -150,7 +150,7 @@ def rights_of(peer: Peer, view_as: str, grant: dict[str, object] | None) -> Righ
         if not isinstance(owner, str) or not isinstance(snapshot, str) or not owner or not snapshot:
             raise RightError("this grant names no snapshot of an agent")
         ticket = grant.get("ticket", "")
-        return Rights(
+        return StorageRights(
             peer.role,
             peer.name,
             owner,
@@ -161,7 +161,7 @@ def rights_of(peer: Peer, view_as: str, grant: dict[str, object] | None) -> Righ
     if view_as:
         if peer.role not in ("director", "local"):
             raise RightError(f"{peer.role} {peer.name} may not see what {view_as} sees")
-        return Rights(peer.role, "", view_as, read_only=True)
+        return StorageRights(peer.role, "", view_as, read_only=True)
     if peer.role in _WHOLE_SIGHT:
-        return Rights(peer.role, "", None)
-    return Rights(peer.role, peer.name, peer.name)
+        return StorageRights(peer.role, "", None)
+    return StorageRights(peer.role, peer.name, peer.name)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from strongroom.daemons.storage.metrics import Labels
-    from strongroom.daemons.storage.settings import Limits
+    from strongroom.daemons.storage.settings import StorageLimits
     from strongroom.stores.servable import ServableStore
 
 
@@ -26,7 +26,11 @@ class ServedRepository:
     """Opened when the daemon starts, which creates the folder if needed. Raises StoreError."""
 
     def __init__(
-        self, name: str, folder: bytes, limits: Limits, open_store: Callable[[], ServableStore]
+        self,
+        name: str,
+        folder: bytes,
+        limits: StorageLimits,
+        open_store: Callable[[], ServableStore],
     ) -> None:
         """`folder`: of the database. `open_store`: a store for one connection, which closes it.
 
@@ -50,7 +54,7 @@ class ServedRepository:
         used = {owner: size for owner, (_, size) in self.book.usage().items()}
         self.quotas = Quotas(limits, used)
 
-    def set_limits(self, limits: Limits) -> None:
+    def set_limits(self, limits: StorageLimits) -> None:
         """Apply a changed configuration."""
         self.limits = limits
         self.quotas.limits = limits

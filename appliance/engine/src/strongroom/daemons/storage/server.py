@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.daemons.storage.metrics import Labels
-    from strongroom.daemons.storage.settings import Limits, StorageSettings
+    from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
     from strongroom.net.channels.channel import Channel
     from strongroom.stores.servable import ServableStore
 
@@ -55,7 +55,7 @@ class StorageServer:
 
     def __init__(
         self,
-        settings: StorageSettings,
+        settings: StorageDaemonSettings,
         admit: Callable[[socket.socket], Channel] | None = None,
         read_grant: Callable[[str], dict[str, object]] | None = None,
         open_store: Callable[[bytes], ServableStore] = open_folder,
@@ -122,7 +122,7 @@ class StorageServer:
                 os.unlink(self.settings.socket_path)
         self.serving.close()
 
-    def set_limits(self, limits: Limits) -> None:
+    def set_limits(self, limits: StorageLimits) -> None:
         """Apply a changed configuration; open connections keep their settings except quotas."""
         self._unproven.limit(limits.handshakes, limits.handshakes_of_an_address)
         self.serving.set_limits(limits)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from strongroom.daemons.storage.metrics import Labels
-    from strongroom.daemons.storage.settings import Limits, StorageSettings
+    from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
     from strongroom.stores.servable import ServableStore
 
 log = logging.getLogger("strongroom.storage")
@@ -30,7 +30,7 @@ class Serving:
 
     def __init__(
         self,
-        settings: StorageSettings,
+        settings: StorageDaemonSettings,
         open_store: Callable[[bytes], ServableStore],
         read_grant: Callable[[str], dict[str, object]] | None,
         count_connections: Callable[[], Iterable[tuple[str, Labels, float]]],
@@ -40,7 +40,7 @@ class Serving:
         read_grant: the content of a statement, once verified. count_connections: gauges of open
         connections. Raises StoreError.
         """
-        self.limits: Limits = settings.limits
+        self.limits: StorageLimits = settings.limits
         self.metrics = Metrics()
         self.stopped = threading.Event()
         self.bandwidths = Bandwidths(settings.limits.bytes_per_second, self.stopped)
@@ -58,7 +58,7 @@ class Serving:
         for served in self._repositories.values():
             served.close()
 
-    def set_limits(self, limits: Limits) -> None:
+    def set_limits(self, limits: StorageLimits) -> None:
         """Apply a changed configuration; open connections keep their settings except quotas."""
         self.limits = limits
         self.bandwidths.bytes_per_second = limits.bytes_per_second

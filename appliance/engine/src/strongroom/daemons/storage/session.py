@@ -37,11 +37,11 @@ from strongroom.net.storage.protocol import (
     LISTED_AT_ONCE,
     PROTOCOL_VERSION,
     FrameType,
-    Hello,
     ObjectName,
     ObjectPart,
+    StorageHello,
+    StorageWelcome,
     Vouching,
-    Welcome,
     decode,
 )
 from strongroom.stores.store import Kind, require_name
@@ -49,7 +49,7 @@ from strongroom.stores.store import Kind, require_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strongroom.daemons.storage.accounts import Bandwidth
+    from strongroom.daemons.storage.accounts import JobBandwidth
     from strongroom.daemons.storage.served_repository import ServedRepository
     from strongroom.daemons.storage.serving import Serving
     from strongroom.net.channels.channel import Channel
@@ -132,7 +132,7 @@ class Session:
         try:
             if frame.type != FrameType.HELLO:
                 raise ProtocolError("a connection must begin with a greeting")
-            hello = decode(frame.header, Hello)
+            hello = decode(frame.header, StorageHello)
             if hello.protocol != PROTOCOL_VERSION:
                 raise ProtocolError(
                     f"the client speaks version {hello.protocol} of the protocol, the storage "
@@ -146,12 +146,12 @@ class Session:
             raise PeerRefusedError(str(error)) from error
         self._book = self._served.book
         self._store: ServableStore = self._served.open_store()
-        self._bandwidth: Bandwidth = self._serving.bandwidths.enter(self.peer.name, hello.job)
+        self._bandwidth: JobBandwidth = self._serving.bandwidths.enter(self.peer.name, hello.job)
         self._changes = Changes(
             self._served, self._store, self._rights, self._limits, self.shown, self._receive_turn
         )
         self._job = hello.job
-        self.answers.send(Welcome(PROTOCOL_VERSION, self.peer.role, self._limits.uploads))
+        self.answers.send(StorageWelcome(PROTOCOL_VERSION, self.peer.role, self._limits.uploads))
 
     def _take_data(self, frame: Frame, payload_size: int) -> bool:
         """Serve a frame whose payload goes from the connection straight to the disk's buffer."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StorageLimits:
     """Limits for clients. 0 is no limit where not said otherwise.
 
     connections, connections_each: at once, of all peers and of one name. handshakes,
@@ -50,7 +50,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class StorageSettings:
+class StorageDaemonSettings:
     """A storage daemon. addresses: host and port; repositories: name and folder, in order.
 
     maintenance_users: uids that may use the local socket besides root and the daemon's own user.
@@ -62,4 +62,4 @@ class StorageSettings:
     socket_path: bytes = b""
     maintenance_users: tuple[int, ...] = ()
     identity_folder: bytes = b""
-    limits: Limits = field(default_factory=Limits)
+    limits: StorageLimits = field(default_factory=StorageLimits)

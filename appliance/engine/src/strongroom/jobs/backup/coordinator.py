@@ -67,7 +67,7 @@ _TELL_SECONDS: Final = 0.25
 
 
 @dataclass(slots=True)
-class Counts:
+class BackupCounts:
     """Totals of all shards."""
 
     files_read: int = 0
@@ -120,7 +120,7 @@ class Coordinator:
         # Files whose rows are final, and how many of them the tally has counted as well.
         self._settled_files = self._tallied_files = 0
         self._order = Ordering()
-        self.counts = Counts(problems=list(known_problems))
+        self.counts = BackupCounts(problems=list(known_problems))
         self._streams = StreamRows()
         self._order.add_streams()
         if not paths:

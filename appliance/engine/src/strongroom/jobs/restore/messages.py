@@ -11,7 +11,7 @@ from strongroom.jobs.restore.options import (  # noqa: TC001 - msgspec reads ann
     RestoreProblem,
     Step,
 )
-from strongroom.jobs.workers.messages import Failed, Message, RowsEntry
+from strongroom.jobs.workers.messages import Failed, RowsEntry, WorkerMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Inode: TypeAlias = tuple[int, int]
 
 
-class LateFlags(Message, frozen=True):
+class LateFlags(WorkerMessage, frozen=True):
     """chattr flags that can be set only after the last link was made."""
 
     place: bytes
@@ -30,7 +30,7 @@ class LateFlags(Message, frozen=True):
     flags: int
 
 
-class TallyCounts(Message, frozen=True):
+class TallyCounts(WorkerMessage, frozen=True):
     """What a process has done since its last reply."""
 
     actions: dict[Action, int]
@@ -39,13 +39,13 @@ class TallyCounts(Message, frozen=True):
     written_bytes: int
 
 
-class RestoreRows(Message, frozen=True, tag="rows"):
+class RestoreRows(WorkerMessage, frozen=True, tag="rows"):
     """Restore rows of some directories."""
 
     entries: list[RowsEntry]
 
 
-class RowsRestored(Message, frozen=True, tag="rows"):
+class RowsRestored(WorkerMessage, frozen=True, tag="rows"):
     """The reply to RestoreRows. unusable: inodes to which no other name can be linked."""
 
     counts: TallyCounts
@@ -53,7 +53,7 @@ class RowsRestored(Message, frozen=True, tag="rows"):
     late_flags: list[LateFlags]
 
 
-class WriteStretch(Message, frozen=True, tag="stretch"):
+class WriteStretch(WorkerMessage, frozen=True, tag="stretch"):
     """Write consecutive parts (block id, slot) of a large file that the coordinator keeps open.
 
     offset: of the first part, in the content, which is what lies in the extents. compares: write
@@ -70,7 +70,7 @@ class WriteStretch(Message, frozen=True, tag="stretch"):
     parts: list[tuple[bytes, int]]
 
 
-class StretchWritten(Message, frozen=True, tag="stretch"):
+class StretchWritten(WorkerMessage, frozen=True, tag="stretch"):
     """The reply to WriteStretch. reason: why it could not be written, None if it was."""
 
     counts: TallyCounts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from strongroom.jobs.verify.options import LiveDifference  # noqa: TC001 - msgspec reads annotations
-from strongroom.jobs.workers.messages import Failed, Message, RowsEntry
+from strongroom.jobs.workers.messages import Failed, RowsEntry, WorkerMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Inode: TypeAlias = tuple[int, int]
 
 
-class NamedInode(Message, frozen=True):
+class NamedInode(WorkerMessage, frozen=True):
     """One of several names of a file: the inode then and now. Both are (device, inode)."""
 
     stored: Inode
@@ -23,13 +23,13 @@ class NamedInode(Message, frozen=True):
     path: bytes
 
 
-class CompareRows(Message, frozen=True, tag="compare"):
+class CompareRows(WorkerMessage, frozen=True, tag="compare"):
     """Compare rows of some directories with the tree."""
 
     entries: list[RowsEntry]
 
 
-class RowsCompared(Message, frozen=True, tag="compared"):
+class RowsCompared(WorkerMessage, frozen=True, tag="compared"):
     """The reply to CompareRows; inodes: of rows with several names."""
 
     row_count: int

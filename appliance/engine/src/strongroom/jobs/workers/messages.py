@@ -14,11 +14,11 @@ import msgspec
 from strongroom import errors
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class WorkerMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of all messages and of what they consist of."""
 
 
-class Failed(Message, frozen=True, tag="failed"):
+class Failed(WorkerMessage, frozen=True, tag="failed"):
     """The job failed in a worker; the job is over."""
 
     error_id: str
@@ -26,7 +26,7 @@ class Failed(Message, frozen=True, tag="failed"):
     text: str
 
 
-class RowsEntry(Message, frozen=True):
+class RowsEntry(WorkerMessage, frozen=True):
     """Rows of one directory, as `encode_rows` has them, without the ones whose numbers are skipped.
 
     is_new: the directory was made by this job, so it holds nothing yet.

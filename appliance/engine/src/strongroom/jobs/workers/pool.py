@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from strongroom import errors
 from strongroom.jobs.workers.channel import ChannelClosedError, CoordinatorChannel, channel_pair
 from strongroom.jobs.workers.fork import fork_worker
-from strongroom.jobs.workers.messages import Failed, Message, error_of
+from strongroom.jobs.workers.messages import Failed, WorkerMessage, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.jobs.workers.channel import WorkerChannel
 
-_Task = TypeVar("_Task", bound=Message)
-_Reply = TypeVar("_Reply", bound=Message)
+_Task = TypeVar("_Task", bound=WorkerMessage)
+_Reply = TypeVar("_Reply", bound=WorkerMessage)
 
 TASKS_IN_FLIGHT: Final = 2
 

@@ -46,7 +46,7 @@ class TokenUse(msgspec.Struct, frozen=True, kw_only=True):
     expires_ns: int
 
 
-class NewToken(NamedTuple):
+class NewEnrolmentToken(NamedTuple):
     """`text` is the secret, which is not stored; `id` is safe to show."""
 
     text: str
@@ -69,7 +69,7 @@ class EnrolmentTokens:
 
     def create(
         self, name: str, role: str, lifetime_seconds: float, hosts: Sequence[str] = ()
-    ) -> NewToken:
+    ) -> NewEnrolmentToken:
         """Make a token. Raises UsageError for an impossible name or role."""
         if name:
             check_name(name)
@@ -86,7 +86,7 @@ class EnrolmentTokens:
         identifier = _identifier(text)
         path = os.path.join(self._folder, identifier.encode())
         write_file(path, msgspec.json.encode(use), SECRET_MODE)
-        return NewToken(text, identifier, use)
+        return NewEnrolmentToken(text, identifier, use)
 
     def look(self, text: str, name: str) -> TokenUse:
         """What a token permits, without using it.

@@ -27,10 +27,10 @@ from strongroom.errors import (
 from strongroom.net.storage.frames import FLAG_MORE, START_SIZE, decode_start, encode_start
 from strongroom.net.storage.protocol import (
     PROTOCOL_VERSION,
-    Failure,
     FrameType,
-    Hello,
-    Welcome,
+    RequestFailure,
+    StorageHello,
+    StorageWelcome,
     decode,
     encode,
 )
@@ -61,7 +61,7 @@ _HELLO_ID: Final = 0
 
 
 @dataclass(slots=True)
-class Answer:
+class StorageAnswer:
     """What has arrived for one request, or will; complete once `is_done`.
 
     is_data: it may be long.
@@ -96,7 +96,7 @@ class StorageClient:
     def __init__(
         self,
         channel: Channel,
-        hello: Hello,
+        hello: StorageHello,
         location: str,
         most_in_flight: int = MOST_IN_FLIGHT,
     ) -> None:
@@ -106,7 +106,7 @@ class StorageClient:
         self._most_in_flight = most_in_flight
         self._sending = threading.Lock()
         self._condition = threading.Condition()
-        self._expected: deque[Answer] = deque()
+        self._expected: deque[StorageAnswer] = deque()
         self._receiving = False
         self._next_id = _HELLO_ID
         self._next_upload = 1
@@ -115,9 +115,9 @@ class StorageClient:
         self._hello = self.request(FrameType.HELLO, hello)
 
     @property
-    def welcome(self) -> Welcome:
+    def welcome(self) -> StorageWelcome:
         """The daemon's answer to our greeting. Raises its reason for refusing us."""
-        return decode(self.wait(self._hello).header, Welcome)
+        return decode(self.wait(self._hello).header, StorageWelcome)
 
     @property
     def security(self) -> Security:
@@ -130,7 +130,7 @@ class StorageClient:
             self._next_upload += 1
             return self._next_upload
 
-    def ask(self, frame_type: FrameType, header: object, payload: Buffer = b"") -> Answer:
+    def ask(self, frame_type: FrameType, header: object, payload: Buffer = b"") -> StorageAnswer:
         """Send a request and wait for its answer. Raises the daemon's error."""
         return self.wait(self.request(frame_type, header, payload))
 
@@ -140,18 +140,18 @@ class StorageClient:
         header: object,
         payload: Buffer = b"",
         limit_bytes: int = LARGEST_ANSWER_BYTES,
-    ) -> Answer:
+    ) -> StorageAnswer:
         """Send a request without waiting for its answer.
 
         `limit_bytes`: a longer answer is a ProtocolError. Raises ConnectionLostError.
         """
         # Too many requests are unanswered: first receive for the others.
         self._receive_until(lambda: len(self._expected) < self._most_in_flight)
-        answer = Answer(0, limit_bytes, frame_type in _ASKING_FOR_DATA)
+        answer = StorageAnswer(0, limit_bytes, frame_type in _ASKING_FOR_DATA)
         self._send(frame_type, header, payload, answer)
         return answer
 
-    def request_series(self, requests: Sequence[Request]) -> list[Answer]:
+    def request_series(self, requests: Sequence[Request]) -> list[StorageAnswer]:
         """Send requests of which each is done only if those before it were; do not wait.
 
         No other request is sent between them. Raises ConnectionLostError, ValueError for too many.
@@ -164,7 +164,7 @@ class StorageClient:
         answers = []
         with self._sending:
             for number, request in enumerate(requests, 1):
-                answer = Answer(0, LARGEST_ANSWER_BYTES)
+                answer = StorageAnswer(0, LARGEST_ANSWER_BYTES)
                 flags = FLAG_MORE if number < len(requests) else 0
                 self._send_frame(request, answer, flags)
                 answers.append(answer)
@@ -184,7 +184,7 @@ class StorageClient:
         """
         self._send(frame_type, header, payload, None, is_verified=is_verified)
 
-    def wait(self, answer: Answer) -> Answer:
+    def wait(self, answer: StorageAnswer) -> StorageAnswer:
         """Return once the answer has arrived; raises the daemon's error if it is one."""
         answer.is_awaited = True
         self._receive_until(lambda: answer.is_done)
@@ -204,7 +204,7 @@ class StorageClient:
         frame_type: FrameType,
         header: object,
         payload: Buffer,
-        answer: Answer | None,
+        answer: StorageAnswer | None,
         *,
         is_verified: bool = False,
     ) -> None:
@@ -217,7 +217,12 @@ class StorageClient:
             self._send_frame(request, answer, 0, is_verified=is_verified)
 
     def _send_frame(
-        self, request: Request, answer: Answer | None, flags: int, *, is_verified: bool = False
+        self,
+        request: Request,
+        answer: StorageAnswer | None,
+        flags: int,
+        *,
+        is_verified: bool = False,
     ) -> None:
         """Send a frame, with `_sending` held."""
         encoded = encode(request.header)
@@ -290,17 +295,17 @@ class StorageClient:
                 raise
             raise broken from error
 
-    def _oldest(self, request_id: int) -> Answer:
+    def _oldest(self, request_id: int) -> StorageAnswer:
         with self._condition:
             if not self._expected or self._expected[0].request_id != request_id:
                 raise ProtocolError("the storage daemon answers a request that was not sent")
             return self._expected[0]
 
-    def _take(self, answer: Answer, frame_type: int, header: bytes) -> None:
+    def _take(self, answer: StorageAnswer, frame_type: int, header: bytes) -> None:
         if frame_type == FrameType.PART:
             return
         if frame_type == FrameType.FAILED:
-            failure = decode(header, Failure)
+            failure = decode(header, RequestFailure)
             answer.error = error_named(failure.error_id, failure.message, otherwise=StoreError)
             if answer.request_id == _HELLO_ID:
                 # No later request will be answered.
@@ -308,7 +313,7 @@ class StorageClient:
         elif frame_type != FrameType.OK:
             raise ProtocolError(f"the storage daemon sent a frame of type {frame_type}")
         elif answer.request_id == _HELLO_ID:
-            _require_version(decode(header, Welcome))
+            _require_version(decode(header, StorageWelcome))
         with self._condition:
             answer.header = header
             self._expected.popleft()
@@ -338,7 +343,7 @@ class StorageClient:
         return error
 
 
-def _require_version(welcome: Welcome) -> None:
+def _require_version(welcome: StorageWelcome) -> None:
     if welcome.protocol != PROTOCOL_VERSION:
         raise ProtocolError(
             f"the storage daemon speaks version {welcome.protocol} of the protocol, this is "

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from blake3 import blake3
 
 from strongroom.errors import UsageError
-from strongroom.net.storage.protocol import PROTOCOL_VERSION, Hello
+from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def open_socket(
 
         return connect_local(place.socket_path)
 
-    hello = Hello(PROTOCOL_VERSION, place.repository, view_as=view_as)
+    hello = StorageHello(PROTOCOL_VERSION, place.repository, view_as=view_as)
     return RemoteStore(place.text, connect, hello, _own_cache(cache_folder, place))
 
 
@@ -109,7 +109,7 @@ def open_network(
             is_early=True,
         )
 
-    hello = Hello(PROTOCOL_VERSION, place.repository, job, grant, view_as)
+    hello = StorageHello(PROTOCOL_VERSION, place.repository, job, grant, view_as)
     cache = _own_cache(cache_folder, place)
     return RemoteStore(place.text, connect, hello, cache, is_far=True)
 

@@ -78,7 +78,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """Base of all headers."""
 
 
-class Hello(Header, frozen=True):
+class StorageHello(Header, frozen=True):
     """The first request.
 
     repository: name of the device or id of the repository, "" for the only one. job: connections
@@ -93,7 +93,7 @@ class Hello(Header, frozen=True):
     view_as: str = ""
 
 
-class Welcome(Header, frozen=True):
+class StorageWelcome(Header, frozen=True):
     """role: the peer's role for the daemon. most_uploads: how many may be open at once."""
 
     protocol: int
@@ -148,7 +148,7 @@ class Vouching(Header, frozen=True):
     sound: bool
 
 
-class Failure(Header, frozen=True):
+class RequestFailure(Header, frozen=True):
     """Why a request was not done; `error_id` as in strongroom.errors."""
 
     error_id: str

@@ -15,7 +15,7 @@ from strongroom.net.storage.protocol import FrameType, ObjectPart
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from strongroom.net.storage.client import Answer, StorageClient
+    from strongroom.net.storage.client import StorageAnswer, StorageClient
     from strongroom.stores.store import Kind, ObjectInfo
 
 WINDOW_OBJECTS: Final = 16
@@ -38,7 +38,7 @@ class ReadAhead:
         self._names = [info.name for info in wanted]
         self._places = {name: place for place, name in enumerate(self._names)}
         self._asked = 0
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, StorageAnswer] = {}
         self._latest: tuple[str, bytes] | None = None
 
     def size_of(self, name: str) -> int | None:

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import StrongroomError
-from strongroom.net.storage.client import Answer, Request
+from strongroom.net.storage.client import Request, StorageAnswer
 from strongroom.net.storage.protocol import FrameType, ObjectName, encode
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from strongroom.stores.store import Kind
 
 # The provisional answer to a change before it is sent: its name was free.
-SEEMING: Final = Answer(0, 0, header=encode(True), is_done=True)
+SEEMING: Final = StorageAnswer(0, 0, header=encode(True), is_done=True)
 
 
 class RequestSeries:
@@ -40,7 +40,7 @@ class RequestSeries:
         """Whether it belongs to the calling thread."""
         return threading.get_ident() == self._thread
 
-    def add(self, frame_type: FrameType, header: object, payload: Buffer = b"") -> Answer:
+    def add(self, frame_type: FrameType, header: object, payload: Buffer = b"") -> StorageAnswer:
         """Add a change; returns its provisional answer."""
         # The caller may reuse its buffer.
         self.requests.append(Request(frame_type, header, bytes(payload)))
@@ -50,7 +50,7 @@ class RequestSeries:
         """Add a check that an object exists."""
         self.add(FrameType.INFO, ObjectName(kind, name))
 
-    def settle(self, client: StorageClient, answers: list[Answer]) -> None:
+    def settle(self, client: StorageClient, answers: list[StorageAnswer]) -> None:
         """Wait for the answers. Raises the first failure."""
         failure: StrongroomError | None = None
         for answer in answers:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from strongroom.net.storage.client import Answer, Request, StorageClient
+    from strongroom.net.storage.client import Request, StorageAnswer, StorageClient
 
 LONGEST_SECONDS: Final = 30.0
 
 
-class Question(NamedTuple):
+class SpeculativeRequest(NamedTuple):
     """A request without a payload."""
 
     type: FrameType
@@ -35,15 +35,15 @@ class Question(NamedTuple):
 
 
 # A client that opens a repository reads its configuration first.
-AT_FIRST: Final = (Question(FrameType.GET, ObjectPart("config", "config", 0, None)),)
+AT_FIRST: Final = (SpeculativeRequest(FrameType.GET, ObjectPart("config", "config", 0, None)),)
 
 
-def after_renewal(lease: str) -> tuple[Question, ...]:
+def after_renewal(lease: str) -> tuple[SpeculativeRequest, ...]:
     """The requests of a job after it renewed its lease: whether it exists, and its time."""
-    return (Question(FrameType.INFO, ObjectName("leases", lease)),)
+    return (SpeculativeRequest(FrameType.INFO, ObjectName("leases", lease)),)
 
 
-def after_lease(lease: str) -> tuple[Question, ...]:
+def after_lease(lease: str) -> tuple[SpeculativeRequest, ...]:
     """The requests of a job that adds data, after it took a lease.
 
     These are the lease's time, what must not be used, what there is, what others added that is in
@@ -56,9 +56,9 @@ def after_lease(lease: str) -> tuple[Question, ...]:
         *("tombstones", "index"),
     )
     return (
-        Question(FrameType.LIST, "tombstones"),
+        SpeculativeRequest(FrameType.LIST, "tombstones"),
         *after_renewal(lease),
-        *(Question(FrameType.LIST, kind) for kind in kinds),
+        *(SpeculativeRequest(FrameType.LIST, kind) for kind in kinds),
     )
 
 
@@ -67,7 +67,7 @@ class Foreseen:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked: deque[tuple[Question, float, Answer]] = deque()
+        self._asked: deque[tuple[SpeculativeRequest, float, StorageAnswer]] = deque()
 
     def request(
         self,
@@ -75,8 +75,8 @@ class Foreseen:
         frame_type: FrameType,
         header: object,
         payload: Buffer = b"",
-        following: Sequence[Question] = (),
-    ) -> Answer:
+        following: Sequence[SpeculativeRequest] = (),
+    ) -> StorageAnswer:
         """Send a request that changes something, and the requests expected after it."""
         with self._lock:
             self._asked.clear()
@@ -84,30 +84,32 @@ class Foreseen:
             self._foresee(client, following)
         return answer
 
-    def foresee(self, client: StorageClient, questions: Sequence[Question]) -> None:
+    def foresee(self, client: StorageClient, questions: Sequence[SpeculativeRequest]) -> None:
         """Send the expected requests on a connection that has just been made."""
         with self._lock:
             self._foresee(client, questions)
 
-    def ask(self, client: StorageClient, frame_type: FrameType, header: object) -> Answer:
+    def ask(self, client: StorageClient, frame_type: FrameType, header: object) -> StorageAnswer:
         """The answer to a request, sent now if it was not expected. Raises the daemon's error."""
-        question = Question(frame_type, header)
+        question = SpeculativeRequest(frame_type, header)
         with self._lock:
             answer = self._take(question) or client.request(frame_type, header)
         return client.wait(answer)
 
-    def request_series(self, client: StorageClient, requests: Sequence[Request]) -> list[Answer]:
+    def request_series(
+        self, client: StorageClient, requests: Sequence[Request]
+    ) -> list[StorageAnswer]:
         """Send requests that change something, each done only if those before it were."""
         with self._lock:
             self._asked.clear()
             return client.request_series(requests)
 
-    def _foresee(self, client: StorageClient, questions: Sequence[Question]) -> None:
+    def _foresee(self, client: StorageClient, questions: Sequence[SpeculativeRequest]) -> None:
         for question in questions:
             answer = client.request(question.type, question.header)
             self._asked.append((question, clock.elapsed_seconds(), answer))
 
-    def _take(self, question: Question) -> Answer | None:
+    def _take(self, question: SpeculativeRequest) -> StorageAnswer | None:
         while self._asked:
             asked, at_seconds, answer = self._asked.popleft()
             if asked == question and clock.elapsed_seconds() - at_seconds < LONGEST_SECONDS:

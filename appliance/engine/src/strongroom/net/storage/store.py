@@ -22,11 +22,11 @@ from strongroom.net.storage.protocol import (
     LARGEST_PART_BYTES,
     UPLOAD_PART_BYTES,
     FrameType,
-    Hello,
     ObjectName,
     ObjectPart,
     PutMode,
     PutObject,
+    StorageHello,
     Vouching,
     decode,
     decode_infos,
@@ -36,7 +36,7 @@ from strongroom.net.storage.series import RequestSeries
 from strongroom.net.storage.speculative_requests import (
     AT_FIRST,
     Foreseen,
-    Question,
+    SpeculativeRequest,
     after_lease,
     after_renewal,
 )
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from strongroom.net.channels.channel import Channel, Security
-    from strongroom.net.storage.client import Answer
+    from strongroom.net.storage.client import StorageAnswer
     from strongroom.stores.store import Kind
 
 _Capability = TypeVar("_Capability")
@@ -67,7 +67,7 @@ class RemoteStore:
         self,
         location: str,
         connect: Callable[[], Channel],
-        hello: Hello,
+        hello: StorageHello,
         cache_folder: bytes | None = None,
         *,
         is_far: bool = False,
@@ -233,8 +233,8 @@ class RemoteStore:
         frame_type: FrameType,
         header: object,
         data: Buffer = b"",
-        following: Sequence[Question] = (),
-    ) -> Answer:
+        following: Sequence[SpeculativeRequest] = (),
+    ) -> StorageAnswer:
         """Do a request that changes something, and send the expected requests after it."""
         if self._series is not None and self._series.is_ours:
             return self._series.add(frame_type, header, data)
@@ -251,7 +251,9 @@ class RemoteStore:
         again.connect_ahead(0, ())
         return again
 
-    def connect_ahead(self, copies: int, questions: Sequence[Question] = AT_FIRST) -> None:
+    def connect_ahead(
+        self, copies: int, questions: Sequence[SpeculativeRequest] = AT_FIRST
+    ) -> None:
         """Connect in the background, and for this many `copy_ahead` as well, if it has latency.
 
         `questions`: the first requests.
@@ -316,7 +318,9 @@ class RemoteStore:
         finally:
             writer.abort()
 
-    def _questions_after(self, kind: Kind, name: str, mode: PutMode) -> Sequence[Question]:
+    def _questions_after(
+        self, kind: Kind, name: str, mode: PutMode
+    ) -> Sequence[SpeculativeRequest]:
         """The requests of a job once it has put this object."""
         if not self._is_far:
             return ()
@@ -327,7 +331,7 @@ class RemoteStore:
             return after_renewal(name)
         return self._lease_questions() if kind == "snapshots" else ()
 
-    def _lease_questions(self) -> Sequence[Question]:
+    def _lease_questions(self) -> Sequence[SpeculativeRequest]:
         """Before and after a commit a job checks that its lease exists."""
         return after_renewal(self._lease) if self._lease else ()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from strongroom.net.storage.client import Answer, StorageClient
+    from strongroom.net.storage.client import StorageAnswer, StorageClient
     from strongroom.stores.store import Kind
 
 # Pieces that are smaller are gathered: a frame costs two system calls at either end.
@@ -32,7 +32,10 @@ class RemoteWriter:
     """A `strongroom.stores.store.Writer` that sends its bytes before it has a name."""
 
     def __init__(
-        self, client: StorageClient, kind: Kind, change: Callable[[FrameType, object], Answer]
+        self,
+        client: StorageClient,
+        kind: Kind,
+        change: Callable[[FrameType, object], StorageAnswer],
     ) -> None:
         """`client`: where the bytes go. `change` sends the commit, alone or in a series."""
         self._client = client

@@ -30,7 +30,7 @@ from strongroom.content.digests import (
 from strongroom.errors import DamageError, UnknownFormatError
 from strongroom.repo.block_columns import (
     BlockColumns,
-    Head,
+    BlockTableHead,
     chunk_starts,
     dead_starts,
     decode_head,
@@ -166,7 +166,7 @@ class _Packs(NamedTuple):
     kinds: bytes
     block_counts: list[int]
     sizes: list[int]
-    head: Head
+    head: BlockTableHead
 
 
 def _decode_packs(name: str, text: memoryview) -> _Packs:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strongroom.config.resolve import resolve
 from strongroom.config.settings.permissions import PERMISSION_KINDS, PermissionSettings
 from strongroom.config.trees.loader import LoadOptions, load_text
-from strongroom.daemons.director.api.rights import COMMANDS, Rights, checked_target
+from strongroom.daemons.director.api.rights import COMMANDS, CallerRights, checked_target
 from strongroom.errors import NotPermittedError, UsageError
 
 PROFILES = """
@@ -30,7 +30,7 @@ Profile { Name = admin
 """
 
 
-def rights(console: str, profiles: str = PROFILES) -> Rights:
+def rights(console: str, profiles: str = PROFILES) -> CallerRights:
     text = f'{profiles}\nConsole {{ Name = someone; Password = "x"; {console} }}'
     loaded = load_text(text, "director", LoadOptions())
     assert not loaded.diagnostics.has_errors, [one.head() for one in loaded.diagnostics.sorted()]
@@ -39,7 +39,7 @@ def rights(console: str, profiles: str = PROFILES) -> Rights:
         {name: PermissionSettings.of(one) for name, one in director.of_type(kind).items()}
         for kind in ("Console", "Profile")
     )
-    return Rights.of(consoles["someone"], profiles_of)
+    return CallerRights.of(consoles["someone"], profiles_of)
 
 
 def quoted(entries: list[str]) -> str:
@@ -160,8 +160,8 @@ def test_unlimited_is_who_has_every_list_open():
     assert not rights("Profile = operator").is_unlimited
     assert not rights("Job ACL = nightly; Profile = admin").is_unlimited
     assert not rights("").is_unlimited
-    assert not Rights().is_unlimited
-    assert Rights(everything=True).is_unlimited
+    assert not CallerRights().is_unlimited
+    assert CallerRights(everything=True).is_unlimited
 
 
 def test_a_limit_never_adds_anything():
@@ -173,7 +173,7 @@ def test_a_limit_never_adds_anything():
     assert not both.permits_command("run")
     assert both.permits("job", "nightly")
     assert not both.permits("client", "web1")
-    assert Rights(everything=True).limited_to(limit) == limit
+    assert CallerRights(everything=True).limited_to(limit) == limit
 
 
 NAMES = st.text(st.sampled_from("aAbBwe12.-"), min_size=1, max_size=6)

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from strongroom.cli.console.browser.marks import Marks
+from strongroom.cli.console.browser.marks import MarkedPaths
 from strongroom.cli.console.browser.restoring import RestoreDialog, RestoreWish, RunScreen
 from strongroom.cli.console.view import short_id
 from strongroom.cli.quantities import size_text
@@ -58,7 +58,7 @@ class FilesScreen(Screen[None]):
         super().__init__()
         self.snapshot = snapshot
         self.folder = b"/"
-        self.marks = Marks()
+        self.marks = MarkedPaths()
         self._series = series
         self._files: list[ShownFile] = []
         self._typed = ""

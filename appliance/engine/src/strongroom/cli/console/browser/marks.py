@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 MarkState = Literal["", "marked", "within"]
 
 
-class Marks:
+class MarkedPaths:
     """Marked paths of one snapshot, with their sizes where those are known."""
 
     def __init__(self) -> None:

@@ -83,7 +83,7 @@ class AgentEvents(Protocol):
         """An agent disconnected; not called for a connection that a newer one replaced."""
 
 
-class Revocations(Protocol):
+class RevocationCheck(Protocol):
     """The revoked certificates."""
 
     def is_revoked(self, serial: str) -> bool:
@@ -107,7 +107,7 @@ class _Connection:
 class AgentConnections:
     """All agents connected now; the AgentLink of the director."""
 
-    def __init__(self, events: AgentEvents, revocations: Revocations) -> None:
+    def __init__(self, events: AgentEvents, revocations: RevocationCheck) -> None:
         self._events = events
         self._revocations = revocations
         self._by_client: dict[str, _Connection] = {}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.director.api.rights import Rights
+from strongroom.daemons.director.api.rights import CallerRights
 from strongroom.daemons.director.results import Actor
 from strongroom.errors import NotAuthenticatedError, NotPermittedError
 
@@ -40,7 +40,7 @@ class Caller:
     """A caller and its rights; `token`: the one presented, None for a certificate."""
 
     actor: Actor
-    rights: Rights
+    rights: CallerRights
     token: Token | None = None
 
     @property
@@ -98,7 +98,7 @@ class Callers:
         rights = console_rights(configuration, token.name)
         profile = configuration.profiles.get(token.profile)
         if profile is not None:
-            limit = Rights.of(profile, configuration.profiles)
+            limit = CallerRights.of(profile, configuration.profiles)
             rights = limit if rights is None else rights.limited_to(limit)
         elif token.profile or rights is None:
             raise NotPermittedError(
@@ -112,7 +112,7 @@ class Callers:
         self._check_good(certified)
         peer = certified.peer
         if peer.role == "director":
-            return Caller(Actor(peer.name, peer.role, address), Rights(everything=True))
+            return Caller(Actor(peer.name, peer.role, address), CallerRights(everything=True))
         if peer.role != "operator":
             raise NotPermittedError(
                 f"the certificate of {peer} is not one of an operator; `strongroom ca issue NAME "
@@ -134,7 +134,7 @@ class Callers:
             raise NotAuthenticatedError(f"the certificate of {certified.peer} was revoked")
 
 
-def console_rights(configuration: DirectorConfiguration, name: str) -> Rights | None:
+def console_rights(configuration: DirectorConfiguration, name: str) -> CallerRights | None:
     """The rights of the Console or User of this name; None when there is none."""
     found = configuration.consoles.get(name) or configuration.users.get(name)
-    return None if found is None else Rights.of(found, configuration.profiles)
+    return None if found is None else CallerRights.of(found, configuration.profiles)

@@ -9,7 +9,7 @@ from strongroom.config.reports.effective import effective_values
 if TYPE_CHECKING:
     from strongroom.config.model import ComponentConfiguration, Resource
     from strongroom.config.settings.permissions import PermissionKind
-    from strongroom.daemons.director.api.rights import Rights
+    from strongroom.daemons.director.api.rights import CallerRights
 
 # Types of resources that permissions can name.
 _JUDGED: dict[str, PermissionKind] = {
@@ -22,7 +22,9 @@ _JUDGED: dict[str, PermissionKind] = {
 }
 
 
-def visible_resources(configuration: ComponentConfiguration, rights: Rights) -> list[Resource]:
+def visible_resources(
+    configuration: ComponentConfiguration, rights: CallerRights
+) -> list[Resource]:
     """The resources that a caller may see, by type and in reading order."""
     sees_all = rights.is_unlimited
     return [

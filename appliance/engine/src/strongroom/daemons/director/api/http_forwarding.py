@@ -30,7 +30,7 @@ _READ_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """The first request of a connection, and all bytes up to its end."""
 
     request: h11.Request
@@ -59,14 +59,14 @@ class HttpConnection:
         self._client = h11.Connection(h11.SERVER, max_incomplete_event_size=LARGEST_HEAD_BYTES)
         self._server = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD_BYTES)
 
-    async def head(self) -> Head | None:
+    async def head(self) -> RequestHead | None:
         """The first request; None when none comes.
 
         Raises OSError, h11.ProtocolError for invalid HTTP.
         """
         received = bytearray()
         request = await self._next_request(received.extend)
-        return None if request is None else Head(request, bytes(received))
+        return None if request is None else RequestHead(request, bytes(received))
 
     async def refuse(self) -> None:
         """Answer invalid HTTP. Raises OSError."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.api.connection_limits import ConnectionLimits
     from strongroom.daemons.director.api.enrolment import Enrolling
     from strongroom.daemons.director.api.failed_attempts import Attempts
-    from strongroom.daemons.director.api.rights import Rights
+    from strongroom.daemons.director.api.rights import CallerRights
     from strongroom.daemons.director.director import Director
     from strongroom.daemons.director.results import Actor, Snapshot
 
@@ -62,7 +62,7 @@ class ApiRequest:
         return self.context.director
 
     @property
-    def rights(self) -> Rights:
+    def rights(self) -> CallerRights:
         """The rights of the caller."""
         return self.caller.rights
 

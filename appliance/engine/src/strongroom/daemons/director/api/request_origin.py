@@ -23,7 +23,7 @@ _TOKEN_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RequestOrigin:
     """Where a request came from; `certified`: the peer in its certificate, None without."""
 
     address: str
@@ -35,9 +35,9 @@ class Origins:
     """The origins of open connections, by token. For the event loop only."""
 
     def __init__(self) -> None:
-        self._by_token: dict[str, Origin] = {}
+        self._by_token: dict[str, RequestOrigin] = {}
 
-    def add(self, origin: Origin) -> str:
+    def add(self, origin: RequestOrigin) -> str:
         """A token for a new connection."""
         token = clock.random_bytes(_TOKEN_BYTES).hex()
         self._by_token[token] = origin
@@ -47,7 +47,7 @@ class Origins:
         """Remove a closed connection."""
         del self._by_token[token]
 
-    def of(self, token: str) -> Origin | None:
+    def of(self, token: str) -> RequestOrigin | None:
         """The origin of requests with this token; None for an unknown token."""
         return self._by_token.get(token)
 

@@ -52,7 +52,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class CallerRights:
     """All rights of one caller.
 
     `layers`: each the lists of a resource and its Profiles, nearest first; every layer must allow.
@@ -64,16 +64,16 @@ class Rights:
     @classmethod
     def of(
         cls, permissions: PermissionSettings, profiles: Mapping[str, PermissionSettings]
-    ) -> Rights:
+    ) -> CallerRights:
         """Those of a Profile, or of a Console or User with its Profiles."""
         named = [profiles[name] for name in permissions.profiles if name in profiles]
         return cls(((permissions, *named),))
 
-    def limited_to(self, other: Rights) -> Rights:
+    def limited_to(self, other: CallerRights) -> CallerRights:
         """What both allow."""
         if self.everything or other.everything:
             return other if self.everything else self
-        return Rights(self.layers + other.layers)
+        return CallerRights(self.layers + other.layers)
 
     @property
     def is_unlimited(self) -> bool:

@@ -28,7 +28,7 @@ from strongroom.daemons.director.api.http_forwarding import (
     REQUEST_HEAD_TIMEOUT_SECONDS,
     HttpConnection,
 )
-from strongroom.daemons.director.api.request_origin import KnownOrigin, Origin, Origins
+from strongroom.daemons.director.api.request_origin import KnownOrigin, Origins, RequestOrigin
 from strongroom.daemons.director.api.tls_stream import TlsStream
 from strongroom.errors import OperatingSystemError
 from strongroom.net.channels.tls_contexts import server_context
@@ -173,14 +173,14 @@ class ApiServer:
             stream.abort()
             return
         try:
-            await self._converse(stream, Origin(address, port, certified))
+            await self._converse(stream, RequestOrigin(address, port, certified))
         except OSError:
             pass
         finally:
             stream.abort()
             self._limits.leave(certified, address)
 
-    async def _converse(self, stream: TlsStream, origin: Origin) -> None:
+    async def _converse(self, stream: TlsStream, origin: RequestOrigin) -> None:
         token = self._origins.add(origin)
         http = HttpConnection(stream, token)
         try:
@@ -203,7 +203,7 @@ class ApiServer:
             self._origins.remove(token)
         await stream.close(LINGER_SECONDS)
 
-    async def _serve_agent(self, stream: TlsStream, head: bytes, origin: Origin) -> None:
+    async def _serve_agent(self, stream: TlsStream, head: bytes, origin: RequestOrigin) -> None:
         certified = origin.certified
         is_agent = certified is not None and certified.peer.role == "agent"
         refusal = "" if is_agent else self._agents.refuse(origin.address)

@@ -31,7 +31,7 @@ from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, comparison_digest, decode_rows
 from strongroom.scan.attributes import read_flags_of, read_xattrs, supports_xattrs
 from strongroom.scan.directory import (
-    Failure,
+    UnreadableName,
     open_beneath,
     read_names,
     read_wide_names,
@@ -84,8 +84,8 @@ class _Attributes:
     xattrs: dict[int, bytes] = field(default_factory=dict)
     targets: dict[int, bytes] = field(default_factory=dict)
     flags: dict[int, int] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
-    unreadable: list[Failure] = field(default_factory=list)
+    failures: list[UnreadableName] = field(default_factory=list)
+    unreadable: list[UnreadableName] = field(default_factory=list)
 
 
 class DirectoryScan:
@@ -288,7 +288,7 @@ class DirectoryScan:
                 try:
                     found.targets[row] = os.readlink(names[row])
                 except OSError as error:
-                    found.unreadable.append(Failure(row, names[row], error))
+                    found.unreadable.append(UnreadableName(row, names[row], error))
             elif tuning.flags and (stat.S_ISDIR(mode) or not work.column(row, SIZE)):
                 # Regular files with content are examined when they are opened for reading anyway.
                 try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from strongroom.jobs.workers.messages import Failed, Message
+from strongroom.jobs.workers.messages import Failed, WorkerMessage
 from strongroom.jobs.writing.deduplication import (  # noqa: TC001 - msgspec reads annotations
     ChunkGroup,
     GroupAnswer,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # From the coordinator to a shard.
 
 
-class ScanDirectory(Message, frozen=True, tag="scan"):
+class ScanDirectory(WorkerMessage, frozen=True, tag="scan"):
     """Scan a directory, or `names` of it.
 
     selects: whether the exclusions apply there. parent_digest: the comparison digest of the
@@ -39,7 +39,7 @@ class ScanDirectory(Message, frozen=True, tag="scan"):
     has_parent: bool
 
 
-class ReadContent(Message, frozen=True, tag="read"):
+class ReadContent(WorkerMessage, frozen=True, tag="read"):
     """Read deferred content: of these files, or (offset, length) of one."""
 
     task: int
@@ -49,49 +49,49 @@ class ReadContent(Message, frozen=True, tag="read"):
     byte_range: tuple[int, int] | None
 
 
-class ReadStreams(Message, frozen=True, tag="streams"):
+class ReadStreams(WorkerMessage, frozen=True, tag="streams"):
     """Read the source's streams, which are files of the root."""
 
     task: int
 
 
-class Claimed(Message, frozen=True, tag="claimed"):
+class Claimed(WorkerMessage, frozen=True, tag="claimed"):
     """The answer to the oldest claim: one for each of its groups."""
 
     answers: list[GroupAnswer]
 
 
-class ParentRows(Message, frozen=True, tag="rows"):
+class ParentRows(WorkerMessage, frozen=True, tag="rows"):
     """The answer to ParentWanted."""
 
     rows: bytes
 
 
-class Flush(Message, frozen=True, tag="flush"):
+class Flush(WorkerMessage, frozen=True, tag="flush"):
     """Flush incomplete batches: no more tasks may come for a while."""
 
 
-class Finish(Message, frozen=True, tag="finish"):
+class Finish(WorkerMessage, frozen=True, tag="finish"):
     """Flush, finish the packs, send Finished, end."""
 
 
 # From a shard to the coordinator.
 
 
-class Scanned(Message, frozen=True, tag="scanned"):
+class Scanned(WorkerMessage, frozen=True, tag="scanned"):
     """The directories that a scan found; sent before any content is read."""
 
     task: int
     children: list[bytes]
 
 
-class ContentIsRead(Message, frozen=True, tag="content-is-read"):
+class ContentIsRead(WorkerMessage, frozen=True, tag="content-is-read"):
     """All of a ReadContent was read, though not yet stored."""
 
     task: int
 
 
-class DirectorySlice(Message, frozen=True, tag="slice"):
+class DirectorySlice(WorkerMessage, frozen=True, tag="slice"):
     """Some names of a directory that is too large for one task; numbered from 1."""
 
     task: int
@@ -99,32 +99,32 @@ class DirectorySlice(Message, frozen=True, tag="slice"):
     names: bytes
 
 
-class Sliced(Message, frozen=True, tag="sliced"):
+class Sliced(WorkerMessage, frozen=True, tag="sliced"):
     """The last slice of a directory was sent; the task itself has no rows."""
 
     task: int
 
 
-class Same(Message, frozen=True, tag="same"):
+class Same(WorkerMessage, frozen=True, tag="same"):
     """The directory equals the parent's by digest; with its sub-directories."""
 
     task: int
     children: list[bytes]
 
 
-class ParentWanted(Message, frozen=True, tag="parent"):
+class ParentWanted(WorkerMessage, frozen=True, tag="parent"):
     """The parent's rows of the task are needed."""
 
     task: int
 
 
-class Claim(Message, frozen=True, tag="claim"):
+class Claim(WorkerMessage, frozen=True, tag="claim"):
     """Which of these chunks are new?"""
 
     groups: list[ChunkGroup]
 
 
-class Settled(Message, frozen=True, tag="settled"):
+class Settled(WorkerMessage, frozen=True, tag="settled"):
     """Rows of a task with the references of their content.
 
     deferred: numbers of rows whose content is still to be read, by a ReadContent. files_read: of
@@ -141,20 +141,20 @@ class Settled(Message, frozen=True, tag="settled"):
     deferred: list[int]
 
 
-class Lost(Message, frozen=True, tag="lost"):
+class Lost(WorkerMessage, frozen=True, tag="lost"):
     """The directory could not be read at all."""
 
     task: int
     problem: Problem
 
 
-class PackStored(Message, frozen=True, tag="pack"):
+class PackStored(WorkerMessage, frozen=True, tag="pack"):
     """A pack is in the store."""
 
     footer: PackFooter
 
 
-class Finished(Message, frozen=True, tag="finished"):
+class Finished(WorkerMessage, frozen=True, tag="finished"):
     """Everything is in the store; the shard ends."""
 
 
