@@ -151,7 +151,7 @@ def test_what_a_director_could_not_do_is_told_with_its_place(site):
         ("ca/root.pem", None, 2, "[usage]: Authority Directory: "),
         ("ca/root.key", None, 2, "[usage]: Authority Directory: cannot read"),
         ("ca-passphrase", None, 2, "[usage]: Authority Passphrase File: cannot read"),
-        ("ca-passphrase", "no\n", 12, "[wrong-key]: Authority Directory: the passphrase"),
+        ("ca-passphrase", "no\n", 12, "[wrong-key]: Authority Directory: wrong passphrase"),
         ("put.key", None, 2, "[usage]: Put Key File: cannot read"),
         ("put.key", "no key", 2, "[usage]: Put Key File: "),
         ("state", "a file", 71, "[operating-system]: Working Directory: "),

@@ -149,7 +149,7 @@ def test_a_database_that_is_away_loses_nothing_and_stops_nobody(
     ):
         assert answer.status_code == 503, answer.text
         assert answer.json()["error_id"] == "catalog-unavailable"
-        assert "see that the database runs" in answer.json()["message"]
+        assert "check that the database runs" in answer.json()["message"]
     # All of them come to their end meanwhile.
     (house.folder / "go-on").touch()
     agent = house.agents["web1"]
@@ -184,7 +184,7 @@ def test_a_director_says_that_it_cannot_start_without_its_database(
     cluster.stop()
     house.director.start()
     assert house.director.await_end() == 67
-    assert "see that the database runs" in house.director.log
+    assert "check that the database runs" in house.director.log
     cluster.start()
     house.start_director()
     house.await_connected("web1")

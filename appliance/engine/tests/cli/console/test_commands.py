@@ -161,7 +161,7 @@ def test_a_watch_that_the_director_ends_says_why(command, director, home):
     assert "reading /etc" in answer.output
     (said,) = answer.messages.splitlines()
     assert said.startswith("strongroom: error [not-authenticated]: run ")
-    assert "has expired or was withdrawn; the run itself is not affected" in said
+    assert "this token is unknown, expired or revoked; the run itself is not affected" in said
     command("watch", run)
 
 

@@ -171,7 +171,7 @@ async def test_an_agent_forges_no_lines_of_the_log(director, caplog):
     wrong = ProtocolError(f"it cannot be decoded: {FORGED}{'y' * 10_000}")
     await director.service.agents.on_undeliverable("web1", report, wrong)
     await agent.connect()
-    about = [one for one in caplog.records if "not its own" in one.msg or "dealt" in one.msg]
+    about = [one for one in caplog.records if "not its own" in one.msg or "processed" in one.msg]
     assert len(about) == 2
     for one in about:
         assert one.getMessage().isprintable()

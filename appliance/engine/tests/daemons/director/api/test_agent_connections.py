@@ -528,7 +528,7 @@ def test_who_is_dialled_must_be_who_was_meant(house, caplog):
             dialling.follow()
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS):
-                    while "we meant client 'web1'" not in caplog.text:  # noqa: ASYNC110
+                    while "expected client 'web1'" not in caplog.text:  # noqa: ASYNC110
                         await asyncio.sleep(0.01)
                 # It is told nothing, not even that it reached a director.
                 assert connections.empty()

@@ -53,10 +53,7 @@ async def test_a_director_dials_its_client_again_after_a_fault(monkeypatch):
     client = SimpleNamespace(
         name="web1",
         address="127.0.0.1",
-        enabled=True,
-        is_set=lambda _: True,
-        connection_from_director_to_client=True,
-        connection_from_client_to_director=False,
+        is_dialled=True,
     )
     configured = SimpleNamespace(configuration=SimpleNamespace(clients={"web1": client}))
     dialling = AgentDialling(configured, None, identity)

@@ -44,7 +44,7 @@ def test_a_withdrawn_token_ends_its_streams(own_director, admin):
         kind, said = last_event(api, run, withdraw)
     assert kind == "denied"
     assert said["error_id"] == "not-authenticated"
-    assert "withdrawn" in said["message"]
+    assert "revoked" in said["message"]
 
 
 def test_a_revoked_certificate_ends_its_streams(own_director, admin):
