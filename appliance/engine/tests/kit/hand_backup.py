@@ -12,7 +12,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from strongroom.content.codecs import ZSTD
-from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
+from strongroom.content.digests import BLOCK_ID_SIZE, block_id, chunk_id, ids_and_lengths
 from strongroom.repo.keys import Argon2Cost
 from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.page_builder import PageBuilder
@@ -76,7 +76,7 @@ class _Content:
         block = block_id(self._keys.block_key, ids_and_lengths(ids, lengths))
         for slot, (rows, part, _) in enumerate(chunks):
             blocks = bytearray(rows.part_blocks)
-            blocks[part * 16 : part * 16 + 16] = block
+            blocks[part * BLOCK_ID_SIZE : (part + 1) * BLOCK_ID_SIZE] = block
             rows.part_blocks = bytes(blocks)
             rows.part_slots[part] = slot
         raw = b"".join(data for _, _, data in chunks)
@@ -182,7 +182,7 @@ def _rows(path: bytes, names: list[bytes], flat: array[int], content: _Content) 
             found = _read(rows, row, name, flat[row * COLUMN_COUNT + SIZE])
             rows.part_counts[row] = len(found)
             chunks += [(row, data) for data in found]
-    rows.part_blocks = bytes(16 * len(chunks))
+    rows.part_blocks = bytes(BLOCK_ID_SIZE * len(chunks))
     rows.part_slots = array("H", [0] * len(chunks))
     for part, (_, data) in enumerate(chunks):
         content.add(rows, part, data)

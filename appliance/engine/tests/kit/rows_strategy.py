@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.rows.rows import CHANGED, COLUMN_COUNT, ROW_BYTES, UNREADABLE, Rows
 from strongroom.rows.views import path_key
 from strongroom.scan.attributes import encode_xattrs
@@ -23,7 +24,10 @@ NAMES = (
     .filter(lambda name: name not in (b".", b".."))
 )  # fmt: skip
 PATHS = st.lists(NAMES, max_size=4).map(b"/".join)
-BLOCK_IDS = st.one_of(st.binary(min_size=16, max_size=16), st.sampled_from([b"a" * 16, b"b" * 16]))
+BLOCK_IDS = st.one_of(
+    st.binary(min_size=BLOCK_ID_SIZE, max_size=BLOCK_ID_SIZE),
+    st.sampled_from([b"a" * BLOCK_ID_SIZE, b"b" * BLOCK_ID_SIZE]),
+)
 XATTRS = st.dictionaries(
     NAMES, st.binary(max_size=40), min_size=1, max_size=3
 ).map(lambda pairs: encode_xattrs(pairs.items()))  # fmt: skip

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.repo.block_columns import (
     BlockColumns,
     dead_flags,
@@ -25,7 +26,7 @@ def blocks(draw):
 def test_the_flags_of_dropped_chunks_are_those_of_each_bitmap(some):
     expected = [thinned and dead for chunks, thinned in some for _, dead in chunks]
     columns = BlockColumns(
-        block_ids=bytes(16 * len(some)),
+        block_ids=bytes(BLOCK_ID_SIZE * len(some)),
         codecs=bytes(len(some)),
         stored_lengths=np.full(len(some), 100, "<u4").tobytes(),
         raw_lengths=np.array(

@@ -1,17 +1,24 @@
 """A pack reads back as it was written; no part of it can be changed, moved or cut."""
 
+import os
+from array import array
+
 import pytest
 from blake3 import blake3
 
 from kit.block_making import block_id_of, chunk_ids_of, make_pack, make_thinned_pack
 from kit.tiny_backup import CHEAP, PASSPHRASE, new_repository
-from strongroom.content.codecs import decompress
+from strongroom.content.ciphers import NONCE_SIZE, TAG_SIZE
+from strongroom.content.ciphers import NONE as CIPHER_NONE
+from strongroom.content.codecs import NONE, ZSTD, decompress
+from strongroom.content.digests import BLOCK_ID_SIZE, block_id, chunk_id, ids_and_lengths
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.repo.packs import (
     HEADER_SIZE,
     KIND_DATA,
     KIND_LISTING,
-    block_aad,
+    PackWriter,
+    entry_aad,
     open_block_cipher,
     parse_header,
     read_footer,
@@ -59,9 +66,57 @@ def test_every_block_opens_with_the_restore_key(repository):
     cipher = open_block_cipher(header, repository.restore_key)
     for entry, chunks in zip(footer.blocks, BLOCKS, strict=True):
         sealed = data[entry.offset : entry.offset + entry.stored_length]
-        aad = block_aad(header.raw, entry.number, entry.codec, entry.raw_length, entry.block_id)
-        text = cipher.open(entry.number, sealed, aad)
+        text = cipher.open(sealed, entry_aad(header.raw, entry))
         assert decompress(entry.codec, text, entry.raw_length) == b"".join(chunks)
+
+
+class Collected:
+    """A store that keeps in memory what is written to it, once for each process."""
+
+    def __init__(self):
+        self.data = bytearray()
+
+    def writer(self, kind):
+        return self
+
+    def write(self, data):
+        self.data += data
+
+    def abort(self):
+        pass
+
+
+@pytest.mark.parametrize("codec", [NONE, ZSTD])
+def test_a_pack_open_while_the_machine_is_set_back_leaks_nothing(repository, codec):
+    """As after a virtual machine's snapshot, the same block number is sealed twice."""
+    texts = (b"the first future " * 4, b"another future!! " * 4)
+    key, store = repository.key, Collected()
+    pack = PackWriter(store, key, KIND_DATA, repository.cipher)
+    packs = []
+    for text in texts:
+        reading, writing = os.pipe()
+        if not os.fork():
+            lengths = array("I", [len(text)])
+            ids = chunk_id(key.put_key.chunk_key, text)
+            block = block_id(key.put_key.block_key, ids_and_lengths(ids, lengths))
+            pack.add(block, ids, lengths, codec, text, len(text))
+            os.write(writing, store.data)
+            os._exit(0)
+        os.close(writing)
+        with open(reading, "rb") as pipe:
+            packs.append(pipe.read())
+        os.wait()
+    nonces = [data[HEADER_SIZE : HEADER_SIZE + NONCE_SIZE] for data in packs]
+    ciphertexts = [data[HEADER_SIZE + NONCE_SIZE : -TAG_SIZE] for data in packs]
+    assert packs[0][:HEADER_SIZE] == packs[1][:HEADER_SIZE]
+    assert nonces[0] != nonces[1]
+    assert len(ciphertexts[0]) == len(texts[0]) == len(texts[1])
+    if repository.cipher != CIPHER_NONE:
+        assert xor(*ciphertexts) != xor(*texts)
+
+
+def xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
 
 
 def test_the_writer_cannot_open_its_own_pack(tmp_path):
@@ -96,7 +151,7 @@ def test_a_thinned_block_keeps_the_ids_and_lengths_of_what_it_lost(repository):
 
 def test_an_aborted_pack_leaves_nothing(repository):
     pack = repository.new_pack(KIND_DATA)
-    pack.add(bytes(16), bytes(24), [3], 0, b"abc", 3)
+    pack.add(bytes(BLOCK_ID_SIZE), bytes(24), [3], 0, b"abc", 3)
     pack.abort()
     assert list(repository.store.list("packs")) == []
     assert repository.store.remove_abandoned() == 0
@@ -106,10 +161,10 @@ def test_an_aborted_pack_leaves_nothing(repository):
     "arguments",
     [
         (bytes(15), bytes(24), [3], 0, b"abc", 3),
-        (bytes(16), bytes(23), [3], 0, b"abc", 3),
-        (bytes(16), b"", [], 0, b"", 0),
-        (bytes(16), bytes(24) * 65536, [0] * 65536, 0, b"", 0),
-        (bytes(16), bytes(24), [1 << 30], 0, b"abc", 1 << 30),
+        (bytes(BLOCK_ID_SIZE), bytes(23), [3], 0, b"abc", 3),
+        (bytes(BLOCK_ID_SIZE), b"", [], 0, b"", 0),
+        (bytes(BLOCK_ID_SIZE), bytes(24) * 65536, [0] * 65536, 0, b"", 0),
+        (bytes(BLOCK_ID_SIZE), bytes(24), [1 << 30], 0, b"abc", 1 << 30),
     ],
 )
 def test_a_block_that_cannot_be_read_back_is_not_written(repository, arguments):

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 from kit.tiny_backup import new_repository
 from strongroom.content.ciphers import AES_256_GCM, seal_object
-from strongroom.content.digests import object_name
+from strongroom.content.digests import BLOCK_ID_SIZE, object_name
 from strongroom.errors import (
     DamageError,
     KeyRightError,
     SnapshotNotFoundError,
     UnknownFormatError,
+    UsageError,
 )
-from strongroom.repo.keys import new_restore_key
+from strongroom.repo.keys import PutKey, new_restore_key
 from strongroom.repo.snapshots import (
     PageReference,
     Snapshot,
@@ -48,16 +49,18 @@ snapshots = st.builds(
             PageReference,
             first_directory=st.binary(max_size=40),
             first_name=st.binary(max_size=40),
-            block_id=st.binary(min_size=16, max_size=16),
+            block_id=st.binary(min_size=BLOCK_ID_SIZE, max_size=BLOCK_ID_SIZE),
             row_count=st.integers(0, 2**31),
-            content_bytes=st.integers(0, 2**63),
+            content_bytes=st.integers(0, 2**40),
         ),
         max_size=5,
     ).map(tuple),
 )
 
 EXAMPLE = Snapshot(
-    host="host", paths=(b"home",), pages=(PageReference(b"secret", b"name", bytes(16), 3),)
+    host="host",
+    paths=(b"home",),
+    pages=(PageReference(b"secret", b"name", bytes(BLOCK_ID_SIZE), 3),),
 )
 
 
@@ -66,7 +69,10 @@ EXAMPLE = Snapshot(
 def test_what_is_encoded_decodes(snapshot, cipher):
     data = encode_snapshot(KEY.put_key, snapshot, cipher)
     name = object_name(data)
-    expected = msgspec.structs.replace(snapshot, id=name)
+    listing = decode_snapshot(KEY.put_key, name, data).listing
+    assert listing.row_count == sum(page.row_count for page in snapshot.pages)
+    assert listing.content_bytes == sum(page.content_bytes for page in snapshot.pages)
+    expected = msgspec.structs.replace(snapshot, id=name, listing=listing)
     assert decode_snapshot(KEY, name, data, pages=True) == expected
     assert decode_snapshot(KEY.put_key, name, data) == msgspec.structs.replace(expected, pages=())
 
@@ -99,9 +105,27 @@ def test_pages_of_another_snapshot_are_found():
     one, two = (encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM) for _ in range(2))
     end = 12 + int.from_bytes(one[8:12], "little")
     mixed = one[:end] + two[end:]
-    assert decode_snapshot(KEY, object_name(mixed), mixed).host == "host"
-    with pytest.raises(DamageError):
-        decode_snapshot(KEY, object_name(mixed), mixed, pages=True)
+    for key in (KEY, KEY.put_key):
+        with pytest.raises(DamageError, match="another listing"):
+            decode_snapshot(key, object_name(mixed), mixed)
+
+
+def test_pages_sealed_anew_by_somebody_without_a_key_are_found():
+    """A store knows the restore key's public half, and so does every agent."""
+    data = encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM)
+    end = 12 + int.from_bytes(data[8:12], "little")
+    thief = PutKey(KEY.put_key.repository_id, KEY.put_key.restore_public, bytes(32))
+    empty = encode_snapshot(thief, msgspec.structs.replace(EXAMPLE, pages=()), AES_256_GCM)
+    start = 12 + int.from_bytes(empty[8:12], "little")
+    forged = data[:end] + empty[start:]
+    with pytest.raises(DamageError, match="another listing"):
+        decode_snapshot(KEY, object_name(forged), forged, pages=True)
+
+
+def test_an_envelope_of_too_many_paths_is_refused_when_written():
+    paths = tuple(b"%0100d" % number for number in range(11_000))
+    with pytest.raises(UsageError, match="name folders"):
+        encode_snapshot(KEY.put_key, Snapshot(host="h", paths=paths), AES_256_GCM)
 
 
 def envelope(text):

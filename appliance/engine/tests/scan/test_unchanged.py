@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.rows_strategy import rows
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.rows.rows import (
     CHANGED,
     COLUMN_COUNT,
@@ -101,7 +102,8 @@ def test_no_rows_match_nothing():
 
 
 PARENTS = rows(directory=b"d", signature_name="md5", signature_bytes=16)
-PARTS = st.lists(st.tuples(st.binary(min_size=16, max_size=16), st.integers(0, 65535)), max_size=3)
+BLOCK_IDS = st.binary(min_size=BLOCK_ID_SIZE, max_size=BLOCK_ID_SIZE)
+PARTS = st.lists(st.tuples(BLOCK_IDS, st.integers(0, 65535)), max_size=3)
 
 
 @given(PARENTS, st.data())

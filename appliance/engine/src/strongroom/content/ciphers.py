@@ -1,8 +1,14 @@
 """Authenticated encryption of blocks and of small objects.
 
-A block cipher's key is used for one pack only; a block's nonce is its number in the pack, so no
-nonce is used twice under a key. A sealed object brings a random salt of 32 bytes from which its own
-key is derived; its nonce is zero.
+A block cipher's key is used for one pack only. The nonce of a block is a keyed digest of its
+associated data and text, stored before it:
+
+    sealed block: nonce (12 bytes) | ciphertext | tag (16 bytes)
+
+So two texts never share a nonce, also where a machine is set back to a moment in which a pack was
+open (a virtual machine's snapshot, a fork): counters or random numbers would repeat there. A sealed
+object brings a salt of 32 bytes from which its own key is derived; its nonce is zero. The salt is a
+keyed digest of random bytes, label and text, for the same reason.
 
     sealed object: cipher u8 | salt (32 bytes) | ciphertext | tag (16 bytes)
 
@@ -32,42 +38,57 @@ CIPHER_NAMES = {NONE: "none", AES_256_GCM: "aes-256-gcm", CHACHA20_POLY1305: "ch
 
 KEY_SIZE = 32
 TAG_SIZE = 16
+NONCE_SIZE = 12
+BLOCK_OVERHEAD_SIZE = NONCE_SIZE + TAG_SIZE
 SALT_SIZE = 32
 SEALED_OVERHEAD_SIZE = 1 + SALT_SIZE + TAG_SIZE
 
+_LENGTH = struct.Struct("<Q")
+_BLOCK_KEY_PURPOSE = b"strongroom blocks 1"
+_NONCE_KEY_PURPOSE = b"strongroom block nonces 1"
+
 
 class BlockCipher:
-    """Seals and opens numbered blocks under one key; safe from any thread."""
+    """Seals and opens blocks under one key; safe from any thread."""
 
     def __init__(self, cipher: int, key: bytes) -> None:
         """`key`: 32 bytes; UnknownFormatError for a cipher this version does not have."""
-        self._aead = _aead(cipher, key)
+        self._aead = _aead(cipher, blake3(_BLOCK_KEY_PURPOSE, key=key).digest())
+        self._nonce_key = blake3(_NONCE_KEY_PURPOSE, key=key).digest()
 
-    def seal(self, number: int, plaintext: Buffer, aad: bytes) -> bytes:
-        """Ciphertext and tag; `number` must not have been used before under this key."""
-        sealed: bytes = self._aead.encrypt(number.to_bytes(12, "little"), plaintext, aad)
-        return sealed
+    def seal_into(
+        self, plaintext: Buffer, aad: bytes, sealed: Buffer, *, aad_fixes_text: bool = False
+    ) -> None:
+        """Nonce, ciphertext and tag into a buffer of BLOCK_OVERHEAD_SIZE more than the plaintext.
 
-    def seal_into(self, number: int, plaintext: Buffer, aad: bytes, sealed: Buffer) -> None:
-        """`seal` into a buffer of exactly the plaintext's length and 16 bytes."""
-        self._aead.encrypt_into(number.to_bytes(12, "little"), plaintext, aad, sealed)
+        aad_fixes_text: the associated data belongs to this plaintext alone, so that it need not be
+        digested for the nonce (raw chunks, whose ids are in there).
+        """
+        nonce = blake3(_LENGTH.pack(len(aad)) + aad, key=self._nonce_key)
+        if not aad_fixes_text:
+            nonce.update(plaintext)
+        view = memoryview(sealed).cast("B")
+        view[:NONCE_SIZE] = number = nonce.digest(NONCE_SIZE)
+        self._aead.encrypt_into(number, plaintext, aad, view[NONCE_SIZE:])
 
-    def open(self, number: int, sealed: Buffer, aad: bytes) -> bytes:
-        """The plaintext; DamageError when key, number, associated data or any bit differs."""
+    def open(self, sealed: Buffer, aad: bytes) -> bytes:
+        """The plaintext; DamageError when key, associated data or any bit differs."""
         from cryptography.exceptions import InvalidTag
 
+        view = memoryview(sealed).cast("B")
         try:
-            plaintext: bytes = self._aead.decrypt(number.to_bytes(12, "little"), sealed, aad)
+            plaintext: bytes = self._aead.decrypt(view[:NONCE_SIZE], view[NONCE_SIZE:], aad)
         except (InvalidTag, ValueError) as error:
             raise DamageError(
-                f"block {number} is not what was written: its authentication fails; run check"
+                "a block is not what was written: its authentication fails; run check"
             ) from error
         return plaintext
 
 
 def seal_object(key: bytes, label: bytes, data: Buffer, cipher: int) -> bytes:
     """A sealed object that opens only with the same key and label."""
-    salt = clock.random_bytes(SALT_SIZE)
+    digest = blake3(clock.random_bytes(SALT_SIZE) + label, key=key)
+    salt = digest.update(data).digest(SALT_SIZE)
     prefix = bytes([cipher]) + salt
     aead = _aead(cipher, _object_key(key, prefix, label))
     return b"".join((prefix, aead.encrypt(bytes(12), data, label)))
@@ -159,6 +180,6 @@ class _KeyedDigest:
 
     def _tag(self, nonce: bytes, data: Buffer, associated_data: bytes) -> bytes:
         hasher = blake3(key=self._key)
-        hasher.update(nonce + struct.pack("<Q", len(associated_data)) + associated_data)
+        hasher.update(bytes(nonce) + _LENGTH.pack(len(associated_data)) + associated_data)
         hasher.update(data)
         return hasher.digest(TAG_SIZE)

@@ -2,7 +2,7 @@
 
 A chunk id is keyed BLAKE3 of the raw bytes, 24 bytes long: equal content has equal ids within one
 repository, and without the key an id says nothing about the content. A block id is keyed BLAKE3 of
-the block's chunk ids and lengths, 16 bytes long. An object's name is plain BLAKE3-256 of the stored
+the block's chunk ids and lengths, 24 bytes long. An object's name is plain BLAKE3-256 of the stored
 bytes, so that any store can verify what it holds.
 """
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 CHUNK_ID_SIZE = 24
-BLOCK_ID_SIZE = 16
+BLOCK_ID_SIZE = 24
+# A block id as 64-bit words, for tables of many.
+BLOCK_ID_WORDS = BLOCK_ID_SIZE // 8
 OBJECT_NAME_SIZE = 32
 
 
@@ -41,7 +43,7 @@ def chunk_id(key: bytes, data: Buffer) -> bytes:
 
 
 def block_id(key: bytes, ids_and_lengths: Buffer) -> bytes:
-    """The 16-byte identity of a block: of `id (24 bytes) + length (u32 LE)` for each chunk."""
+    """The 24-byte identity of a block: of `id (24 bytes) + length (u32 LE)` for each chunk."""
     return blake3(ids_and_lengths, key=key).digest(BLOCK_ID_SIZE)
 
 

@@ -1,6 +1,6 @@
 """The table of blocks and their chunks, as columns: what pack footers and index objects hold.
 
-    head: block count u32 | chunk count u32 | dead size u32 | zstd size u32 | block ids (16 each)
+    head: block count u32 | chunk count u32 | dead size u32 | zstd size u32 | block ids (24 each)
           | zstd of: codecs u8, stored lengths u32, raw lengths u32, chunk counts u16, thinned u8
     tail: zstd size u32 | chunk ids (24 each) | zstd of: chunk lengths u32, dead bitmaps
 

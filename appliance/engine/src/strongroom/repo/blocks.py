@@ -18,7 +18,7 @@ from array import array
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from strongroom.content.ciphers import TAG_SIZE, BlockCipher
+from strongroom.content.ciphers import BLOCK_OVERHEAD_SIZE, BlockCipher
 from strongroom.content.codecs import decompress
 from strongroom.content.digests import CHUNK_ID_SIZE, block_id, chunk_id, ids_and_lengths
 from strongroom.errors import DamageError, KeyRightError
@@ -204,11 +204,15 @@ class BlockReader:
                 yield an_id, block
 
     def _decode(self, wanted: bytes, location: BlockLocation, sealed: memoryview) -> _Block:
-        if location.stored_length < TAG_SIZE:
+        if location.stored_length < BLOCK_OVERHEAD_SIZE:
             raise DamageError(f"block {wanted.hex()} is shorter than its seal; run check")
         pack = self._pack(location.pack_id)
-        aad = block_aad(pack.header, location.number, location.codec, location.raw_length, wanted)
-        compressed = pack.cipher.open(location.number, sealed, aad)
+        # A block of one chunk never lost it, and needs no footer.
+        dead = b"" if location.chunk_count == 1 else self._entry(location).dead
+        aad = block_aad(
+            pack.header, location.number, location.codec, location.raw_length, wanted, dead
+        )
+        compressed = pack.cipher.open(sealed, aad)
         raw = decompress(location.codec, compressed, location.raw_length)
         block = self._verified(wanted, location, raw)
         with self._lock:
@@ -276,13 +280,7 @@ class BlockReader:
         raise error
 
     def _chunks(self, location: BlockLocation) -> tuple[bytes, bytes, list[tuple[int, int]]]:
-        entries = self._footer(location.pack_id)
-        if location.number >= len(entries):
-            raise DamageError(
-                f"pack {location.pack_id.hex()} has {len(entries)} blocks and number "
-                f"{location.number} is wanted; run repair"
-            )
-        entry = entries[location.number]
+        entry = self._entry(location)
         extents = []
         at = 0
         for slot, length in enumerate(entry.chunk_lengths):
@@ -292,6 +290,15 @@ class BlockReader:
                 extents.append((at, at + length))
                 at += length
         return entry.chunk_ids, entry.chunk_lengths.tobytes(), extents
+
+    def _entry(self, location: BlockLocation) -> BlockEntry:
+        entries = self._footer(location.pack_id)
+        if location.number >= len(entries):
+            raise DamageError(
+                f"pack {location.pack_id.hex()} has {len(entries)} blocks and number "
+                f"{location.number} is wanted; run repair"
+            )
+        return entries[location.number]
 
     def _pack(self, pack_id: bytes) -> _OpenPack:
         with self._lock:

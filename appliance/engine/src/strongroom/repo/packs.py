@@ -1,14 +1,15 @@
 """Packs: the files in which blocks are stored, each with a key of its own and a footer.
 
     header (40): magic "SRPK" | version u8 | cipher u8 | kind u8 | 0 u8 | ephemeral X25519 public
-    blocks, each sealed under the pack key, nonce = its number, without a gap
+    blocks, each sealed under the pack key (content.ciphers), without a gap
     footer: sealed object under the index key: the columns of the blocks (block_columns)
     trailer (8): footer size u32 | magic "SRPF"
 
 The pack key is HKDF-SHA256 of X25519(ephemeral, restore public key): the writer discards the
 ephemeral private key and can't read the pack again. Associated data of a block is the header, its
-number u32, codec u8, raw length u32 and block id, so a block can't be moved, relabelled or
-substituted. The footer's label ends with the header. A pack's name is the BLAKE3-256 of the
+number u32, codec u8, raw length u32, size of its bitmap of dropped chunks u32, block id and bitmap,
+so a block can't be moved, relabelled or substituted; for a block stored without compression it
+determines the text. The footer's label ends with the header. A pack's name is the BLAKE3-256 of the
 whole file.
 """
 
@@ -23,13 +24,14 @@ from blake3 import blake3
 
 from strongroom import clock
 from strongroom.content.ciphers import (
+    BLOCK_OVERHEAD_SIZE,
     KEY_SIZE,
     SEALED_OVERHEAD_SIZE,
-    TAG_SIZE,
     BlockCipher,
     open_object,
     seal_object,
 )
+from strongroom.content.codecs import NONE as NOT_COMPRESSED
 from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
 from strongroom.errors import DamageError, UnknownFormatError
 from strongroom.repo.block_columns import (
@@ -65,7 +67,7 @@ _MAGIC = b"SRPK"
 _END_MAGIC = b"SRPF"
 _HEADER = struct.Struct("<4sBBBx32s")
 _TRAILER = struct.Struct("<I4s")
-_BLOCK_AAD = struct.Struct("<IBI")
+_BLOCK_AAD = struct.Struct("<IBII")
 _FOOTER_LABEL = b"strongroom footer 1"
 
 
@@ -189,12 +191,12 @@ class PackWriter:
             raise ValueError(f"a block of {count} chunks and {raw_length} bytes can't be stored")
         number = len(self._codecs)
         data = memoryview(compressed).cast("B")
-        sealed_size = len(data) + TAG_SIZE
+        sealed_size = len(data) + BLOCK_OVERHEAD_SIZE
         if len(self._sealed) < sealed_size:
             self._sealed = bytearray(sealed_size)
         sealed = memoryview(self._sealed)[:sealed_size]
-        aad = block_aad(self._header, number, codec, raw_length, block_id)
-        self._block_cipher.seal_into(number, data, aad, sealed)
+        aad = block_aad(self._header, number, codec, raw_length, block_id, dead)
+        self._block_cipher.seal_into(data, aad, sealed, aad_fixes_text=codec == NOT_COMPRESSED)
         self._write(sealed)
         self._block_ids += block_id
         self._codecs.append(codec)
@@ -260,9 +262,18 @@ def open_block_cipher(header: PackHeader, key: ReadingKey) -> BlockCipher:
     return BlockCipher(header.cipher, key.pack_key(header.ephemeral_public))
 
 
-def block_aad(header: bytes, number: int, codec: int, raw_length: int, block_id: bytes) -> bytes:
-    """The associated data of a block."""
-    return header + _BLOCK_AAD.pack(number, codec, raw_length) + block_id
+def block_aad(
+    header: bytes, number: int, codec: int, raw_length: int, block_id: bytes, dead: bytes
+) -> bytes:
+    """What is authenticated along with a block; `dead`: its bitmap of dropped chunks, or b""."""
+    return b"".join((header, _BLOCK_AAD.pack(number, codec, raw_length, len(dead)), block_id, dead))
+
+
+def entry_aad(header: bytes, entry: BlockEntry) -> bytes:
+    """What is authenticated along with the block of an entry."""
+    return block_aad(
+        header, entry.number, entry.codec, entry.raw_length, entry.block_id, entry.dead
+    )
 
 
 def read_footer(store: Store, key: Key, pack_id: bytes) -> PackFooter:

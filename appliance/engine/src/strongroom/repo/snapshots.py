@@ -3,11 +3,12 @@
     magic "SRSN" | version u8 | 0 u8 x 3 | envelope size u32
     envelope: sealed under the snapshot key (zstd of msgpack): all but the pages
     ephemeral X25519 public key (32)
-    pages: sealed under the key agreed with the restore key (zstd of msgpack), the label ending with
-           the BLAKE3-256 of the envelope as stored
+    pages: sealed under the key agreed with the restore key (zstd of msgpack)
 
 A put key can read the envelope (schedules and retention need no more), but not the pages: they name
-files. A snapshot's id is the name of its object.
+files. Pages can be sealed by anybody, since the restore key's public half is no secret; so the
+envelope, which takes a key to write, holds their digest and how much they list. Whoever reads a
+snapshot compares the digest, with any key. A snapshot's id is the name of its object.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import msgspec
 from blake3 import blake3
 
 from strongroom import clock
-from strongroom.content.ciphers import KEY_SIZE, open_object, seal_object
+from strongroom.content.ciphers import KEY_SIZE, SEALED_OVERHEAD_SIZE, open_object, seal_object
 from strongroom.content.digests import object_name
 from strongroom.errors import (
     DamageError,
     ObjectMissingError,
     SnapshotNotFoundError,
     UnknownFormatError,
+    UsageError,
 )
 from strongroom.repo.keys import Key, agree, derive_key, public_of, required_restore_key
 
@@ -38,7 +40,9 @@ _MAGIC = b"SRSN"
 _VERSION = 1
 _HEAD = struct.Struct("<4sB3xI")
 _RAW_SIZE = struct.Struct("<I")
-_RAW_SIZE_LIMIT = 512 << 20
+# Far more than any backup names, and what a forged envelope may cost whoever lists snapshots.
+ENVELOPE_SIZE_LIMIT = 1 << 20
+_PAGES_SIZE_LIMIT = 512 << 20
 _ENVELOPE_LABEL = b"strongroom snapshot 1"
 _PAGES_LABEL = b"strongroom pages 1"
 _PAGES_PURPOSE = b"strongroom pages 1"
@@ -69,8 +73,16 @@ class Totals(msgspec.Struct, frozen=True):
     stored_bytes: int = 0
 
 
+class ListingSeal(msgspec.Struct, frozen=True):
+    """What an envelope says of its pages: BLAKE3-256 of them as sealed, their rows and bytes."""
+
+    digest: bytes = b""
+    row_count: int = 0
+    content_bytes: int = 0
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One snapshot; `pages` is empty in one read with a put key.
+    """One snapshot; `pages` is empty in one read with a put key, `listing` in one not stored yet.
 
     Times are unix nanoseconds: start and end by the client's clock, server by the store's
     (0 where it has none of its own).
@@ -92,6 +104,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
     original: str = ""
     protected: bool = False
+    listing: ListingSeal = ListingSeal()
     id: str = ""
     pages: tuple[PageReference, ...] = ()
 
@@ -102,23 +115,27 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_snapshot(key: Key, snapshot: Snapshot, cipher: int) -> bytes:
-    """The object of a snapshot; its `id` is not part of it."""
+    """The object of a snapshot; its `id` is not part of it, its `listing` is made from its pages.
+
+    Raises UsageError where paths, tags and options are more than an envelope may hold.
+    """
     put_key = key.put_key
-    envelope = seal_object(
-        put_key.snapshot_key,
-        _ENVELOPE_LABEL,
-        _pack(msgspec.msgpack.encode(msgspec.structs.replace(snapshot, id="", pages=()))),
-        cipher,
-    )
     ephemeral = clock.random_bytes(KEY_SIZE)
     public = public_of(ephemeral)
     pages_key = _pages_key(agree(ephemeral, put_key.restore_public), public, put_key.restore_public)
     pages = seal_object(
-        pages_key,
-        _PAGES_LABEL + blake3(envelope).digest(),
-        _pack(msgspec.msgpack.encode(snapshot.pages)),
-        cipher,
+        pages_key, _PAGES_LABEL, _pack(msgspec.msgpack.encode(snapshot.pages)), cipher
     )
+    listing = ListingSeal(blake3(public).update(pages).digest(), *_totals_of(snapshot.pages))
+    text = msgspec.msgpack.encode(
+        msgspec.structs.replace(snapshot, listing=listing, id="", pages=())
+    )
+    if len(text) > ENVELOPE_SIZE_LIMIT:
+        raise UsageError(
+            f"the paths, tags and options of this snapshot take {len(text)} bytes, and "
+            f"{ENVELOPE_SIZE_LIMIT} may be kept; name folders instead of single files"
+        )
+    envelope = seal_object(put_key.snapshot_key, _ENVELOPE_LABEL, _pack(text), cipher)
     return b"".join((_HEAD.pack(_MAGIC, _VERSION, len(envelope)), envelope, public, pages))
 
 
@@ -134,17 +151,26 @@ def decode_snapshot(key: Key, name: str, data: bytes, *, pages: bool = False) ->
     view = memoryview(data)[_HEAD.size :]
     if envelope_size + KEY_SIZE > len(view):
         raise DamageError(f"snapshot {name} is cut off; run check")
-    envelope = view[:envelope_size]
-    text = _unpack(open_object(key.put_key.snapshot_key, _ENVELOPE_LABEL, envelope))
+    if envelope_size > ENVELOPE_SIZE_LIMIT + SEALED_OVERHEAD_SIZE:
+        raise DamageError(f"snapshot {name} claims an envelope of {envelope_size} bytes; run check")
+    envelope = open_object(key.put_key.snapshot_key, _ENVELOPE_LABEL, view[:envelope_size])
+    sealed_pages = view[envelope_size:]
     try:
-        snapshot = msgspec.msgpack.decode(text, type=Snapshot)
+        snapshot = msgspec.msgpack.decode(_unpack(envelope, ENVELOPE_SIZE_LIMIT), type=Snapshot)
+        if blake3(sealed_pages).digest() != snapshot.listing.digest:
+            raise DamageError(f"snapshot {name} has another listing than it says; run check")
         page_list: tuple[PageReference, ...] = ()
         if pages:
             page_list = msgspec.msgpack.decode(
-                _open_pages(key, envelope, view[envelope_size:]), type=tuple[PageReference, ...]
+                _open_pages(key, sealed_pages), type=tuple[PageReference, ...]
             )
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamageError(f"snapshot {name} holds something else ({error}); run check") from error
+    if pages and _totals_of(page_list) != (
+        snapshot.listing.row_count,
+        snapshot.listing.content_bytes,
+    ):
+        raise DamageError(f"snapshot {name} lists more or less than it says; run check")
     return msgspec.structs.replace(snapshot, id=name, pages=page_list)
 
 
@@ -153,7 +179,7 @@ def write_snapshot(store: Store, key: Key, snapshot: Snapshot, cipher: int) -> S
     data = encode_snapshot(key, snapshot, cipher)
     name = object_name(data)
     store.put_durable("snapshots", name, data)
-    return msgspec.structs.replace(snapshot, id=name)
+    return msgspec.structs.replace(decode_snapshot(key, name, data), pages=snapshot.pages)
 
 
 def read_snapshot(store: Store, key: Key, name: str, *, pages: bool = False) -> Snapshot:
@@ -166,7 +192,8 @@ def list_snapshots(store: Store, key: Key, leave_out: Container[str] = ()) -> li
 
     leave_out: ids of those that are not read.
 
-    A forged snapshot that is not vouched for is left out: it would prevent listing the others.
+    A snapshot that is forged or of an unknown version, and not vouched for, is left out: it would
+    prevent listing the others.
     """
     snapshots = []
     for info in store.list("snapshots"):
@@ -177,13 +204,13 @@ def list_snapshots(store: Store, key: Key, leave_out: Container[str] = ()) -> li
         except ObjectMissingError:
             # Forgotten since it was listed.
             continue
-        except DamageError:
-            if not _is_forged(store, info.name):
+        except (DamageError, UnknownFormatError):
+            if not was_stored_unreadable(store, info.name):
                 raise
     return sorted(snapshots, key=lambda snapshot: (snapshot.start_ns, snapshot.id))
 
 
-def _is_forged(store: Store, name: str) -> bool:
+def was_stored_unreadable(store: Store, name: str) -> bool:
     """Whether an invalid snapshot was stored as such: its digest matches its name."""
     if name not in store.doubted("snapshots"):
         return False
@@ -227,13 +254,17 @@ def find_snapshot(snapshots: Iterable[Snapshot], wanted: str) -> Snapshot:
     raise SnapshotNotFoundError(f"no snapshot fits {wanted!r}; list them with strongroom snapshots")
 
 
-def _open_pages(key: Key, envelope: memoryview, rest: memoryview) -> bytes:
+def _totals_of(pages: Iterable[PageReference]) -> tuple[int, int]:
+    listed = list(pages)
+    return sum(page.row_count for page in listed), sum(page.content_bytes for page in listed)
+
+
+def _open_pages(key: Key, rest: memoryview) -> bytes:
     restore_key = required_restore_key(key)
     public = bytes(rest[:KEY_SIZE])
     shared = agree(restore_key.private, public)
     pages_key = _pages_key(shared, public, key.put_key.restore_public)
-    label = _PAGES_LABEL + blake3(envelope).digest()
-    return _unpack(open_object(pages_key, label, rest[KEY_SIZE:]))
+    return _unpack(open_object(pages_key, _PAGES_LABEL, rest[KEY_SIZE:]), _PAGES_SIZE_LIMIT)
 
 
 def _pages_key(shared: bytes, ephemeral_public: bytes, restore_public: bytes) -> bytes:
@@ -246,12 +277,12 @@ def _pack(text: bytes) -> bytes:
     return _RAW_SIZE.pack(len(text)) + zstandard.compress(text, 3)
 
 
-def _unpack(packed: bytes) -> bytes:
+def _unpack(packed: bytes, limit_bytes: int) -> bytes:
     from strongroom.content.codecs import ZSTD, decompress
 
     if len(packed) < _RAW_SIZE.size:
         raise DamageError("a snapshot is cut off; run check")
     (raw_size,) = _RAW_SIZE.unpack_from(packed)
-    if raw_size > _RAW_SIZE_LIMIT:
+    if raw_size > limit_bytes:
         raise DamageError(f"a snapshot claims {raw_size} bytes; run check")
     return decompress(ZSTD, memoryview(packed)[_RAW_SIZE.size :], raw_size)

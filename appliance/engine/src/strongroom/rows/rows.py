@@ -43,7 +43,7 @@ WHOLE: Final = 0
 UNREADABLE: Final = 1
 CHANGED: Final = 2
 
-BLOCK_ID_BYTES: Final = 16
+BLOCK_ID_BYTES: Final = 24
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Rows:
     flags when not 0. states: UNREADABLE, or CHANGED (read, but perhaps inconsistent, or not
     with all attributes); rows not in it are WHOLE.
     extents: (offset, length) of the data of sparse files; their content is the extents joined.
-    part_counts: content references a row, array('I'); part_blocks: 16 bytes a reference;
+    part_counts: content references a row, array('I'); part_blocks: 24 bytes a reference;
     part_slots: array('H'). signatures: one of equal size a row, zeros for rows without.
     """
 

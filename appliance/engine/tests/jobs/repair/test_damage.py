@@ -19,6 +19,7 @@ from kit.tiny_backup import (
     new_repository,
     read_back,
 )
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.errors import StrongroomError
 from strongroom.jobs.check.check import CheckOptions, CheckReport, DataSubset, check
 from strongroom.jobs.repair.repair import RepairOptions, RepairReport, repair
@@ -311,7 +312,7 @@ def _blocks_of(repository: Repository, page) -> bytes:
     from strongroom.repo.listing.page import decode_page
 
     raw = repository.block_reader(repository.load_index()).block(page.block_id)
-    return decode_page(raw)[0].part_blocks[:16]
+    return decode_page(raw)[0].part_blocks[:BLOCK_ID_SIZE]
 
 
 def test_a_dry_repair_changes_nothing_and_foresees_what_is_lost(house):

@@ -57,7 +57,7 @@ def lane(packs):
 def store(lane: BlockLane, count: int) -> None:
     for number in range(count):
         block = number.to_bytes(4, "little") * (BLOCK_BYTES // 4)
-        lane.store(bytes(16), bytes(24), [BLOCK_BYTES], [block])
+        lane.store(bytes(24), bytes(24), [BLOCK_BYTES], [block])
 
 
 def test_packs_stay_open_while_they_are_young(lane, packs, now):

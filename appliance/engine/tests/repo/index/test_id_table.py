@@ -49,7 +49,7 @@ def test_of_equal_ids_added_at_once_the_first_is_found():
     assert table.find(b"\1" * 16 + bytes(16)).tolist() == [40, 0]
 
 
-@pytest.mark.parametrize("size", [16, 24])
+@pytest.mark.parametrize("size", [16, 24, 32])
 def test_a_hundred_thousand_ids_in_many_batches(size):
     random = np.random.default_rng(1)
     ids = random.bytes(100_000 * size)

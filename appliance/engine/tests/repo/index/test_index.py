@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kit.block_making import block_id_of, chunk_ids_of, make_pack, make_thinned_pack
 from kit.passing_store import PassingStore
 from kit.tiny_backup import new_repository
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.errors import DamageError, UnknownFormatError
 from strongroom.repo.index.chunk_table import ChunkTable
 from strongroom.repo.index.index import Index
@@ -53,9 +54,9 @@ def test_every_block_is_located_where_its_pack_has_it(repository, chunks):
 def test_a_block_that_is_nowhere_says_so(repository):
     repository.write_index([make_pack(repository, ONE)])
     index = repository.load_index()
-    assert bytes(16) not in index
+    assert bytes(BLOCK_ID_SIZE) not in index
     with pytest.raises(DamageError, match="repair"):
-        index.locate(bytes(16))
+        index.locate(bytes(BLOCK_ID_SIZE))
 
 
 def test_a_pack_added_is_known_at_once_and_once(repository):
@@ -122,7 +123,7 @@ def test_listing_pages_and_marked_packs_are_not_deduplicated_against(repository)
     index = repository.load_index(chunks=True)
     assert len(ChunkTable.load(index)) == 0
     assert index.has_blocks(ids_of(repository, ONE + TWO)).tolist() == [False, False, True, True]
-    assert index.locate(ids_of(repository, ONE)[:16]).pack_id == footers[0].pack_id
+    assert index.locate(ids_of(repository, ONE)[:BLOCK_ID_SIZE]).pack_id == footers[0].pack_id
 
 
 def test_of_two_copies_the_one_that_stays_is_found(repository):
@@ -131,7 +132,7 @@ def test_of_two_copies_the_one_that_stays_is_found(repository):
         repository.write_index(order)
     write_tombstone(repository.store, repository.key, [old.pack_id], repository.cipher)
     index = repository.load_index()
-    assert index.locate(ids_of(repository, ONE)[:16]).pack_id == new.pack_id
+    assert index.locate(ids_of(repository, ONE)[:BLOCK_ID_SIZE]).pack_id == new.pack_id
     assert index.has_blocks(ids_of(repository, ONE)).all()
 
 

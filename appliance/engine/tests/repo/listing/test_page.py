@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.rows_strategy import page_groups
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.errors import DamageError
 from strongroom.repo.listing.columns import SectionReader
 from strongroom.repo.listing.page import MAX_PAGE_ROWS, decode_page, encode_page
@@ -119,7 +120,7 @@ def test_forged_counts_in_the_head_are_damage(rows_and_groups):
 def test_every_section_can_be_forged_without_harm():
     rows = plain_rows(b"a", [b"w", b"x", b"y", b"z"])
     rows.part_counts = array("I", [1, 0, 2, 1])
-    rows.part_blocks = b"a" * 16 + b"b" * 48
+    rows.part_blocks = b"a" * BLOCK_ID_SIZE + b"b" * 3 * BLOCK_ID_SIZE
     rows.part_slots = array("H", [3, 4, 5, 6])
     rows.targets = {1: b"target"}
     rows.xattrs = {0: encode_xattrs([(b"user.a", b"1")]), 3: encode_xattrs([(b"user.b", b"")])}

@@ -7,6 +7,7 @@ from array import array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.repo.listing.page import MAX_PAGE_ROWS, encode_page
 from strongroom.repo.listing.page_builder import MAX_PAGE_WEIGHT_BYTES, MIN_PAGE_ROWS, PageBuilder
 from strongroom.rows.rows import Rows, new_rows, split_rows
@@ -88,7 +89,7 @@ def test_a_file_of_very_many_chunks_begins_a_page():
     rows = directory_of(b"media", [b"a", b"huge", b"z"])
     count = MAX_PAGE_WEIGHT_BYTES // 18 + 1
     rows.part_counts = array("I", [0, count, 0])
-    rows.part_blocks = bytes(16 * count)
+    rows.part_blocks = bytes(BLOCK_ID_SIZE * count)
     rows.part_slots = array("H", bytes(2 * count))
     assert sizes(pages_of([rows])) == [1, 2]
 

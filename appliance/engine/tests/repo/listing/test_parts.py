@@ -3,6 +3,7 @@
 from hypothesis import given
 
 from kit.rows_strategy import page_groups
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.parts import decode_parts
 
@@ -12,10 +13,12 @@ def test_the_references_of_a_page_are_those_of_its_rows(groups):
     expected = set()
     for rows in groups:
         for part, slot in enumerate(rows.part_slots):
-            expected.add((rows.part_blocks[part * 16 : part * 16 + 16], slot))
+            expected.add(
+                (rows.part_blocks[part * BLOCK_ID_SIZE : (part + 1) * BLOCK_ID_SIZE], slot)
+            )
     parts = decode_parts(encode_page(groups))
     found = [
-        (parts.block_ids[place * 16 : place * 16 + 16], slot)
+        (parts.block_ids[place * BLOCK_ID_SIZE : (place + 1) * BLOCK_ID_SIZE], slot)
         for place, slot in zip(parts.places.tolist(), parts.slots.tolist(), strict=True)
     ]
     assert set(found) == expected

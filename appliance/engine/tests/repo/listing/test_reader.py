@@ -6,6 +6,7 @@ from array import array
 
 import pytest
 
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.errors import DamageError
 from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.page_builder import PageBuilder
@@ -53,7 +54,7 @@ def snapshot():
     chunks = Chunks()
     references = []
     for number, page in enumerate(groups):
-        block_id = number.to_bytes(16, "big")
+        block_id = number.to_bytes(BLOCK_ID_SIZE, "big")
         chunks.stored[block_id, 0] = encode_page(page)
         references.append(
             PageReference(

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from strongroom import clock
-from strongroom.content.digests import is_object_name, object_name
-from strongroom.errors import DamageError, ObjectMissingError, StoreError
+from strongroom.content.digests import BLOCK_ID_SIZE, is_object_name, object_name
+from strongroom.errors import DamageError, ObjectMissingError, StoreError, UnknownFormatError
 from strongroom.jobs.check.damage import Finding, Findings
 from strongroom.jobs.check.packs import PackAnswer, PackQuestion, check_pack
 from strongroom.jobs.check.pages import PageChecker
@@ -32,6 +32,7 @@ from strongroom.progress import NullProgress
 from strongroom.repo.keys import wrap_info
 from strongroom.repo.leases import list_leases
 from strongroom.repo.listing.reader import Listing
+from strongroom.repo.snapshots import was_stored_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -176,7 +177,10 @@ def _snapshots(run: _Check) -> list[Snapshot]:
         except ObjectMissingError:
             # Forgotten since it was listed.
             continue
-        except DamageError as error:
+        except (DamageError, UnknownFormatError) as error:
+            is_unknown = isinstance(error, UnknownFormatError)
+            if is_unknown and not was_stored_unreadable(run.repository.store, info.name):
+                raise
             run.findings.add("snapshots", info.name, str(error), [info.name])
     return snapshots
 
@@ -252,7 +256,7 @@ def _check_packs(run: _Check, known: SoundIndex, snapshots: list[Snapshot]) -> s
         run.notes.append(
             f"{len(unknown)} packs are in no index: the next backup uses them or prune removes them"
         )
-    ids = np.frombuffer(index.block_ids(), np.dtype((np.void, 16)))
+    ids = np.frombuffer(index.block_ids(), np.dtype((np.void, BLOCK_ID_SIZE)))
     good = set(ids[~bad_rows].tolist()) if bad_rows.any() else set()
     return set(ids[bad_rows].tolist()) - good
 

@@ -22,7 +22,7 @@ from strongroom.jobs.check.verified_index import footer_summary
 from strongroom.jobs.upkeep.repack import is_dead
 from strongroom.repo.packs import (
     HEADER_SIZE,
-    block_aad,
+    entry_aad,
     open_block_cipher,
     parse_header,
     read_footer,
@@ -124,8 +124,7 @@ def open_entry(
     """
     if len(stored) < entry.stored_length:
         raise DamageError("the pack ends before it")
-    aad = block_aad(header.raw, entry.number, entry.codec, entry.raw_length, entry.block_id)
-    compressed = cipher.open(entry.number, stored[: entry.stored_length], aad)
+    compressed = cipher.open(stored[: entry.stored_length], entry_aad(header.raw, entry))
     raw = decompress(entry.codec, compressed, entry.raw_length)
     view = memoryview(raw)
     at = 0

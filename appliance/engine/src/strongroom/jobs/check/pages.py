@@ -13,7 +13,7 @@ import numpy as np
 
 from strongroom.errors import DamageError, StoreError
 from strongroom.repo.listing.page import decode_page, page_key
-from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, part_starts
+from strongroom.rows.rows import BLOCK_ID_BYTES, COLUMN_COUNT, MODE, SIZE, part_starts
 from strongroom.rows.views import join_path
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class PageChecker:
         for row, problem in found:
             parts = range(starts[row], starts[row + 1])
             blocks = {
-                rows.part_blocks[part * 16 : part * 16 + 16]: None
+                rows.part_blocks[part * BLOCK_ID_BYTES : (part + 1) * BLOCK_ID_BYTES]: None
                 for part in parts
                 if lengths[part] < 0
             }
@@ -135,7 +135,10 @@ class PageChecker:
         known = index_rows >= 0
         if self._lost:
             ids = rows.part_blocks
-            present = [ids[at : at + 16] not in self._lost for at in range(0, len(ids), 16)]
+            present = [
+                ids[at : at + BLOCK_ID_BYTES] not in self._lost
+                for at in range(0, len(ids), BLOCK_ID_BYTES)
+            ]
             known &= np.array(present, np.bool_)
         starts = self._known.chunk_starts
         known[known] = slots[known] < np.diff(starts)[index_rows[known]]

@@ -13,7 +13,7 @@ import numpy as np
 from blake3 import blake3
 
 from strongroom.content.digests import object_name
-from strongroom.errors import DamageError, ObjectMissingError
+from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.repo.block_columns import BlockColumns, dead_flags
 from strongroom.repo.index.index import Index
 from strongroom.repo.index.objects import read_index_object
@@ -119,6 +119,7 @@ def _sound_footers(
     store, key = repository.store, repository.key
     superseded: set[str] = set()
     sound: list[str] = []
+    doubted = store.doubted("index")
     for info in store.list("index"):
         try:
             if object_name(store.get("index", info.name)) != info.name:
@@ -127,7 +128,10 @@ def _sound_footers(
             sound.append(info.name)
         except ObjectMissingError:
             raise
-        except DamageError as error:
+        except (DamageError, UnknownFormatError) as error:
+            # A version that is not known may be a later one, unless nobody vouches for the object.
+            if isinstance(error, UnknownFormatError) and info.name not in doubted:
+                raise
             damaged.append(Damaged("index", info.name, str(error)))
     for name in sound:
         if name in superseded:

@@ -33,13 +33,13 @@ Reference = tuple[bytes, int]
 
 # Most pages that wait for references of their chunks; at the limit, open batches are stored.
 PAGES_WAITING: Final = 4
-_KEY_SIZE: Final = BLOCK_ID_SIZE + 8
+KEY_SIZE: Final = BLOCK_ID_SIZE + 8
 _SLOT_BITS: Final = 16
 
 
 def reference_keys(blocks: bytes, slots: array[int]) -> bytes:
     """References as ids of 24 bytes: block id, and slot as u64."""
-    keys = np.zeros((len(slots), _KEY_SIZE), np.uint8)
+    keys = np.zeros((len(slots), KEY_SIZE), np.uint8)
     keys[:, :BLOCK_ID_SIZE] = np.frombuffer(blocks, np.uint8).reshape(-1, BLOCK_ID_SIZE)
     keys[:, BLOCK_ID_SIZE:] = np.array(slots, "<u8").view(np.uint8).reshape(-1, 8)
     return keys.tobytes()
@@ -49,7 +49,7 @@ class ReferenceMap:
     """Maps references of the source to the target's; about 40 bytes each."""
 
     def __init__(self) -> None:
-        self._table = IdTable(_KEY_SIZE)
+        self._table = IdTable(KEY_SIZE)
         self._numbers: dict[bytes, int] = {}
         self._blocks: list[bytes] = []
 
@@ -157,7 +157,7 @@ class ContentMover:
             if reference is not None:
                 page.put(group, part, reference)
                 continue
-            key = keys[part * _KEY_SIZE : (part + 1) * _KEY_SIZE]
+            key = keys[part * KEY_SIZE : (part + 1) * KEY_SIZE]
             if key in self._waiting:
                 self._waiting[key].append((page, group, part))
                 continue

@@ -20,7 +20,7 @@ import numpy as np
 
 from strongroom.content.codecs import Compression, parse_compression
 from strongroom.errors import DamageError, UsageError
-from strongroom.jobs.copy.content import ContentMover, ReferenceMap, reference_keys
+from strongroom.jobs.copy.content import KEY_SIZE, ContentMover, ReferenceMap, reference_keys
 from strongroom.jobs.writing.deduplication import Deduplication
 from strongroom.jobs.writing.listing import ListingWriter
 from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings
@@ -28,6 +28,7 @@ from strongroom.jobs.writing.stored_chunks import StoredChunks
 from strongroom.repo.keys import RestoreKey
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING, PACK_SIZE_BYTES
+from strongroom.rows.rows import BLOCK_ID_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -246,9 +247,12 @@ class _Copy:
                 usable = self._stored.index.has_blocks(blocks) & ~self._moved.known(keys)
                 places = np.flatnonzero(usable).tolist()
                 self._moved.add(
-                    b"".join([keys[place * 24 : place * 24 + 24] for place in places]),
+                    b"".join([keys[place * KEY_SIZE : (place + 1) * KEY_SIZE] for place in places]),
                     [
-                        (blocks[place * 16 : place * 16 + 16], same_rows.part_slots[place])
+                        (
+                            blocks[place * BLOCK_ID_BYTES : (place + 1) * BLOCK_ID_BYTES],
+                            same_rows.part_slots[place],
+                        )
                         for place in places
                     ],
                 )

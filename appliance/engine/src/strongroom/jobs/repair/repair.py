@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from strongroom import clock
 from strongroom.content.digests import is_object_name, object_name
-from strongroom.errors import DamageError, ObjectMissingError
+from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.jobs.check.packs import PackAnswer, PackQuestion, check_pack
 from strongroom.jobs.check.pages import PageAnswer, PageChecker
 from strongroom.jobs.check.verified_index import SoundIndex, load_sound_index
@@ -35,6 +35,7 @@ from strongroom.jobs.upkeep.index_rewrite import rebuild_index, rewrite_index
 from strongroom.jobs.upkeep.sweep import exclusive_lease, live_leases
 from strongroom.jobs.workers.forked_map import ForkedMap, default_processes
 from strongroom.repo.leases import list_leases
+from strongroom.repo.snapshots import was_stored_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -336,7 +337,10 @@ def _readable_snapshots(run: _Repair) -> list[Snapshot]:
         except ObjectMissingError:
             # Forgotten since it was listed.
             continue
-        except DamageError as error:
+        except (DamageError, UnknownFormatError) as error:
+            is_unknown = isinstance(error, UnknownFormatError)
+            if is_unknown and not was_stored_unreadable(run.repository.store, info.name):
+                raise
             run.act("snapshots", info.name, f"lost ({error}): removed")
             run.delete("snapshots", info.name)
     return snapshots

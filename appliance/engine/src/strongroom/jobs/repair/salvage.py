@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from strongroom.content.codecs import AUTO, Compressor
-from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
+from strongroom.content.digests import BLOCK_ID_SIZE, BLOCK_ID_WORDS, CHUNK_ID_SIZE
 from strongroom.errors import DamageError, StoreError, UnknownFormatError
 from strongroom.jobs.check.packs import open_entry
 from strongroom.jobs.upkeep.repack import is_dead
@@ -102,7 +102,7 @@ def whole_blocks(index: Index, without: Collection[bytes]) -> IdTable:
     rows = np.flatnonzero(stays[index.pack_numbers])
     raw_lengths = index.raw_lengths[rows].astype(np.int64)
     order = np.argsort(-raw_lengths, kind="stable")
-    ids = np.frombuffer(index.block_ids(), np.uint64).reshape(-1, 2)[rows[order]]
+    ids = np.frombuffer(index.block_ids(), np.uint64).reshape(-1, BLOCK_ID_WORDS)[rows[order]]
     table = IdTable(BLOCK_ID_SIZE)
     table.add_many(ids.tobytes(), raw_lengths[order])
     return table

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strongroom.errors import DamageError, ObjectMissingError
+from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.repo.index.live_blocks import LiveBlocks
 from strongroom.repo.listing.parts import PageParts, decode_parts
+from strongroom.repo.snapshots import was_stored_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,6 +50,11 @@ class Marker:
             except ObjectMissingError:
                 # Forgotten since it was listed.
                 continue
+            except (DamageError, UnknownFormatError):
+                if was_stored_unreadable(self._repository.store, name):
+                    # Its writer made it so, and alone would have needed what it refers to.
+                    continue
+                raise
             fresh = [page for page in snapshot.pages if page.block_id not in self._pages]
             ids = list(dict.fromkeys(page.block_id for page in fresh))
             zeros = np.zeros(len(ids), np.int64)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from strongroom.content.digests import BLOCK_ID_SIZE, BLOCK_ID_WORDS
 from strongroom.errors import DamageError
 from strongroom.repo.block_columns import chunk_starts, dead_flags
 from strongroom.repo.index.id_table import IdTable
@@ -57,8 +58,10 @@ class Keepers:
         packs = index.packs()
         avoided = np.array([pack.marked or pack.pack_id not in present for pack in packs], np.bool_)
         order = np.lexsort((-index.raw_lengths.astype(np.int64), avoided[index.pack_numbers]))
-        ids = np.frombuffer(index.block_ids(), np.uint64).reshape(-1, 2)[order].tobytes()
-        table = IdTable(16)
+        ids = (
+            np.frombuffer(index.block_ids(), np.uint64).reshape(-1, BLOCK_ID_WORDS)[order].tobytes()
+        )
+        table = IdTable(BLOCK_ID_SIZE)
         table.add_many(ids, order)
         self._is_keeper = np.zeros(len(order), np.bool_)
         self._is_keeper[table.find(ids)] = True

@@ -30,7 +30,7 @@ from strongroom.repo.packs import (
     HEADER_SIZE,
     PACK_SIZE_BYTES,
     BlockEntry,
-    block_aad,
+    entry_aad,
     open_block_cipher,
     parse_header,
     read_footer,
@@ -138,10 +138,8 @@ class _Lane:
             data = memoryview(repository.store.get("packs", name, first.offset, size))
             for entry in group:
                 at = entry.offset - first.offset
-                aad = block_aad(
-                    header.raw, entry.number, entry.codec, entry.raw_length, entry.block_id
-                )
-                stored = cipher.open(entry.number, data[at : at + entry.stored_length], aad)
+                sealed = data[at : at + entry.stored_length]
+                stored = cipher.open(sealed, entry_aad(header.raw, entry))
                 flags = use.chunk_flags[starts[entry.number] : starts[entry.number + 1]]
                 if use.used_raw[entry.number] < _THIN_BELOW * entry.raw_length:
                     self._add_thinned(footer.kind, entry, stored, flags)

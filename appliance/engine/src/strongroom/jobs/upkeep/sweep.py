@@ -24,6 +24,7 @@ import numpy as np
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.content.digests import BLOCK_ID_SIZE, BLOCK_ID_WORDS
 from strongroom.errors import LeaseError
 from strongroom.jobs.upkeep.index_rewrite import rewrite_index
 from strongroom.repo.block_columns import chunk_starts, dead_flags
@@ -221,8 +222,8 @@ class _Cover:
         rows = np.flatnonzero(stays[self._pack_numbers])
         # The most complete copy first, as readers find it.
         rows = rows[np.argsort(-index.raw_lengths[rows].astype(np.int64), kind="stable")]
-        ids = np.frombuffer(index.block_ids(), np.uint64).reshape(-1, 2)[rows]
-        self._table = IdTable(16)
+        ids = np.frombuffer(index.block_ids(), np.uint64).reshape(-1, BLOCK_ID_WORDS)[rows]
+        self._table = IdTable(BLOCK_ID_SIZE)
         self._table.add_many(ids.tobytes(), rows)
         self._dead: dict[bytes, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
 
@@ -232,7 +233,9 @@ class _Cover:
         used = np.flatnonzero(self._live.uses(ids))
         if not len(used):
             return False
-        copies = self._table.find(np.frombuffer(ids, np.uint64).reshape(-1, 2)[used].tobytes())
+        copies = self._table.find(
+            np.frombuffer(ids, np.uint64).reshape(-1, BLOCK_ID_WORDS)[used].tobytes()
+        )
         if np.any(copies < 0):
             return True
         return any(self._has_lost(int(row)) for row in copies[self._thinned[copies]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strongroom.content.ciphers import TAG_SIZE
+from strongroom.content.ciphers import BLOCK_OVERHEAD_SIZE
 from strongroom.repo.block_columns import BlockColumns
 from strongroom.repo.packs import HEADER_SIZE, PackFooter
 
@@ -31,7 +31,7 @@ class DryPack:
         raw_length: int,
     ) -> None:
         """Count a block."""
-        self.size_bytes += memoryview(compressed).nbytes + TAG_SIZE
+        self.size_bytes += memoryview(compressed).nbytes + BLOCK_OVERHEAD_SIZE
 
     def finish(self) -> PackFooter:
         """A footer that names no block."""

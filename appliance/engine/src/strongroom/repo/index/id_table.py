@@ -1,4 +1,4 @@
-"""A table from ids (24 or 16 bytes of digest) to numbers, compact and searched in batches.
+"""A table from ids (16, 24 or 32 bytes of digest) to numbers, compact and searched in batches.
 
 Sorted runs of numpy columns, merged geometrically, each with a directory by the leading bits of its
 ids, and a dictionary of the latest additions. An entry takes the id, 8 bytes, and one or two for

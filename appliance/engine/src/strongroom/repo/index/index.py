@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from strongroom.content.digests import BLOCK_ID_SIZE
-from strongroom.errors import DamageError, ObjectMissingError
+from strongroom.content.digests import BLOCK_ID_SIZE, BLOCK_ID_WORDS
+from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.repo.index.id_table import IdTable
 from strongroom.repo.index.objects import read_index_object
 from strongroom.repo.packs import HEADER_SIZE, KIND_DATA
@@ -104,7 +104,7 @@ class Index:
                 objects.append(read_index_object(store, key, name, chunks=chunks))
             except ObjectMissingError:
                 raise
-            except DamageError:
+            except (DamageError, UnknownFormatError):
                 if name not in doubted:
                     raise
         superseded = {
@@ -138,7 +138,7 @@ class Index:
         for footer in footers:
             index._add_loaded(footer, marked=footer.pack_id in marked, chunks=chunks)
         order = index._order_of_preference(doubted)
-        ids = np.frombuffer(index._block_ids, np.uint64).reshape(-1, 2)[order]
+        ids = np.frombuffer(index._block_ids, np.uint64).reshape(-1, BLOCK_ID_WORDS)[order]
         index._table.add_many(ids.tobytes(), order)
         return index
 
@@ -167,8 +167,8 @@ class Index:
     def copies(self, block_id: bytes) -> list[BlockLocation]:
         """Every location of a block. Scans all ids: only for when the first location fails."""
         wanted = np.frombuffer(block_id, np.uint64)
-        ids = np.frombuffer(self._block_ids, np.uint64).reshape(-1, 2)
-        rows = np.flatnonzero((ids[:, 0] == wanted[0]) & (ids[:, 1] == wanted[1]))
+        ids = np.frombuffer(self._block_ids, np.uint64).reshape(-1, BLOCK_ID_WORDS)
+        rows = np.flatnonzero((ids == wanted).all(axis=1))
         return [self.location_of(row) for row in rows.tolist()]
 
     def location_of(self, row: int) -> BlockLocation:
@@ -185,11 +185,11 @@ class Index:
         )
 
     def rows_of(self, block_ids: bytes) -> NDArray[np.int64]:
-        """The row of each block (n * 16 bytes of ids), -1 for those not known."""
+        """The row of each block (n * 24 bytes of ids), -1 for those not known."""
         return self._table.find(block_ids)
 
     def has_blocks(self, block_ids: bytes) -> NDArray[np.bool_]:
-        """Which of n * 16 bytes of ids are in a pack that is not marked."""
+        """Which of n * 24 bytes of ids are in a pack that is not marked."""
         rows = self.rows_of(block_ids)
         known = rows >= 0
         if any(pack.marked for pack in self._packs):
@@ -208,7 +208,7 @@ class Index:
         return counts
 
     def packs_holding(self, block_ids: bytes) -> list[IndexedPack]:
-        """Every pack with a copy of any of n * 16 bytes of ids; ids not known are passed over."""
+        """Every pack with a copy of any of n * 24 bytes of ids; ids not known are passed over."""
         is_wanted = np.zeros(len(self) + 1, np.bool_)  # the last for -1
         is_wanted[self.rows_of(block_ids)] = True
         is_wanted[-1] = False

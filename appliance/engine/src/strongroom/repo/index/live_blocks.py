@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strongroom.content.digests import BLOCK_ID_SIZE
+from strongroom.content.digests import BLOCK_ID_SIZE, BLOCK_ID_WORDS
 from strongroom.errors import DamageError
 from strongroom.repo.index.id_table import IdTable
 
@@ -82,13 +82,13 @@ class LiveBlocks:
         return flags
 
     def uses(self, block_ids: bytes) -> NDArray[np.bool_]:
-        """Which of n * 16 bytes of ids are used at all."""
+        """Which of n * 24 bytes of ids are used at all."""
         return self._table.find(block_ids) >= 0
 
     def _add(
         self, block_ids: bytes, fresh: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        words = np.frombuffer(block_ids, np.uint64).reshape(-1, 2)[fresh]
+        words = np.frombuffer(block_ids, np.uint64).reshape(-1, BLOCK_ID_WORDS)[fresh]
         first = self._block_count
         rows = np.arange(first, first + len(fresh), dtype=np.int64)
         self._table.add_many(words.tobytes(), rows)

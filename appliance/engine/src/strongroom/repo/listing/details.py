@@ -95,11 +95,11 @@ def take_details(reader: SectionReader, groups: list[Rows], starts: Integers) ->
 
 def _add_blocks(writer: SectionWriter, ids: bytes) -> None:
     """The table of block ids, and the position in it for each reference."""
-    halves = np.frombuffer(ids, "<u8").reshape(-1, 2)
-    count = len(halves)
+    words = np.frombuffer(ids, "<u8").reshape(-1, BLOCK_ID_BYTES // 8)
+    count = len(words)
     is_new = np.ones(count, bool)
     if count:
-        np.any(halves[1:] != halves[:-1], axis=1, out=is_new[1:])
+        np.any(words[1:] != words[:-1], axis=1, out=is_new[1:])
     run_starts = np.flatnonzero(is_new)
     table: dict[bytes, int] = {}
     places = [

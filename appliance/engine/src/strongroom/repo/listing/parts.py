@@ -26,7 +26,7 @@ _MAX_SLOT: Final = (1 << 16) - 1
 class PageParts(NamedTuple):
     """References of a page, each (block, slot) once.
 
-    block_ids: n * 16 bytes. places: for each reference the number of its block among them.
+    block_ids: n * 24 bytes. places: for each reference the number of its block among them.
     """
 
     block_ids: bytes
