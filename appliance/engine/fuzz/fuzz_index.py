@@ -50,7 +50,7 @@ def check_index(data: bytes) -> None:
         except DamageError:
             continue
         for footer in read.footers:
-            assert len(footer.columns.block_ids) == 16 * footer.columns.block_count
+            assert len(footer.columns.block_ids) == 24 * footer.columns.block_count
             assert len(footer.pack_id) == 32
         if chunks:
             kept = _Kept()
@@ -69,7 +69,7 @@ def seed_indexes() -> list[bytes]:
         for number, (blocks, chunks) in enumerate(packs):
             count = blocks * chunks
             columns = BlockColumns(
-                block_ids=bytes(range(16)) * blocks,
+                block_ids=bytes(range(24)) * blocks,
                 codecs=b"\1" * blocks,
                 stored_lengths=struct.pack("<I", 100) * blocks,
                 raw_lengths=struct.pack("<I", 7 * chunks) * blocks,

@@ -45,7 +45,7 @@ def seed_pages() -> list[bytes]:
     rich = seed_rows(b"home/bob", [b"%03d" % number for number in range(20)])
     rich.part_counts = array("I", [number % 3 for number in range(20)])
     count = sum(rich.part_counts)
-    rich.part_blocks = b"".join(bytes((number // 4,)) * 16 for number in range(count))
+    rich.part_blocks = b"".join(bytes((number // 4,)) * 24 for number in range(count))
     rich.part_slots = array("H", [number % 4 for number in range(count)])
     rich.targets = {1: b"../elsewhere", 2: b"\xff"}
     rich.xattrs = {3: encode_xattrs([(b"user.a", b"1")]), 4: encode_xattrs([(b"user.b", b"")])}

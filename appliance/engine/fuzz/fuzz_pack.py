@@ -48,7 +48,7 @@ def seed_packs() -> list[bytes]:
     for blocks, chunks, dead in ((1, 1, b""), (3, 20, b""), (1, 9, b"\3\1")):
         count = blocks * chunks
         columns = BlockColumns(
-            block_ids=bytes(range(16)) * blocks,
+            block_ids=bytes(range(24)) * blocks,
             codecs=b"\1" * blocks,
             stored_lengths=struct.pack("<I", 100) * blocks,
             raw_lengths=struct.pack("<I", 7 * (chunks - (3 if dead else 0))) * blocks,

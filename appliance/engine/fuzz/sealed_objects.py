@@ -16,6 +16,7 @@ import atheris
 with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.errors import DamageError
     from strongroom.repo.keys import PutKey, RestoreKey, public_of
+    from strongroom.stores.store import ObjectInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +38,9 @@ class OneObject:
             raise DamageError("the object is cut off")
         return self._data[offset:end]
 
-    def size(self, kind: str, name: str) -> int:
-        """Its size in bytes."""
-        return len(self._data)
+    def info(self, kind: str, name: str) -> ObjectInfo:
+        """Its size in bytes; it was stored at no particular time."""
+        return ObjectInfo(name, len(self._data), 0)
 
 
 def cut(data: bytes) -> tuple[bytes, bytes]:
