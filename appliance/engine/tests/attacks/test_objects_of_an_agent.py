@@ -4,6 +4,7 @@ import pytest
 
 from kit.tiny_backup import back_up, read_back
 from strongroom.content.digests import object_name
+from strongroom.errors import UnknownFormatError
 from strongroom.jobs.check.check import CheckOptions, check
 from strongroom.jobs.check.vouch import required_judge, vouch
 from strongroom.jobs.repair.repair import RepairOptions, repair
@@ -33,7 +34,12 @@ def test_sixteen_bytes_stop_no_backup_restore_or_maintenance(
     }
     assert read_back(appliance, snapshot.id) == FILES
     vouch(appliance, required_judge(appliance.store), NullProgress())
-    prune(appliance, PruneOptions(grace_seconds=0.0), NullProgress())
+    if (kind, version) == ("snapshots", 9):
+        # It may be of a later version of the agent: nothing is given back that it could need.
+        with pytest.raises(UnknownFormatError):
+            prune(appliance, PruneOptions(grace_seconds=0.0), NullProgress())
+    else:
+        prune(appliance, PruneOptions(grace_seconds=0.0), NullProgress())
     check(appliance, CheckOptions(), NullProgress())
     repair(appliance, RepairOptions(), NullProgress())
     assert read_back(appliance, again.id)[b"two"] == b"second" * 500

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
+from strongroom.errors import DamageError, ObjectMissingError
 from strongroom.repo.index.live_blocks import LiveBlocks
 from strongroom.repo.listing.parts import PageParts, decode_parts
 from strongroom.repo.snapshots import was_stored_unreadable
@@ -50,7 +50,7 @@ class Marker:
             except ObjectMissingError:
                 # Forgotten since it was listed.
                 continue
-            except (DamageError, UnknownFormatError):
+            except DamageError:
                 if was_stored_unreadable(self._repository.store, name):
                     # Its writer made it so, and alone would have needed what it refers to.
                     continue
