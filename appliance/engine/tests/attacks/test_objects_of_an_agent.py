@@ -2,15 +2,16 @@
 
 import pytest
 
+from kit.passing_store import PassingStore
 from kit.tiny_backup import back_up, read_back
 from strongroom.content.digests import object_name
-from strongroom.errors import UnknownFormatError
+from strongroom.errors import DamageError, UnknownFormatError
 from strongroom.jobs.check.check import CheckOptions, check
 from strongroom.jobs.check.vouch import required_judge, vouch
 from strongroom.jobs.repair.repair import RepairOptions, repair
 from strongroom.jobs.upkeep.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
-from strongroom.repo.snapshots import list_snapshots
+from strongroom.repo.snapshots import list_snapshots, was_stored_unreadable
 
 FILES = {b"one": b"first" * 1000}
 MAGIC = {"snapshots": b"SRSN", "index": b"SRIX", "packs": b"SRPK"}
@@ -43,3 +44,27 @@ def test_sixteen_bytes_stop_no_backup_restore_or_maintenance(
     check(appliance, CheckOptions(), NullProgress())
     repair(appliance, RepairOptions(), NullProgress())
     assert read_back(appliance, again.id)[b"two"] == b"second" * 500
+
+
+class ReadOnceWrong(PassingStore):
+    """The first read of a snapshot brings a flipped bit, as a bad cable or memory does."""
+
+    def get(self, kind, name, offset=0, length=None):
+        data = super().get(kind, name, offset, length)
+        if kind == "snapshots" and not self.__dict__.setdefault("read", False):
+            self.read = True
+            return data[:-1] + bytes([data[-1] ^ 1])
+        return data
+
+
+def test_a_read_that_goes_wrong_once_makes_no_snapshot_invalid(daemon, appliance, open_as):
+    snapshot = back_up(open_as(daemon.agent("web1")), FILES)
+    assert snapshot.id in appliance.store.doubted("snapshots")
+    store = ReadOnceWrong(appliance.store, lambda _: None)
+    with pytest.raises(DamageError):
+        list_snapshots(store, appliance.key)
+    assert not was_stored_unreadable(
+        ReadOnceWrong(appliance.store, lambda _: None), appliance.key, snapshot.id
+    )
+    assert not was_stored_unreadable(appliance.store, appliance.key, snapshot.id)
+    assert read_back(appliance, snapshot.id) == FILES

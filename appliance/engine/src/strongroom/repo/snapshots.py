@@ -205,16 +205,27 @@ def list_snapshots(store: Store, key: Key, leave_out: Container[str] = ()) -> li
             # Forgotten since it was listed.
             continue
         except (DamageError, UnknownFormatError):
-            if not was_stored_unreadable(store, info.name):
+            if not was_stored_unreadable(store, key, info.name):
                 raise
     return sorted(snapshots, key=lambda snapshot: (snapshot.start_ns, snapshot.id))
 
 
-def was_stored_unreadable(store: Store, name: str) -> bool:
-    """Whether an invalid snapshot was stored as such: its digest matches its name."""
+def was_stored_unreadable(store: Store, key: Key, name: str) -> bool:
+    """Whether an invalid snapshot was stored as such, and nobody has vouched for it.
+
+    The bytes whose digest matches the name must be the invalid ones: a read that went wrong once
+    must not make anybody take a good snapshot for none.
+    """
     if name not in store.doubted("snapshots"):
         return False
-    return object_name(store.get("snapshots", name)) == name
+    data = store.get("snapshots", name)
+    if object_name(data) != name:
+        return False
+    try:
+        decode_snapshot(key, name, data, pages=key.can_read)
+    except (DamageError, UnknownFormatError):
+        return True
+    return False
 
 
 def select_snapshots(

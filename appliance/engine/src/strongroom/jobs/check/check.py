@@ -179,7 +179,8 @@ def _snapshots(run: _Check) -> list[Snapshot]:
             continue
         except (DamageError, UnknownFormatError) as error:
             is_unknown = isinstance(error, UnknownFormatError)
-            if is_unknown and not was_stored_unreadable(run.repository.store, info.name):
+            store, key = run.repository.store, run.repository.key
+            if is_unknown and not was_stored_unreadable(store, key, info.name):
                 raise
             run.findings.add("snapshots", info.name, str(error), [info.name])
     return snapshots

@@ -339,7 +339,7 @@ def _readable_snapshots(run: _Repair) -> list[Snapshot]:
             continue
         except UnknownFormatError:
             # Of a later version, or forged by an agent: left alone where nobody vouches for it.
-            if not was_stored_unreadable(run.repository.store, info.name):
+            if not was_stored_unreadable(run.repository.store, run.repository.key, info.name):
                 raise
         except DamageError as error:
             run.act("snapshots", info.name, f"lost ({error}): removed")

@@ -51,7 +51,7 @@ class Marker:
                 # Forgotten since it was listed.
                 continue
             except DamageError:
-                if was_stored_unreadable(self._repository.store, name):
+                if was_stored_unreadable(self._repository.store, self._repository.key, name):
                     # Its writer made it so, and alone would have needed what it refers to.
                     continue
                 raise
