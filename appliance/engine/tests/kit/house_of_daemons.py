@@ -205,12 +205,12 @@ class HouseOfDaemons:
         return self.ended(self.post("/restores", body, person)["id"])
 
     def ended(self, run_id: str, patience_seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
-        """A run, once it has ended."""
+        """A run, once it has ended and what follows its end is done."""
         found: dict[str, Any] = {}
 
         def look() -> bool:
             found.update(self.get(f"/runs/{run_id}"))
-            return found["state"] in FINAL
+            return bool(found["concluded"])
 
         wait_for(look, lambda: f"{found}\n{self.log(run_id)}", patience_seconds)
         return found

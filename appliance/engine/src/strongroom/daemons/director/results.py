@@ -50,7 +50,8 @@ class Run:
     more after rescheduling; `rescheduled_from` is then the run before. total_files, total_bytes:
     the expected total, None if unknown; for a backup an estimate, the totals of the last one.
     ending: the state it is to end in, sent to its agent, which has not confirmed it yet; ""
-    otherwise.
+    otherwise. is_concluded: it has ended, and so has what follows: scripts, another attempt,
+    retention and the report.
     """
 
     id: str
@@ -82,6 +83,7 @@ class Run:
     total_is_estimate: bool = False
     message: str = ""
     ending: str = ""
+    is_concluded: bool = False
     summary: dict[str, Any] = field(default_factory=dict)
     security: dict[str, Any] = field(default_factory=dict)
 

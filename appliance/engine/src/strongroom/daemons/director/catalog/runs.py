@@ -87,7 +87,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     def info(self) -> Run:
         """The run as the director's results show it."""
         fields = {name: getattr(self, name) for name in _INFO_FIELDS}
-        return Run(**fields)
+        return Run(**fields, is_concluded=self.is_final and not self.aftermath)
 
 
 _INFO_FIELDS = tuple(set(Run.__slots__) & set(RunRecord.__struct_fields__))
