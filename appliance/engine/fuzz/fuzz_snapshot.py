@@ -19,7 +19,7 @@ with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.content.ciphers import NONE, seal_object
     from strongroom.content.digests import object_name
     from strongroom.errors import DamageError, UsageError
-    from strongroom.repo.keys import agree, derive_key, public_of
+    from strongroom.repo.keys.derivation import agree, derive_key, public_of
     from strongroom.repo.snapshots import (
         ListingSeal,
         PageReference,

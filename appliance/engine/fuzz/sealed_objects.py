@@ -15,7 +15,8 @@ import atheris
 
 with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.errors import DamageError
-    from strongroom.repo.keys import PutKey, RestoreKey, public_of
+    from strongroom.repo.keys.derivation import public_of
+    from strongroom.repo.keys.roles import PutKey, RestoreKey
     from strongroom.stores.store import ObjectInfo
 
 if TYPE_CHECKING:

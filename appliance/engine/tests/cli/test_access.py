@@ -15,7 +15,8 @@ from strongroom.errors import (
     UsageError,
     WrongKeyError,
 )
-from strongroom.repo.keys import Argon2Cost, export_key
+from strongroom.repo.keys.files import export_key
+from strongroom.repo.keys.wrapping import Argon2Cost
 from strongroom.repo.repository import Repository
 
 CHEAP = Argon2Cost(memory_kib=8192, iterations=1, lanes=1)

@@ -18,7 +18,7 @@ from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.checking import check_director
 from strongroom.errors import ConfigurationError
 from strongroom.net.identities.authority import Authority
-from strongroom.repo.keys import export_key
+from strongroom.repo.keys.files import export_key
 from strongroom.stores.local import LocalStore
 
 DIRECTOR = """

@@ -16,7 +16,8 @@ from strongroom.daemons.agent.put_keys import keep_put_key
 from strongroom.filesets.spec import FileSetInclude, FileSetSpec
 from strongroom.net.control.messages import Script, StartBackup, StorageTarget
 from strongroom.net.identities.authority import Authority
-from strongroom.repo.keys import Argon2Cost, export_key
+from strongroom.repo.keys.files import export_key
+from strongroom.repo.keys.wrapping import Argon2Cost
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
 

@@ -11,7 +11,7 @@ from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.repo.packs import KIND_DATA
 
 if TYPE_CHECKING:
-    from strongroom.repo.keys import Key
+    from strongroom.repo.keys.roles import Key
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
 

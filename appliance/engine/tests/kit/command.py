@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kit.prepared_commands import run_command
 from kit.tiny_backup import new_repository
-from strongroom.repo.keys import export_key
+from strongroom.repo.keys.files import export_key
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:

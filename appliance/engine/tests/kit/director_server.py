@@ -30,7 +30,7 @@ from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.snapshots import SnapshotRecord, add_snapshots
 from strongroom.daemons.director.daemon import DirectorDaemon
 from strongroom.net.channels.tls_contexts import authority_context, client_context
-from strongroom.repo.keys import export_key
+from strongroom.repo.keys.files import export_key
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.content.codecs import ZSTD
 from strongroom.content.digests import BLOCK_ID_SIZE, block_id, chunk_id, ids_and_lengths
-from strongroom.repo.keys import Argon2Cost
+from strongroom.repo.keys.wrapping import Argon2Cost
 from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING

@@ -17,7 +17,7 @@ from kit.ports import free_port
 from kit.tiny_backup import new_repository
 from strongroom.net.identities.authority import Authority
 from strongroom.net.storage.place import open_socket, parse_place
-from strongroom.repo.keys import export_key
+from strongroom.repo.keys.files import export_key
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from strongroom.content.codecs import AUTO, Compressor
 from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.errors import DamageError
 from strongroom.repo.index.chunk_table import ChunkTable
-from strongroom.repo.keys import Argon2Cost
+from strongroom.repo.keys.wrapping import Argon2Cost
 from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING

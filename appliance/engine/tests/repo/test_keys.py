@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from strongroom.errors import DamageError, KeyRightError, UnknownFormatError, UsageError
 from strongroom.repo import keys
-from strongroom.repo.keys import Argon2Cost
+from strongroom.repo.keys.wrapping import Argon2Cost
 
 CHEAP = Argon2Cost(64, 1, 1)
 GOLDEN = {

@@ -14,7 +14,8 @@ from strongroom.errors import (
     UsageError,
     WrongKeyError,
 )
-from strongroom.repo.keys import new_restore_key, wrap_key
+from strongroom.repo.keys.roles import new_restore_key
+from strongroom.repo.keys.wrapping import wrap_key
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
 

@@ -16,7 +16,7 @@ from strongroom.errors import (
     UnknownFormatError,
     UsageError,
 )
-from strongroom.repo.keys import PutKey, new_restore_key
+from strongroom.repo.keys.roles import PutKey, new_restore_key
 from strongroom.repo.snapshots import (
     PageReference,
     Snapshot,

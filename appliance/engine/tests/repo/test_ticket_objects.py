@@ -12,7 +12,6 @@ from strongroom.jobs.check.check import CheckOptions, check
 from strongroom.jobs.upkeep.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
 from strongroom.repo import ticket_objects
-from strongroom.repo.keys import PACK_ENTRY_SIZE
 from strongroom.repo.restore_ticket import make_ticket, open_with_ticket
 from strongroom.repo.ticket_objects import (
     KEPT_SECONDS,

@@ -3,7 +3,8 @@
 The seal of a block proves that a holder of the public key wrote it, not that its content matches
 its id. So the list of chunks is verified against the block id, and each chunk that is returned
 against its chunk id: a pack with other content under a block id is detected. A block may be
-stored several times; if a copy is missing or damaged, the others are tried.
+stored several times; if a copy is missing or damaged, the others are tried. A chunk that lost its
+bytes because it was shared is read from the shared packs, by its id.
 
 Caches: raw blocks up to a limit in bytes, metadata of packs (cipher, footers) and of
 blocks (chunk lists). Safe from any thread: one lock guards the caches and is not held while reading
@@ -22,6 +23,8 @@ from strongroom.content.ciphers import BLOCK_OVERHEAD_SIZE, BlockCipher
 from strongroom.content.codecs import decompress
 from strongroom.content.digests import CHUNK_ID_SIZE, block_id, chunk_id, ids_and_lengths
 from strongroom.errors import DamageError, KeyRightError
+from strongroom.repo.block_columns import OFFERED, THINNED
+from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.packs import (
     HEADER_SIZE,
     BlockEntry,
@@ -34,8 +37,11 @@ from strongroom.repo.packs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from strongroom.repo.index.index import BlockLocation, Index
-    from strongroom.repo.keys import ReadingKey
+    from strongroom.repo.index.chunk_table import ChunkTable
+    from strongroom.repo.index.client_blocks import ClientBlocks
+    from strongroom.repo.index.index import BlockLocation
+    from strongroom.repo.keys.owners import ContentKeys
+    from strongroom.repo.keys.roles import ReadingKey
     from strongroom.stores.store import Store
 
 # One copy of a block may be unreadable where another is not: a ticket has keys of some packs.
@@ -58,17 +64,20 @@ class _Block(NamedTuple):
     chunk_ids: bytes
     # Where each chunk begins and ends in `raw`; (-1, -1) for one whose bytes were dropped.
     extents: list[tuple[int, int]]
+    keys: ContentKeys
 
 
 class BlockReader:
-    """Blocks by id, chunks by block id and slot."""
+    """Blocks of one client by id, chunks by block id and slot."""
 
     def __init__(
-        self, store: Store, key: ReadingKey, index: Index, cache_bytes: int = 32 << 20
+        self, store: Store, key: ReadingKey, blocks: ClientBlocks, cache_bytes: int = 32 << 20
     ) -> None:
         self._store = store
         self._key = key
-        self._index = index
+        self._keys = key.owner(blocks.owner)
+        self._index = blocks
+        self._shared: tuple[ChunkTable, BlockReader] | None = None
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
         self._blocks: OrderedDict[bytes, _Block] = OrderedDict()
@@ -96,17 +105,18 @@ class BlockReader:
     def chunk_length(self, wanted: bytes, slot: int) -> int:
         """The length of a chunk, without reading it; DamageError when no copy exists."""
         location = self._index.locate(wanted)
-        if location.chunk_count == 1 and slot == 0:
+        if slot == 0 and _is_its_chunk(location):
             return location.raw_length
         return self._listed(wanted, slot)[1]
 
     def is_chunk(self, wanted: bytes, slot: int, data: bytes | memoryview) -> bool:
         """Whether `data` matches a chunk's id, without reading the chunk itself."""
-        put_key = self._key.put_key
-        an_id = chunk_id(put_key.chunk_key, data)
-        if self._index.locate(wanted).chunk_count == 1 and slot == 0:
+        location = self._index.locate(wanted)
+        keys = self._content_keys(location)
+        an_id = chunk_id(keys.chunk_key, data)
+        if slot == 0 and _is_its_chunk(location):
             length = len(data).to_bytes(4, "little")
-            return block_id(put_key.block_key, ids_and_lengths(an_id, length)) == wanted
+            return block_id(keys.block_key, ids_and_lengths(an_id, length)) == wanted
         return an_id == self._listed(wanted, slot)[0]
 
     def blocks(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -158,7 +168,7 @@ class BlockReader:
         data = memoryview(block.raw)[start:end]
         expected = block.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
         # A block of one chunk was verified as a whole when it was loaded.
-        if len(block.extents) > 1 and chunk_id(self._key.put_key.chunk_key, data) != expected:
+        if len(block.extents) > 1 and chunk_id(block.keys.chunk_key, data) != expected:
             return None
         return data
 
@@ -169,10 +179,41 @@ class BlockReader:
                 data = self._chunk_in(self._read(wanted, location), slot)
                 if data is not None:
                     return data
+        if bad.keys == self._keys.common:
+            shared = self._shared_chunk(bad.chunk_ids[slot * CHUNK_ID_SIZE :][:CHUNK_ID_SIZE])
+            if shared is not None:
+                return shared
         problem = "is not what its id says"
         if bad.extents[slot][0] < 0:
             problem = "was dropped as unused, but is used"
         raise DamageError(f"chunk {slot} of block {wanted.hex()} {problem}; run check")
+
+    def _shared_chunk(self, an_id: bytes) -> memoryview | None:
+        """A chunk of the shared packs, None where they do not have it."""
+        if self._index.owner == SHARED:
+            return None
+        table, reader = self._shared_content()
+        (reference,) = table.claim(an_id)
+        if reference is None:
+            return None
+        shared_id, slot = reference
+        return reader._chunk_in(reader._load(shared_id), slot)  # noqa: SLF001 - its own kind
+
+    def _shared_content(self) -> tuple[ChunkTable, BlockReader]:
+        """Loaded when the first chunk is missing: few restores need it."""
+        from strongroom.repo.index.chunk_table import ChunkTable
+        from strongroom.repo.index.index import Index
+
+        with self._lock:
+            if self._shared is None:
+                index = Index.load(self._store, self._key, SHARED, chunks=True)
+                blocks = index.of(SHARED)
+                reader = BlockReader(self._store, self._key, blocks, self._cache_bytes)
+                self._shared = ChunkTable.load(index), reader
+            return self._shared
+
+    def _content_keys(self, location: BlockLocation) -> ContentKeys:
+        return self._keys.content(offered=bool(location.flags & OFFERED))
 
     def _load_many(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, _Block]]:
         places: list[tuple[BlockLocation, bytes]] = []
@@ -207,10 +248,16 @@ class BlockReader:
         if location.stored_length < BLOCK_OVERHEAD_SIZE:
             raise DamageError(f"block {wanted.hex()} is shorter than its seal; run check")
         pack = self._pack(location.pack_id)
-        # A block of one chunk never lost it, and needs no footer.
-        dead = b"" if location.chunk_count == 1 else self._entry(location).dead
+        # A block of one chunk that is there needs no footer.
+        dead = b"" if _is_its_chunk(location) else self._entry(location).dead
         aad = block_aad(
-            pack.header, location.number, location.codec, location.raw_length, wanted, dead
+            pack.header,
+            location.number,
+            location.codec,
+            location.flags,
+            location.raw_length,
+            wanted,
+            dead,
         )
         compressed = pack.cipher.open(sealed, aad)
         raw = decompress(location.codec, compressed, location.raw_length)
@@ -225,20 +272,20 @@ class BlockReader:
         return block
 
     def _verified(self, wanted: bytes, location: BlockLocation, raw: bytes) -> _Block:
-        put_key = self._key.put_key
-        if location.chunk_count == 1:
+        keys = self._content_keys(location)
+        if _is_its_chunk(location):
             # The only chunk is the block: its id follows from the bytes, no footer is needed.
-            ids = chunk_id(put_key.chunk_key, raw)
+            ids = chunk_id(keys.chunk_key, raw)
             lengths = len(raw).to_bytes(4, "little")
             extents = [(0, len(raw))]
         else:
             ids, lengths, extents = self._chunks(location)
-        if block_id(put_key.block_key, ids_and_lengths(ids, lengths)) != wanted:
+        if block_id(keys.block_key, ids_and_lengths(ids, lengths)) != wanted:
             raise DamageError(
                 f"pack {location.pack_id.hex()} claims to hold block {wanted.hex()} "
                 "but holds something else; run check"
             )
-        return _Block(raw, ids, extents)
+        return _Block(raw, ids, extents, keys)
 
     def _listed(self, wanted: bytes, slot: int) -> tuple[bytes, int]:
         """Id and length of a chunk as its block lists it, the list verified."""
@@ -266,7 +313,8 @@ class BlockReader:
 
     def _list_at(self, wanted: bytes, location: BlockLocation) -> tuple[bytes, array[int]]:
         ids, lengths, _ = self._chunks(location)
-        if block_id(self._key.put_key.block_key, ids_and_lengths(ids, lengths)) != wanted:
+        block_key = self._content_keys(location).block_key
+        if block_id(block_key, ids_and_lengths(ids, lengths)) != wanted:
             raise DamageError(f"block {wanted.hex()} lists other chunks than it has; run check")
         return ids, array("I", lengths)
 
@@ -307,7 +355,7 @@ class BlockReader:
                 self._packs.move_to_end(pack_id)
                 return pack
         header = parse_header(self._store.get("packs", pack_id.hex(), 0, HEADER_SIZE))
-        pack = _OpenPack(header.raw, open_block_cipher(header, self._key))
+        pack = _OpenPack(header.raw, open_block_cipher(header, self._key, pack_id))
         with self._lock:
             self._packs[pack_id] = pack
             if len(self._packs) > _PACKS_CACHED:
@@ -329,6 +377,11 @@ class BlockReader:
                 _, oldest = self._footers.popitem(last=False)
                 self._footers_bytes -= _memory_bytes(oldest)
         return entries
+
+
+def _is_its_chunk(location: BlockLocation) -> bool:
+    """Whether a block is one chunk that has not lost its bytes."""
+    return location.chunk_count == 1 and not location.flags & THINNED
 
 
 def _memory_bytes(entries: list[BlockEntry]) -> int:

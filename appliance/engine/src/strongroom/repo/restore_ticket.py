@@ -29,14 +29,8 @@ from strongroom.errors import (
     UnknownFormatError,
 )
 from strongroom.printable import printable
-from strongroom.repo.keys import (
-    PACK_ENTRY_SIZE,
-    PACK_HINT_SIZE,
-    PackKeys,
-    PutKey,
-    TicketKey,
-    derive_key,
-)
+from strongroom.repo.keys.derivation import derive_key
+from strongroom.repo.keys.roles import PutKey, TicketKey
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import HEADER_SIZE, parse_header
 from strongroom.repo.repository import Repository

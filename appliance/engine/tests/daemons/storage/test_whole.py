@@ -23,7 +23,7 @@ from strongroom.errors import (
 )
 from strongroom.net.identities.statements import sign_statement
 from strongroom.net.storage.place import open_network, parse_place
-from strongroom.repo.keys import import_key
+from strongroom.repo.keys.files import import_key
 from strongroom.repo.repository import Repository
 
 MODES = ("tls", "off")

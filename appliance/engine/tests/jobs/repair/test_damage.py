@@ -248,7 +248,7 @@ def test_repair_loses_only_what_was_damaged_wherever_it_is(house, kind, action, 
 
 
 def _opens(path: Path) -> bool:
-    from strongroom.repo.keys import unwrap_key
+    from strongroom.repo.keys.wrapping import unwrap_key
 
     return unwrap_key(path.read_bytes(), PASSPHRASE) is not None
 

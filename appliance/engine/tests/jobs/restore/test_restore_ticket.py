@@ -18,7 +18,7 @@ from kit.tree_compare import compare_trees
 from strongroom.errors import DamageError, KeyRightError, SnapshotNotFoundError, UnknownFormatError
 from strongroom.jobs.upkeep.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
-from strongroom.repo.keys import PACK_ENTRY_SIZE, PACK_HINT_SIZE, new_restore_key
+from strongroom.repo.keys.roles import new_restore_key
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.repository import Repository
 from strongroom.repo.restore_ticket import make_ticket, open_with_ticket

@@ -27,7 +27,9 @@ from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, KeyRightError, UsageError, WrongKeyError
 from strongroom.printable import printable
-from strongroom.repo.keys import RestoreKey, export_key, unwrap_key
+from strongroom.repo.keys.files import export_key
+from strongroom.repo.keys.roles import RestoreKey
+from strongroom.repo.keys.wrapping import unwrap_key
 from strongroom.repo.repository import Repository
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import KeyRightError
-from strongroom.repo.keys import import_key
+from strongroom.repo.keys.files import import_key
 
 if TYPE_CHECKING:
-    from strongroom.repo.keys import PutKey
+    from strongroom.repo.keys.roles import PutKey
 
 _FOLDER: Final = "put-keys"
 _ENDING: Final = ".key"

@@ -33,7 +33,8 @@ def put_key(settings: DirectorSettings) -> str | None:
     path = settings.put_key_file
     if not path:
         return None
-    from strongroom.repo.keys import PutKey, import_key
+    from strongroom.repo.keys.files import import_key
+    from strongroom.repo.keys.roles import PutKey
 
     text = _read(path, _LONGEST_KEY_FILE_BYTES).decode("ascii", "replace")
     if not isinstance(import_key(text), PutKey):

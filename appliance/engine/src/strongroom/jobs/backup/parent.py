@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom.errors import DamageError
 from strongroom.jobs.backup.parent_listing import ParentListing
 from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS
-from strongroom.repo.keys import RestoreKey
+from strongroom.repo.keys.roles import RestoreKey
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.snapshots import find_snapshot, select_snapshots
 

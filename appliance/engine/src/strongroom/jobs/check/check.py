@@ -29,7 +29,7 @@ from strongroom.jobs.check.verified_index import SoundIndex, load_sound_index
 from strongroom.jobs.upkeep.marking import Marker
 from strongroom.jobs.workers.forked_map import ForkedMap, default_processes
 from strongroom.progress import NullProgress
-from strongroom.repo.keys import wrap_info
+from strongroom.repo.keys.wrapping import wrap_info
 from strongroom.repo.leases import list_leases
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.snapshots import was_stored_unreadable

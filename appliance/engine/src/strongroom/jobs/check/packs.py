@@ -30,7 +30,7 @@ from strongroom.repo.packs import (
 
 if TYPE_CHECKING:
     from strongroom.content.ciphers import BlockCipher
-    from strongroom.repo.keys import PutKey
+    from strongroom.repo.keys.roles import PutKey
     from strongroom.repo.packs import BlockEntry, PackFooter, PackHeader
     from strongroom.repo.repository import Repository
 

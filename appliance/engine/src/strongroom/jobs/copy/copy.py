@@ -25,7 +25,7 @@ from strongroom.jobs.writing.deduplication import Deduplication
 from strongroom.jobs.writing.listing import ListingWriter
 from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings
 from strongroom.jobs.writing.stored_chunks import StoredChunks
-from strongroom.repo.keys import RestoreKey
+from strongroom.repo.keys.roles import RestoreKey
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING, PACK_SIZE_BYTES
 from strongroom.rows.rows import BLOCK_ID_BYTES

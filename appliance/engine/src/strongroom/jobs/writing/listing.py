@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.writing.pack_lanes import OpenPack
     from strongroom.progress import Progress
     from strongroom.repo.index.index import Index
-    from strongroom.repo.keys import PutKey
+    from strongroom.repo.keys.roles import PutKey
     from strongroom.repo.packs import PackFooter
 
 _FORMAT = 0o170000

@@ -16,7 +16,7 @@ from strongroom.knobs.settings import KnobSettings
 from strongroom.net.control.messages import SetBandwidth, StartRestore, StorageTarget
 from strongroom.net.identities.statements import sign_statement
 from strongroom.net.storage.place import open_socket, parse_place
-from strongroom.repo.keys import import_key
+from strongroom.repo.keys.files import import_key
 from strongroom.repo.repository import Repository
 from strongroom.repo.restore_ticket import make_ticket
 from strongroom.repo.ticket_objects import store_ticket

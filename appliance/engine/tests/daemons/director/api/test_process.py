@@ -137,7 +137,7 @@ def test_a_certificate_of_another_name_is_refused_at_the_start(prepared):
 
 
 def test_a_restore_key_in_place_of_the_put_key_is_refused(prepared):
-    from strongroom.repo.keys import export_key
+    from strongroom.repo.keys.files import export_key
     from strongroom.repo.repository import Repository
     from strongroom.stores.local import LocalStore
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         StorageTarget,
     )
     from strongroom.net.storage.store import RemoteStore
-    from strongroom.repo.keys import PutKey
+    from strongroom.repo.keys.roles import PutKey
     from strongroom.repo.restore_ticket import TicketRepository
     from strongroom.repo.ticket_objects import TicketObject
     from strongroom.stores.limited import Limiter

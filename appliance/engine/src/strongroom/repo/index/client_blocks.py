@@ -1,0 +1,106 @@
+"""The blocks that the snapshots of one client may refer to: its own, and shared ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from strongroom.errors import DamageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from strongroom.repo.index.index import BlockLocation, Index, IndexedPack
+    from strongroom.repo.index.owned_ids import OwnedIds
+
+_SHARED_NUMBER = 0
+
+
+class ClientBlocks:
+    """Blocks by id, as one client sees them; made by `Index.of`.
+
+    A shared copy of a block stands before one of the client's own: it is never thinned for having
+    been shared. number: of the client among the owners of the index.
+    """
+
+    def __init__(self, index: Index, table: OwnedIds, number: int) -> None:
+        self.index = index
+        self.number = number
+        self._table = table
+        # Most lookups of a repository that shares nothing are spared.
+        self._shared_rows: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._looks_further = number != _SHARED_NUMBER and index.has_shared
+
+    @property
+    def owner(self) -> bytes:
+        """The id of the client."""
+        return self.index.owners[self.number]
+
+    def __contains__(self, block_id: bytes) -> bool:
+        return self._row(block_id) >= 0
+
+    def locate(self, block_id: bytes) -> BlockLocation:
+        """Where a block is; DamageError when no pack that the client may refer to has it."""
+        row = self._row(block_id)
+        if row < 0:
+            raise DamageError(
+                f"block {block_id.hex()} is in no pack that the index knows; run repair"
+            )
+        return self.index.location_of(row)
+
+    def copies(self, block_id: bytes) -> list[BlockLocation]:
+        """Every location of a block. Scans all ids: only for when the first location fails."""
+        rows = self.index.rows_with(block_id)
+        owners = self.index.owners_of_rows[rows]
+        seen = rows[(owners == self.number) | (owners == _SHARED_NUMBER)]
+        return [self.index.location_of(row) for row in seen.tolist()]
+
+    def rows_of(self, block_ids: bytes) -> NDArray[np.int64]:
+        """The row of each block (n * 24 bytes of ids), -1 for those not known."""
+        rows = self._table.find(block_ids, self.number)
+        if self._looks_further:
+            shared = self._table.find(block_ids, _SHARED_NUMBER)
+            rows = np.where(shared >= 0, shared, rows)
+        return rows
+
+    def has_blocks(self, block_ids: bytes) -> NDArray[np.bool_]:
+        """Which of n * 24 bytes of ids are in a pack that is not marked."""
+        found = self._table.find(block_ids, self.number)
+        known = found >= 0
+        known[known] = ~self.index.is_marked(found[known])
+        if self._looks_further and not known.all():
+            shared = self._table.find(block_ids, _SHARED_NUMBER)
+            there = shared >= 0
+            there[there] = ~self.index.is_marked(shared[there])
+            known |= there
+        return known
+
+    def is_shared(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which rows are of shared packs; -1 is none."""
+        if not self.index.has_shared:
+            return np.zeros(len(rows), np.bool_)
+        if len(self._shared_rows) != len(self.index) + 1:
+            self._shared_rows = np.append(self.index.owners_of_rows == _SHARED_NUMBER, False)
+        found: NDArray[np.bool_] = self._shared_rows[rows]
+        return found
+
+    def packs_holding(self, block_ids: bytes) -> list[IndexedPack]:
+        """Every pack with a copy of any of n * 24 bytes of ids; ids not known are passed over."""
+        index = self.index
+        is_wanted = np.zeros(len(index) + 1, np.bool_)  # the last for -1
+        is_wanted[self.rows_of(block_ids)] = True
+        is_wanted[-1] = False
+        owners = index.owners_of_rows
+        mine = np.flatnonzero((owners == self.number) | (owners == _SHARED_NUMBER))
+        ids = np.frombuffer(index.block_ids(), np.uint8).reshape(len(index), -1)[mine]
+        best_copies = self.rows_of(ids.tobytes())
+        numbers = np.unique(index.pack_numbers[mine[is_wanted[best_copies]]])
+        packs = index.packs()
+        return [packs[number] for number in numbers.tolist()]
+
+    def _row(self, block_id: bytes) -> int:
+        row = -1
+        if self._looks_further:
+            row = self._table.find_one(block_id, _SHARED_NUMBER)
+        return row if row >= 0 else self._table.find_one(block_id, self.number)
