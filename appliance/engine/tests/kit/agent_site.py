@@ -69,7 +69,7 @@ class AgentSite:
         self.repository = self.folder / "repository"
         made = Repository.create(LocalStore(str(self.repository)), PASSPHRASE, cost=_CHEAP)
         self.restore_key = made.restore_key
-        keep_put_key(str(self.identity), export_key(made.key.put_key))
+        keep_put_key(str(self.identity), export_key(made.key.put_key(CLIENT)))
         made.close()
         self.scripts = self.folder / "scripts"
         self.scripts.mkdir()

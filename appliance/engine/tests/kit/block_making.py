@@ -11,23 +11,23 @@ from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.repo.packs import KIND_DATA
 
 if TYPE_CHECKING:
-    from strongroom.repo.keys.roles import Key
+    from strongroom.repo.keys.owners import ContentKeys
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
 
 Chunks = Sequence[bytes]
 
 
-def chunk_ids_of(key: Key, chunks: Chunks) -> bytes:
+def chunk_ids_of(keys: ContentKeys, chunks: Chunks) -> bytes:
     """The ids of chunks, joined."""
-    return b"".join(chunk_id(key.put_key.chunk_key, chunk) for chunk in chunks)
+    return b"".join(chunk_id(keys.chunk_key, chunk) for chunk in chunks)
 
 
-def block_id_of(key: Key, chunks: Chunks) -> bytes:
+def block_id_of(keys: ContentKeys, chunks: Chunks) -> bytes:
     """The id of the block of these chunks."""
     lengths = array("I", map(len, chunks))
-    text = ids_and_lengths(chunk_ids_of(key, chunks), lengths)
-    return block_id(key.put_key.block_key, text)
+    text = ids_and_lengths(chunk_ids_of(keys, chunks), lengths)
+    return block_id(keys.block_key, text)
 
 
 def make_pack(
@@ -43,8 +43,8 @@ def make_pack(
         raw = b"".join(chunks)
         codec, data = compressor.compress(raw)
         pack.add(
-            block_id_of(repository.key, chunks),
-            chunk_ids_of(repository.key, chunks),
+            block_id_of(repository.writer.client.own, chunks),
+            chunk_ids_of(repository.writer.client.own, chunks),
             array("I", map(len, chunks)),
             codec,
             data,
@@ -63,8 +63,8 @@ def make_thinned_pack(repository: Repository, chunks: Chunks, live: Sequence[boo
     codec, data = Compressor(AUTO).compress(raw)
     pack = repository.new_pack(KIND_DATA)
     pack.add(
-        block_id_of(repository.key, chunks),
-        chunk_ids_of(repository.key, chunks),
+        block_id_of(repository.writer.client.own, chunks),
+        chunk_ids_of(repository.writer.client.own, chunks),
         array("I", map(len, chunks)),
         codec,
         data,

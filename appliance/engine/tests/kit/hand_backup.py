@@ -41,7 +41,8 @@ BATCH_CHUNKS = 512
 def new_repository(place: Path, *, encryption: str = "auto") -> Repository:
     cost = Argon2Cost(1024, 1, 1)
     store = LocalStore(str(place))
-    return Repository.create(store, b"passphrase", encryption=encryption, cost=cost)
+    made = Repository.create(store, b"passphrase", encryption=encryption, cost=cost)
+    return made.for_client("host")
 
 
 class _Content:
@@ -51,7 +52,7 @@ class _Content:
         import zstandard
 
         self._compress = zstandard.ZstdCompressor(1).compress
-        self._keys = repository.key.put_key
+        self._keys = repository.writer.client.own
         self._pack = pack
         self._batch: list[tuple[Rows, int, bytes]] = []
         self._bytes = 0
@@ -126,7 +127,7 @@ def store(
     builder = PageBuilder()
     pages = [page for rows in found for page in builder.add(rows)] + builder.finish()
     references = []
-    keys = repository.key.put_key
+    keys = repository.writer.client.own
     for page in pages:
         raw = forge(encode_page(page))
         an_id = chunk_id(keys.chunk_key, raw)

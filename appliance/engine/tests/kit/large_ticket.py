@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from strongroom.repo import restore_ticket
+from strongroom.repo.keys.roles import PACK_ENTRY_SIZE
 
 if TYPE_CHECKING:
     from strongroom.repo.keys.roles import PutKey

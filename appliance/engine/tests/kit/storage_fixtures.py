@@ -41,11 +41,11 @@ def appliance(daemon: Daemon) -> Iterator[Repository]:
 
 @pytest.fixture
 def open_as(appliance: Repository) -> Iterator[Callable[[Store], Repository]]:
-    """Opens the appliance's repository through another store, with the put key."""
+    """Opens the appliance's repository through another store, with a client's put key."""
     opened: list[Repository] = []
 
-    def open_it(store: Store) -> Repository:
-        opened.append(Repository.open(store, appliance.key.put_key))
+    def open_it(store: Store, client: str = "web1") -> Repository:
+        opened.append(Repository.open(store, appliance.key.put_key(client)))
         return opened[-1]
 
     yield open_it

@@ -33,22 +33,26 @@ CHUNKS_OF_A_BLOCK: Final = 4
 DIRECTORY: Final = b"data"
 CHEAP: Final = Argon2Cost(1024, 1, 1)
 PASSPHRASE: Final = b"passphrase"
+HOST: Final = "host"
 
 Files = dict[bytes, bytes]
 
 
-def new_repository(store: Store, passphrase: bytes = PASSPHRASE) -> Repository:
-    """A repository whose passphrase costs next to nothing."""
-    return Repository.create(store, passphrase, cost=CHEAP)
+def new_repository(store: Store, passphrase: bytes = PASSPHRASE, host: str = HOST) -> Repository:
+    """A repository whose passphrase costs next to nothing, for writing as a client."""
+    return Repository.create(store, passphrase, cost=CHEAP).for_client(host)
 
 
 class TinyBackup:
     """One backup: `store` any number of times, then `commit` or `abandon`."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, host: str | None = None) -> None:
+        """As the client of the repository, or as another."""
+        if host is not None:
+            repository = repository.for_client(host)
         self._repository = repository
-        self._keys = repository.key.put_key
-        self._lease = repository.lease("host", os.getpid(), "backup")
+        self._keys = repository.writer.client.own
+        self._lease = repository.lease(HOST, os.getpid(), "backup")
         index = repository.load_index(chunks=True)
         self._table = ChunkTable.load(index)
         self._compressor = Compressor(AUTO)
@@ -93,7 +97,7 @@ class TinyBackup:
             self._repository.write_index(self._footers)
             self._footers = []
 
-    def commit(self, host: str = "host", tags: tuple[str, ...] = ()) -> Snapshot:
+    def commit(self, tags: tuple[str, ...] = ()) -> Snapshot:
         """Write listing, index and snapshot; LeaseError when the lease has ended."""
         try:
             names = sorted(self._references)
@@ -111,7 +115,7 @@ class TinyBackup:
             if names:
                 pages = (self._store_page(encode_page([rows]), names[0], len(names)),)
             self.checkpoint()
-            snapshot = Snapshot(host=host, paths=(DIRECTORY,), tags=tags, pages=pages)
+            snapshot = Snapshot(host="", paths=(DIRECTORY,), tags=tags, pages=pages)
             return self._repository.commit(snapshot, self._lease)
         finally:
             self._lease.end()
@@ -131,17 +135,19 @@ class TinyBackup:
         return PageReference(DIRECTORY, first_name, block, row_count)
 
 
-def back_up(repository: Repository, files: Mapping[bytes, bytes], host: str = "host") -> Snapshot:
+def back_up(
+    repository: Repository, files: Mapping[bytes, bytes], host: str | None = None
+) -> Snapshot:
     """All steps at once."""
-    backup = TinyBackup(repository)
+    backup = TinyBackup(repository, host)
     backup.store(files)
-    return backup.commit(host)
+    return backup.commit()
 
 
 def read_back(repository: Repository, snapshot_id: str) -> Files:
     """The files of a snapshot; rows that are marked unreadable are left out. DamageError."""
     snapshot = repository.snapshot(snapshot_id)
-    reader = repository.block_reader(repository.load_index())
+    reader = repository.reader_of(snapshot, repository.load_index())
     files: Files = {}
     for groups in Listing(snapshot.pages, reader).pages():
         for rows in groups:

@@ -119,6 +119,10 @@ class BlockReader:
             return block_id(keys.block_key, ids_and_lengths(an_id, length)) == wanted
         return an_id == self._listed(wanted, slot)[0]
 
+    def is_offered(self, wanted: bytes) -> bool:
+        """Whether a block's content was offered to share; DamageError when no copy exists."""
+        return bool(self._index.locate(wanted).flags & OFFERED)
+
     def blocks(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Many blocks as (id, raw bytes) in the order in which they are stored.
 
@@ -207,7 +211,7 @@ class BlockReader:
         with self._lock:
             if self._shared is None:
                 index = Index.load(self._store, self._key, SHARED, chunks=True)
-                blocks = index.of(SHARED)
+                blocks = index.of_client(SHARED)
                 reader = BlockReader(self._store, self._key, blocks, self._cache_bytes)
                 self._shared = ChunkTable.load(index), reader
             return self._shared

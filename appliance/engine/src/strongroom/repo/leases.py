@@ -50,7 +50,6 @@ from strongroom.errors import (
     StoreError,
     UnknownFormatError,
 )
-
 from strongroom.repo.keys.owners import CLIENT_ID_SIZE
 from strongroom.repo.keys.roles import required_appliance_key
 
@@ -63,6 +62,8 @@ if TYPE_CHECKING:
 
 RENEWAL_SECONDS = 60.0
 EXPIRY_SECONDS = 1800.0
+# A client's lease ends at this age however often it is renewed.
+MOST_AGE_SECONDS = 7 * 86400.0
 
 _MAGIC = b"SRLS"
 _VERSION = 1
@@ -299,6 +300,11 @@ def has_ended(
     if store_time_ns - lease.renewed_ns > int(expiry_seconds * SECOND_NS):
         return True
     holder = lease.holder
+    if holder is not None and lease.owner != APPLIANCE:
+        # A client that renews for ever would keep space from being freed. Whoever lies about its
+        # beginning meets the storage daemon, which knows it.
+        if store_time_ns - holder.started_ns > int(MOST_AGE_SECONDS * SECOND_NS):
+            return True
     return (
         holder is not None
         and bool(holder.processes)

@@ -283,6 +283,11 @@ def parse_header(raw: bytes) -> PackHeader:
     return PackHeader(raw, cipher, kind, owner, public)
 
 
+def read_owner(store: Store, pack_id: bytes) -> bytes:
+    """Whose a stored pack says it is; DamageError, UnknownFormatError."""
+    return parse_header(store.get("packs", pack_id.hex(), 0, HEADER_SIZE)).owner
+
+
 def open_block_cipher(header: PackHeader, key: ReadingKey, pack_id: bytes) -> BlockCipher:
     """The cipher of a pack's blocks; KeyRightError when the key does not open this pack."""
     return BlockCipher(header.cipher, key.pack_key(header, pack_id))

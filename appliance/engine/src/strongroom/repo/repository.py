@@ -41,6 +41,7 @@ from strongroom.repo.keys.roles import (
     RestoreKey,
     TicketKey,
     new_restore_key,
+    required_appliance_key,
     required_reading_key,
     required_restore_key,
     restore_key,
@@ -180,6 +181,13 @@ class Repository:
         client = self.key.put_key(name, generation)
         return Repository(self.store, self.config, self.key, client)
 
+    def for_all_clients(self) -> Repository:
+        """The same repository for maintenance, which sees what all clients have; shares the store.
+
+        KeyRightError with a client's put key.
+        """
+        return Repository(self.store, self.config, required_appliance_key(self.key))
+
     @property
     def writer(self) -> PutKey:
         """As whom it writes; KeyRightError where `for_client` was not called."""
@@ -234,6 +242,12 @@ class Repository:
         from strongroom.repo.blocks import BlockReader
 
         return BlockReader(self.store, required_reading_key(self.key), blocks, cache_bytes)
+
+    def reader_of(
+        self, snapshot: Snapshot, index: Index, cache_bytes: int = DEFAULT_CACHE_BYTES
+    ) -> BlockReader:
+        """Reads what a snapshot refers to; KeyRightError with a put key."""
+        return self.block_reader(index.of_client(snapshot.owner), cache_bytes)
 
     def write_index(self, footers: Sequence[PackFooter], superseded: Sequence[str] = ()) -> None:
         """Store the index of packs that were published, an object for each owner.

@@ -159,7 +159,8 @@ def encode_snapshot(key: PutKey, snapshot: Snapshot, cipher: int) -> bytes:
 
 def owner_of_snapshot(store: Store, name: str) -> bytes:
     """The id of the client that a snapshot says it is of; b"" where it is no snapshot."""
-    data = store.get("snapshots", name, 0, min(store.info("snapshots", name).size_bytes, _HEAD.size))
+    size = min(store.info("snapshots", name).size_bytes, _HEAD.size)
+    data = store.get("snapshots", name, 0, size)
     return data[8 : 8 + CLIENT_ID_SIZE] if len(data) == _HEAD.size and data[:4] == _MAGIC else b""
 
 

@@ -4,8 +4,8 @@ Writers that begin later do not deduplicate against these packs; the packs are r
 every writer that began earlier has ended. A tombstone names packs of one owner, and is a sealed
 object under that owner's index key, signed by the appliance:
 
-    magic "SRTS" | version u8 | 0 u8 x 3 | owner (16) | sealed: created i64 (ns) | pack ids (32 each)
-    | signature (64) of all before it
+    magic "SRTS" | version u8 | 0 u8 x 3 | owner (16)
+    | sealed: created i64 (ns) | pack ids (32 each) | signature (64) of all before it
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def read_tombstone(store: Store, key: Key, name: str) -> Tombstone:
         raise DamageError(f"tombstone {name} is cut off; run repair")
     (created_ns,) = _CREATED.unpack_from(text)
     starts = range(0, len(ids), OBJECT_NAME_SIZE)
-    return Tombstone(name, owner, created_ns, tuple(ids[at : at + OBJECT_NAME_SIZE] for at in starts))
+    pack_ids = tuple(ids[at : at + OBJECT_NAME_SIZE] for at in starts)
+    return Tombstone(name, owner, created_ns, pack_ids)
 
 
 def read_tombstones(store: Store, key: Key) -> list[Tombstone]:

@@ -26,6 +26,7 @@ from strongroom.jobs.looking.diff import (
     Difference,
 )
 from strongroom.printable import printable
+from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.snapshots import find_snapshot
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 f"{sign * 3} {snapshot.short_id}  {time_text(snapshot.start_ns)}  "
                 f"{printable(snapshot.host)}"
             )
-        comparison = Comparison(repository.block_reader(repository.load_index()), before, after)
+        readers = ClientReaders(repository, repository.load_index())
+        comparison = Comparison(readers, before, after)
         counts = dict.fromkeys(_SIGNS, 0)
         sizes = dict.fromkeys(_SIGNS, 0)
         for difference in comparison.differences(normal_path(arguments.folder)):

@@ -20,6 +20,7 @@ from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.jobs.looking.find import Criteria, Finder, Match
 from strongroom.printable import printable
+from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.snapshots import find_snapshot
 
 if TYPE_CHECKING:
@@ -93,8 +94,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     criteria = _criteria(arguments)
     repository = open_repository(arguments, terminal)
     try:
-        reader = repository.block_reader(repository.load_index())
-        finder = Finder(criteria, reader)
+        finder = Finder(criteria, ClientReaders(repository, repository.load_index()))
         snapshots = filtered_snapshots(arguments, repository)
         if arguments.only is not None:
             snapshots = [find_snapshot(snapshots, arguments.only)]

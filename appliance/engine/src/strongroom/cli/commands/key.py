@@ -7,6 +7,7 @@ passphrase rewrites no data, and takes effect the next time the repository is op
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import (
@@ -28,7 +29,7 @@ from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, KeyRightError, UsageError, WrongKeyError
 from strongroom.printable import printable
 from strongroom.repo.keys.files import export_key
-from strongroom.repo.keys.roles import RestoreKey
+from strongroom.repo.keys.roles import ApplianceKey, RestoreKey
 from strongroom.repo.keys.wrapping import unwrap_key
 from strongroom.repo.repository import Repository
 
@@ -43,7 +44,9 @@ examples:
   strongroom key add --label "safe in the office"
   strongroom key change --new-password-file /root/new-passphrase
   strongroom key remove 3f2a
-  strongroom key export-put /etc/strongroom/put.key       for a machine that only adds
+  strongroom key export-put /etc/strongroom/put.key       for this machine, which only adds
+  strongroom key export-put --client web1 web1.key        for another machine
+  strongroom key export-appliance appliance.key           for the director, to enrol agents
   strongroom key export-restore restore.key               to keep on paper, in a safe
   strongroom key import restore.key                       a new passphrase when all are lost
   strongroom backup /home --repo /mnt/backup/repository --key-file /etc/strongroom/put.key
@@ -65,10 +68,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     changing.set_defaults(act=_change)
     _add_new_passphrase_options(changing)
     putting = actions.add_parser(
-        "export-put", help="write a put key: it can add and deduplicate, it cannot read"
+        "export-put", help="write a client's put key: it can add and deduplicate, it cannot read"
     )
     putting.add_argument("file", metavar="FILE", help="a new file; `-` prints the key")
+    putting.add_argument(
+        "--client", metavar="NAME", help="of this client (else of this machine's host name)"
+    )
     putting.set_defaults(act=_export_put)
+    making = actions.add_parser(
+        "export-appliance",
+        help="write the appliance key: it makes put keys for clients, it cannot read",
+    )
+    making.add_argument("file", metavar="FILE", help="a new file; `-` prints the key")
+    making.set_defaults(act=_export_appliance)
     restoring = actions.add_parser(
         "export-restore", help="write the restore key itself, which CAN READ EVERYTHING"
     )
@@ -178,7 +190,20 @@ def _change(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _export_put(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal, "write")
     repository.close()
-    _write_key(arguments.file, "put", export_key(repository.key.put_key), terminal)
+    client = arguments.client or socket.gethostname()
+    key = repository.key.put_key(client) if repository.client is None else repository.client
+    if key.name != client and arguments.client:
+        key = repository.key.put_key(client)
+    _write_key(arguments.file, "put", export_key(key), terminal)
+    return EXIT_DONE
+
+
+def _export_appliance(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    repository = open_repository(arguments, terminal)
+    repository.close()
+    key = repository.restore_key
+    appliance = ApplianceKey(key.repository_id, key.restore_public, key.secret)
+    _write_key(arguments.file, "appliance", export_key(appliance), terminal)
     return EXIT_DONE
 
 
@@ -264,3 +289,5 @@ def _write_key(path: str, kind: str, text: str, terminal: Terminal) -> None:
     terminal.line(f"wrote a {kind} key to {printable(path)}")
     if kind == "put":
         terminal.line("it can add and deduplicate, but not read; use it with --key-file")
+    elif kind == "appliance":
+        terminal.line("it makes put keys for clients; name it as Appliance Key File")

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal)
     try:
         snapshot = chosen_snapshot(arguments, repository, name)
-        listing = Listing(snapshot.pages, repository.block_reader(repository.load_index()))
+        listing = Listing(snapshot.pages, repository.reader_of(snapshot, repository.load_index()))
         for number, path in enumerate(paths):
             wanted = normal_path(path)
             whole = arguments.recursive

@@ -112,11 +112,17 @@ def back_up(
     threads. Raises SourceError, StoreError, LeaseError, DamageError; then nothing is listed.
     """
     started = clock.elapsed_seconds()
+    repository = repository.for_client(options.host, _generation(repository))
     with repository.lease(options.host, os.getpid(), "backup") as lease:
         if not options.dry_run:
             # Left-overs of killed jobs may be what fills the disk.
             repository.store.remove_abandoned()
         return _Backup(repository, source, options, lease, started).run(show)
+
+
+def _generation(repository: Repository) -> int:
+    """That of the put key, the first with a key that may be any client."""
+    return 0 if repository.client is None else repository.client.generation
 
 
 class _Backup:
@@ -140,12 +146,9 @@ class _Backup:
         self._stored_bytes = 0
         self._warnings: list[str] = []
         self._stored = StoredChunks(repository)
-        self._index = self._stored.index
         for footer in self._stored.orphans:
             self._keep_footer(footer)
-        self._deduplication = Deduplication(
-            self._stored.load_table, repository.key.put_key.block_key
-        )
+        self._deduplication = Deduplication(self._stored.load_table, repository.writer.client)
 
     def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> BackupReport:
         """Scan, store, commit."""
@@ -156,7 +159,7 @@ class _Backup:
         parent = None
         if base is not None:
             parent = open_parent(
-                self._repository, self._index, base, options, cache, self._warnings.append
+                self._repository, self._stored.blocks, base, options, cache, self._warnings.append
             )
         limit_ns = 0 if parent is None else parent.recent_limit_ns
         with (
@@ -168,8 +171,8 @@ class _Backup:
         ):
             self._lease.start_renewing()
             listing = ListingWriter(
-                self._repository.key.put_key,
-                self._index,
+                self._repository.writer,
+                self._stored.blocks,
                 lambda: self._new_pack(self._repository, KIND_LISTING),
                 self._take_footer,
                 options.pack_size_bytes,

@@ -19,7 +19,7 @@ from strongroom.scan.unchanged import newest_ctime_ns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strongroom.repo.index.index import Index
+    from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.listing.reader import Listing
 
 # The kernel stamps files with a clock that ticks every 1 to 10 ms; twice the coarsest tick.
@@ -32,7 +32,7 @@ class ParentListing:
     def __init__(
         self,
         listing: Listing,
-        index: Index,
+        blocks: ClientBlocks,
         start_ns: int,
         widest_rows: int,
         signature: str,
@@ -45,7 +45,7 @@ class ParentListing:
         self._warn = warn
         self._warned: set[str] = set()
         self._listing = listing
-        self._index = index
+        self._blocks = blocks
         self._widest_rows = widest_rows
         self._signature = signature
         self.recent_limit_ns = start_ns - CLOCK_TICK_NS
@@ -105,6 +105,6 @@ class ParentListing:
         for rows in pieces:
             if rows.signature_name != self._signature:
                 return []
-            if rows.part_blocks and not self._index.has_blocks(rows.part_blocks).all():
+            if rows.part_blocks and not self._blocks.has_blocks(rows.part_blocks).all():
                 return []
         return pieces

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from strongroom import clock
-from strongroom.content.digests import BLOCK_ID_SIZE, is_object_name, object_name
+from strongroom.content.digests import is_object_name, object_name
 from strongroom.errors import DamageError, ObjectMissingError, StoreError, UnknownFormatError
 from strongroom.jobs.check.damage import Finding, Findings
 from strongroom.jobs.check.packs import PackAnswer, PackQuestion, check_pack
-from strongroom.jobs.check.pages import PageChecker
+from strongroom.jobs.check.pages import ClientPage, PageChecker
 from strongroom.jobs.check.verified_index import SoundIndex, load_sound_index
 from strongroom.jobs.upkeep.marking import Marker
 from strongroom.jobs.workers.forked_map import ForkedMap, default_processes
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from strongroom.progress import Progress
     from strongroom.repo.leases import Lease
     from strongroom.repo.repository import Repository
-    from strongroom.repo.snapshots import PageReference, Snapshot
+    from strongroom.repo.snapshots import Snapshot
 
 _READ_ONLY: Final = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
 _RENEWAL_SECONDS: Final = 30.0
@@ -115,6 +115,7 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
     """Check a repository. KeyRightError with a put key, StoreError when the store fails."""
     started = clock.elapsed_seconds()
     _ = repository.restore_key
+    repository = repository.for_all_clients()
     lease = reading_lease(repository, "check")
     run = _Check(repository, options, progress, lease)
     with lease or nullcontext():
@@ -208,7 +209,7 @@ def _check_leases(run: _Check) -> None:
             )
 
 
-def _check_packs(run: _Check, known: SoundIndex, snapshots: list[Snapshot]) -> set[bytes]:
+def _check_packs(run: _Check, known: SoundIndex, snapshots: list[Snapshot]) -> set[tuple[bytes, bytes]]:
     """Check packs; the ids of blocks of which no good copy is left."""
     index = known.index
     present = set()
@@ -257,9 +258,7 @@ def _check_packs(run: _Check, known: SoundIndex, snapshots: list[Snapshot]) -> s
         run.notes.append(
             f"{len(unknown)} packs are in no index: the next backup uses them or prune removes them"
         )
-    ids = np.frombuffer(index.block_ids(), np.dtype((np.void, BLOCK_ID_SIZE)))
-    good = set(ids[~bad_rows].tolist()) if bad_rows.any() else set()
-    return set(ids[bad_rows].tolist()) - good
+    return index.lost_blocks(bad_rows)
 
 
 def _take_answer(run: _Check, question: PackQuestion, answer: PackAnswer) -> None:
@@ -286,32 +285,35 @@ def _needed_packs(
     return {
         pack.pack_id
         for pack in index.packs()
-        if marker.live.uses(index.block_ids(pack.first_row, pack.block_count)).any()
+        if marker.live.uses(
+            index.block_ids(pack.first_row, pack.block_count), index.owners[pack.owner]
+        ).any()
     }
 
 
 def _check_pages(
-    run: _Check, known: SoundIndex, snapshots: list[Snapshot], lost: set[bytes]
+    run: _Check, known: SoundIndex, snapshots: list[Snapshot], lost: set[tuple[bytes, bytes]]
 ) -> int:
     """Check the pages of snapshots, each once; how many there are."""
-    users: dict[PageReference, list[tuple[str, int]]] = {}
+    users: dict[ClientPage, list[tuple[str, int]]] = {}
     for snapshot in snapshots:
         try:
-            Listing(snapshot.pages, run.repository.block_reader(known.index))
+            Listing(snapshot.pages, run.repository.reader_of(snapshot, known.index))
         except DamageError as error:
             run.findings.add("snapshots", snapshot.id, str(error), [snapshot.id])
         for number, page in enumerate(snapshot.pages):
-            users.setdefault(page, []).append((snapshot.id, number))
+            mine = users.setdefault(ClientPage(snapshot.owner, page), [])
+            mine.append((snapshot.id, number))
     by_id = {snapshot.id: snapshot for snapshot in snapshots}
     run.progress.message("checking listings")
-    run.progress.total(files=sum(page.row_count for page in users))
+    run.progress.total(files=sum(one.page.row_count for one in users))
     checker = PageChecker(known, lost)
     with ForkedMap(run.repository, checker, _processes(run, len(users))) as pool:
-        for page, answer in pool.run(users):
+        for one, answer in pool.run(users):
             _renew(run)
             run.rows += answer.row_count
             run.progress.add(files=answer.row_count)
-            mine = users[page]
+            mine = users[one]
             if answer.problem:
                 for snapshot_id, number in mine:
                     run.findings.add_page(by_id[snapshot_id], number, answer.problem)

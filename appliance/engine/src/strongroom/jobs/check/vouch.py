@@ -75,6 +75,7 @@ def vouch(repository: Repository, judge: KeepsJudgements, progress: Progress) ->
     Raises KeyRightError with a put key, StoreError, LeaseError.
     """
     _ = repository.restore_key
+    repository = repository.for_all_clients()
     with repository.lease(socket.gethostname(), os.getpid(), "vouch") as lease:
         lease.start_renewing()
         run = _Vouching(repository, judge, progress)

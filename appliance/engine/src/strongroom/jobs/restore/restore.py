@@ -159,7 +159,7 @@ class _Restore:
             totals = self._snapshot.totals
             files = totals.files + totals.directories + totals.others
             self._progress.total(files=files, bytes=totals.content_bytes)
-        reader = self._repository.block_reader(index, _LISTING_CACHE_BYTES)
+        reader = self._repository.reader_of(self._snapshot, index, _LISTING_CACHE_BYTES)
         make = Preview if options.dry_run else RowRestorer
         restorer = make(root_fd, StoredContent(reader), options)
         self._tally = restorer.tally
@@ -182,7 +182,9 @@ class _Restore:
             signal.signal(signal.SIGTERM, _stop)
             # An orderly close, so that a storage daemon does not see a broken connection.
             with closing(self._repository.reopen()) as repository:
-                source = StoredContent(repository.block_reader(index, WORKER_CACHE_BYTES))
+                source = StoredContent(
+                    repository.reader_of(self._snapshot, index, WORKER_CACHE_BYTES)
+                )
                 serve(channel, RowRestorer(root_fd, source, self._options), source)
 
         gc.freeze()  # so that workers go on sharing what is loaded

@@ -20,22 +20,28 @@ from typing import TYPE_CHECKING, Any, Final
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.content.digests import is_object_name
-from strongroom.errors import ObjectMissingError
+from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.jobs.upkeep.marking import Marker
 from strongroom.jobs.upkeep.pack_usage import (
     Keepers,
     Usage,
     choose_repacked,
+    mark_shared,
     measure_usage,
     require_present,
 )
 from strongroom.jobs.upkeep.repack import Repacker
 from strongroom.jobs.upkeep.sweep import Swept, doubted_packs, live_leases, sweep
-from strongroom.repo.leases import list_leases
+from strongroom.repo.index.shared_chunks import SharedChunks
+from strongroom.repo.keys.owners import SHARED
+from strongroom.repo.leases import APPLIANCE, list_leases
+from strongroom.repo.packs import read_owner
 from strongroom.repo.ticket_objects import remove_expired_tickets
 from strongroom.repo.tombstones import read_tombstones, write_tombstone
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from strongroom.progress import Progress
     from strongroom.repo.index.index import Index
     from strongroom.repo.leases import Lease
@@ -134,10 +140,12 @@ class PruneReport:
 
 @dataclass(slots=True)
 class _Plan:
-    """Results of the first phase."""
+    """Results of the first phase; owners: of the packs that may be marked."""
 
     index: Index
     keepers: Keepers
+    shared: SharedChunks
+    owners: dict[bytes, bytes]
     usages: list[Usage]
     packs: dict[bytes, int]
     unused: list[bytes]
@@ -153,6 +161,7 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
     """
     started = clock.elapsed_seconds()
     _ = repository.restore_key
+    repository = repository.for_all_clients()
     marker = Marker(repository, progress)
     if options.dry_run:
         plan = _plan(repository, marker, None, options, progress)
@@ -164,21 +173,30 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
         swept = Swept()
         if plan.unused and plan.repacked:
             # Packs that need no copying are removed first, to make room on a nearly full disk.
-            only = _mark(repository, lease, plan.unused)
+            only = _mark(repository, lease, plan, plan.unused)
             swept.count(sweep(repository, lease, marker, options.grace_seconds, progress, only))
         footers = _repack(repository, plan, marker, options, progress)
         repacked = [usage.pack.pack_id for usage in plan.repacked]
-        _mark(repository, lease, repacked or plan.unused)
+        _mark(repository, lease, plan, repacked or plan.unused)
         swept.count(sweep(repository, lease, marker, options.grace_seconds, progress))
         marked_packs = len(plan.unused) + len(repacked)
         return _report(plan, marker, options, footers, marked_packs, swept, started)
 
 
-def _mark(repository: Repository, lease: Lease, pack_ids: list[bytes]) -> str:
+def _mark(
+    repository: Repository, lease: Lease, plan: _Plan, pack_ids: list[bytes]
+) -> frozenset[str]:
+    """Mark packs; the names of the tombstones, one for each owner."""
     if not pack_ids:
-        return ""
+        return frozenset()
+    by_owner: dict[bytes, list[bytes]] = {}
+    for pack_id in pack_ids:
+        by_owner.setdefault(plan.owners[pack_id], []).append(pack_id)
     lease.require()
-    return write_tombstone(repository.store, repository.key, pack_ids, repository.cipher)
+    store, key, cipher = repository.store, repository.key, repository.cipher
+    return frozenset(
+        write_tombstone(store, key, owner, mine, cipher) for owner, mine in by_owner.items()
+    )
 
 
 def _plan(
@@ -220,7 +238,9 @@ def _plan_once(
     # An unverified copy is no reason to remove another one.
     doubted = doubted_packs(store)
     keepers = Keepers(index, sizes.keys() - cut_off - doubted)
-    usages = measure_usage(repository, index, keepers, marker.live)
+    shared = SharedChunks.load(store, repository.key, index, cut_off | doubted)
+    mark_shared(repository, index, marker.live, shared)
+    usages = measure_usage(repository, index, keepers, marker.live, shared)
     # Packs added after the listing are in the index but not in `sizes`.
     late = {usage.pack.pack_id for usage in usages} - sizes.keys()
     sizes.update(
@@ -230,12 +250,15 @@ def _plan_once(
     )
     require_present(usages, sizes.keys() - cut_off)
     unknown = _unknown(repository, index, packs)
-    spared = _spared(repository, packs, lease, options.spare_seconds) | late
+    numbers = index.owners
+    owners = {pack.pack_id: numbers[pack.owner] for pack in index.packs()}
+    owners.update((pack_id, _owner_of(repository, pack_id)) for pack_id in unknown)
+    spared = _spared(repository, packs, owners, lease, options.spare_seconds) | late
     orphans = [pack_id for pack_id in unknown if pack_id not in spared]
     settled = [usage for usage in usages if usage.pack.pack_id not in spared]
     unused = [usage.pack.pack_id for usage in settled if not usage.in_use]
-    repacked = choose_repacked(settled, options.repack_below, options.max_unused)
-    return _Plan(index, keepers, usages, sizes, unused + orphans, orphans, repacked)
+    repacked = choose_repacked(settled, options.repack_below, options.max_unused, doubted)
+    return _Plan(index, keepers, shared, owners, usages, sizes, unused + orphans, orphans, repacked)
 
 
 def _unknown(repository: Repository, index: Index, packs: list[ObjectInfo]) -> list[bytes]:
@@ -249,12 +272,25 @@ def _unknown(repository: Repository, index: Index, packs: list[ObjectInfo]) -> l
     return [pack_id for pack_id in ids if index.pack(pack_id) is None and pack_id not in marked]
 
 
+def _owner_of(repository: Repository, pack_id: bytes) -> bytes:
+    """Whose a pack says it is that no index names; nobody's where it says nothing."""
+    try:
+        return read_owner(repository.store, pack_id)
+    except (DamageError, UnknownFormatError, ObjectMissingError):
+        return SHARED
+
+
 def _spared(
-    repository: Repository, packs: list[ObjectInfo], lease: Lease | None, spare_seconds: float
+    repository: Repository,
+    packs: list[ObjectInfo],
+    owners: Mapping[bytes, bytes],
+    lease: Lease | None,
+    spare_seconds: float,
 ) -> frozenset[bytes]:
     """Packs that a running writer may have written and will use, though no snapshot does yet.
 
-    Only an optimization: the sweep removes wrong marks.
+    A client's lease spares packs of that client only. Only an optimization: the sweep removes wrong
+    marks.
     """
     if lease is not None:
         others = live_leases(repository, lease)
@@ -262,9 +298,19 @@ def _spared(
         others = list_leases(repository.store, repository.key)
     if not others:
         return frozenset()
-    begun_ns = [item.holder.started_ns if item.holder else 0 for item in others]
-    earliest_ns = min(begun_ns) - int(spare_seconds * SECOND_NS)
-    return frozenset(bytes.fromhex(info.name) for info in packs if info.modified_ns >= earliest_ns)
+    earliest_ns: dict[bytes, int] = {}
+    for one in others:
+        begun_ns = one.holder.started_ns if one.holder else 0
+        begun_ns -= int(spare_seconds * SECOND_NS)
+        earliest_ns[one.owner] = min(begun_ns, earliest_ns.get(one.owner, begun_ns))
+    of_all = earliest_ns.get(APPLIANCE)
+    spared = set()
+    for info in packs:
+        pack_id = bytes.fromhex(info.name)
+        since = [ns for ns in (of_all, earliest_ns.get(owners.get(pack_id, b""))) if ns is not None]
+        if since and info.modified_ns >= min(since):
+            spared.add(pack_id)
+    return frozenset(spared)
 
 
 def _repack(
@@ -278,7 +324,9 @@ def _repack(
         return []
     progress.message(f"repacking {len(plan.repacked)} packs")
     progress.total(bytes=sum(usage.used_bytes for usage in plan.repacked))
-    repacker = Repacker(repository, plan.keepers, marker.live, progress, options.thread_count())
+    repacker = Repacker(
+        repository, plan.keepers, marker.live, plan.shared, progress, options.thread_count()
+    )
     footers = repacker.run([usage.pack for usage in plan.repacked])
     repository.write_index(footers)
     # Before the old packs are marked, their replacements must be durable.

@@ -71,7 +71,7 @@ def restore_sample(
     Raises what restore and verify raise; the folder is removed in any case.
     """
     started = clock.elapsed_seconds()
-    reader = repository.block_reader(repository.load_index(), _CACHE_BYTES)
+    reader = repository.reader_of(snapshot, repository.load_index(), _CACHE_BYTES)
     sample = _draw(Listing(snapshot.pages, reader, 1), most_files, most_bytes)
     faults = _Faults()
     if sample:

@@ -168,7 +168,7 @@ class _Verification:
         def work(channel: WorkerChannel[CompareRows]) -> None:
             # An orderly close, so that a storage daemon does not see a broken connection.
             with closing(self._repository.reopen()) as repository:
-                source = StoredContent(repository.block_reader(index, _CACHE_BYTES))
+                source = StoredContent(repository.reader_of(self._snapshot, index, _CACHE_BYTES))
                 serve(channel, RowComparer(root_fd, source, self._options, self._backed_up))
 
         gc.freeze()  # so that workers go on sharing what is loaded
@@ -180,7 +180,7 @@ class _Verification:
                 CompareRows(entries), lambda reply: self._take_reply(reply, row_count, size)
             )
 
-        reader = self._repository.block_reader(index, _CACHE_BYTES)
+        reader = self._repository.reader_of(self._snapshot, index, _CACHE_BYTES)
         listing = Listing(self._snapshot.pages, reader, _LISTING_PAGES)
         windows = Windows(submit, Marks())
         path = self._options.subpath

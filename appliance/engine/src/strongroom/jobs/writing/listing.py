@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.writing.pack_lanes import OpenPack
     from strongroom.progress import Progress
-    from strongroom.repo.index.index import Index
+    from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.keys.roles import PutKey
     from strongroom.repo.packs import PackFooter
 
@@ -37,7 +37,7 @@ class ListingWriter:
     def __init__(
         self,
         key: PutKey,
-        index: Index,
+        blocks: ClientBlocks,
         new_pack: Callable[[], OpenPack],
         finished: Callable[[PackFooter], None],
         pack_size_bytes: int,
@@ -46,8 +46,8 @@ class ListingWriter:
     ) -> None:
         """`keep(block id, page)` is called for every page, new or not."""
         self._keep = keep
-        self._key = key
-        self._index = index
+        self._keys = key.client.own
+        self._blocks = blocks
         self._written: set[bytes] = set()
         self._new_pack = new_pack
         self._finished = finished
@@ -85,12 +85,12 @@ class ListingWriter:
     def _store(self, page: list[Rows]) -> None:
         self._count(page)
         raw = encode_page(page)
-        chunk = chunk_id(self._key.chunk_key, raw)
+        chunk = chunk_id(self._keys.chunk_key, raw)
         length = len(raw).to_bytes(4, "little")
-        block = block_id(self._key.block_key, ids_and_lengths(chunk, length))
+        block = block_id(self._keys.block_key, ids_and_lengths(chunk, length))
         if self._keep is not None:
             self._keep(block, raw)
-        if block not in self._written and not self._index.has_blocks(block).all():
+        if block not in self._written and not self._blocks.has_blocks(block).all():
             self._written.add(block)
             codec, stored = self._compressor.compress(raw)
             if self._pack is None:

@@ -18,7 +18,7 @@ _SHARED_NUMBER = 0
 
 
 class ClientBlocks:
-    """Blocks by id, as one client sees them; made by `Index.of`.
+    """Blocks by id, as one client sees them; made by `Index.of_client`.
 
     A shared copy of a block stands before one of the client's own: it is never thinned for having
     been shared. number: of the client among the owners of the index.

@@ -180,7 +180,7 @@ class Index:
             rows = range(first_row, len(self._codecs))
             self._table.add_recent(footer.columns.block_ids, self.number_of(footer.owner), rows)
 
-    def of(self, owner: bytes) -> ClientBlocks:
+    def of_client(self, owner: bytes) -> ClientBlocks:
         """The blocks that snapshots of a client may refer to."""
         return ClientBlocks(self, self._table, self.number_of(owner))
 
@@ -266,6 +266,23 @@ class Index:
     def pack_numbers(self) -> NDArray[np.uint32]:
         """For each block the position of its pack in `packs`."""
         return np.array(self._pack_of, np.uint32)
+
+    def lost_blocks(self, bad_rows: NDArray[np.bool_]) -> set[tuple[bytes, bytes]]:
+        """Owner and id of blocks of which every copy that its client may read is bad."""
+        if not bad_rows.any():
+            return set()
+        ids = np.frombuffer(self.block_ids(), np.dtype((np.void, BLOCK_ID_SIZE))).tolist()
+        owners = self.owners
+        rows = zip(self.owners_of_rows.tolist(), ids, bad_rows.tolist(), strict=True)
+        good: set[tuple[int, bytes]] = set()
+        bad: set[tuple[int, bytes]] = set()
+        for owner, block_id, is_bad in rows:
+            (bad if is_bad else good).add((owner, block_id))
+        return {
+            (owners[owner], block_id)
+            for owner, block_id in bad
+            if (owner, block_id) not in good and (SHARED_NUMBER, block_id) not in good
+        }
 
     def packs(self) -> list[IndexedPack]:
         """Every pack known."""

@@ -39,12 +39,16 @@ class LiveBlocks:
         """Blocks that are used."""
         return self._block_count
 
-    def mark(self, parts: PageParts, blocks: ClientBlocks) -> None:
+    def mark(
+        self, parts: PageParts, blocks: ClientBlocks, *, only_what_is_there: bool = False
+    ) -> None:
         """Mark the references of a page of a client's snapshot.
 
         DamageError for a block that the index does not know or a slot beyond its chunks; then
-        nothing of the page is marked.
+        nothing of the page is marked. only_what_is_there: such references are passed over.
         """
+        if only_what_is_there:
+            parts = _known_parts(parts, blocks)
         if not len(parts.places):
             return
         index_rows = blocks.rows_of(parts.block_ids)
@@ -68,26 +72,27 @@ class LiveBlocks:
                 "a snapshot refers to a chunk beyond the end of its block; run strongroom check, "
                 "then strongroom repair"
             )
+        self._mark(parts, rows, owners, counts, used)
+
+    def mark_shared(self, parts: PageParts, chunk_counts: NDArray[np.int64]) -> None:
+        """Mark chunks of shared blocks; chunk_counts: of each block of `parts`."""
+        rows = self._table.find(parts.block_ids, 0)
+        used = np.ones(len(rows), np.bool_)
+        self._mark(parts, rows, np.zeros(len(rows), np.int64), chunk_counts, used)
+
+    def _mark(
+        self,
+        parts: PageParts,
+        rows: NDArray[np.int64],
+        owners: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        used: NDArray[np.bool_],
+    ) -> None:
         fresh = np.flatnonzero(used & (rows < 0))
         if len(fresh):
             ids = np.frombuffer(parts.block_ids, np.uint8).reshape(-1, BLOCK_ID_SIZE)[fresh]
             rows[fresh] = self._add(ids.tobytes(), owners[fresh], counts[fresh])
         bits = self._starts[rows[parts.places]] + parts.slots
-        np.bitwise_or.at(self._bits, bits >> 3, (1 << (bits & 7)).astype(np.uint8))
-
-    def mark_shared(
-        self, block_ids: bytes, chunk_counts: NDArray[np.int64], flags: NDArray[np.bool_]
-    ) -> None:
-        """Mark chunks of shared blocks: `flags` has one a chunk, block after block."""
-        rows = self._table.find(block_ids, 0)
-        fresh = np.flatnonzero(rows < 0)
-        if len(fresh):
-            ids = np.frombuffer(block_ids, np.uint8).reshape(-1, BLOCK_ID_SIZE)[fresh]
-            owners = np.zeros(len(fresh), np.int64)
-            rows[fresh] = self._add(ids.tobytes(), owners, chunk_counts[fresh])
-        ends = np.cumsum(chunk_counts)
-        within = np.arange(len(flags)) - np.repeat(ends - chunk_counts, chunk_counts)
-        bits = (self._starts[np.repeat(rows, chunk_counts)] + within)[flags]
         np.bitwise_or.at(self._bits, bits >> 3, (1 << (bits & 7)).astype(np.uint8))
 
     def flags(
@@ -147,3 +152,13 @@ class LiveBlocks:
             bits[: len(self._bits)] = self._bits
             self._bits = bits
         return rows
+
+
+def _known_parts(parts: PageParts, blocks: ClientBlocks) -> PageParts:
+    """The references that lead to a chunk of a block that the index knows."""
+    rows = blocks.rows_of(parts.block_ids)
+    counts = np.zeros(len(rows), np.int64)
+    known = rows >= 0
+    counts[known] = blocks.index.chunk_counts_of(rows[known])
+    kept = parts.slots < counts[parts.places]
+    return parts._replace(places=parts.places[kept], slots=parts.slots[kept])

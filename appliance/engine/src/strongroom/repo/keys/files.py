@@ -1,14 +1,14 @@
 """Keys as text, to keep in a file or on paper.
 
-    -----BEGIN STRONGROOM PUT KEY-----          (or APPLIANCE KEY, or RESTORE KEY)
-    base64 of: version u8 | repository id (16) | the secrets of that kind
-               | the first 4 bytes of the BLAKE3 of all before
-    -----END STRONGROOM PUT KEY-----
+-----BEGIN STRONGROOM PUT KEY-----          (or APPLIANCE KEY, or RESTORE KEY)
+base64 of: version u8 | repository id (16) | the secrets of that kind
+| the first 4 bytes of the BLAKE3 of all before
+-----END STRONGROOM PUT KEY-----
 
-    put key        restore public (32) | verify key (32) | client id (16) | client secret (32)
-                   | common secret (32) | generation u32 | name (UTF-8)
-    appliance key  restore public (32) | secret (32)
-    restore key    private (32) | secret (32)
+put key        restore public (32) | verify key (32) | client id (16) | client secret (32)
+| common secret (32) | generation u32 | name (UTF-8)
+appliance key  restore public (32) | secret (32)
+restore key    private (32) | secret (32)
 """
 
 from __future__ import annotations
@@ -83,9 +83,11 @@ def import_key(text: str) -> PutKey | ApplianceKey:
 def _put_key(body: bytes) -> PutKey:
     if len(body) <= _PUT_FIELDS.size:
         raise UsageError("the key file is damaged: it has another length")
-    *fields, generation = _PUT_FIELDS.unpack_from(body)
+    identity, public, verify_key, client_id, secret, common, generation = _PUT_FIELDS.unpack_from(
+        body
+    )
     name = body[_PUT_FIELDS.size :].decode("utf-8", "surrogateescape")
-    return PutKey(*fields, name, generation)
+    return PutKey(identity, public, verify_key, client_id, secret, common, name, generation)
 
 
 def _whole_key(title: str, body: bytes) -> ApplianceKey:

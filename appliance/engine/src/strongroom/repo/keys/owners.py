@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from strongroom.errors import KeyRightError
 from strongroom.repo.keys.derivation import derive_key
 
 CLIENT_ID_SIZE = 16
@@ -48,6 +49,8 @@ class OwnerKeys:
     @cached_property
     def index_key(self) -> bytes:
         """Key of pack footers, index objects and tombstones."""
+        if not self.secret:
+            raise KeyRightError("a restore ticket has no key of another client's index")
         return derive_key(self.secret, self.salt, b"strongroom index 1")
 
     @cached_property

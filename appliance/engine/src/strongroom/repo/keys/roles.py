@@ -32,7 +32,7 @@ from strongroom.repo.keys.owners import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from strongroom.repo.packs import PackHeader
 
@@ -217,17 +217,51 @@ class RestoreKey(ApplianceKey):
         return pack_key(shared, header.raw, self.restore_public)
 
 
+# A pack's id, the key of its blocks, and the key of its footer.
+PACK_ENTRY_SIZE = 3 * SECRET_SIZE
+
+
+class PackKeys:
+    """Keys of many packs by the pack's id, in one piece of memory."""
+
+    def __init__(self, entries: bytes) -> None:
+        """`entries`: PACK_ENTRY_SIZE bytes each, ascending."""
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries) // PACK_ENTRY_SIZE
+
+    def __iter__(self) -> Iterator[bytes]:
+        for start in range(0, len(self._entries), PACK_ENTRY_SIZE):
+            yield self._entries[start : start + SECRET_SIZE]
+
+    def get(self, pack_id: bytes) -> tuple[bytes, bytes] | None:
+        """The keys of the blocks and of the footer of a pack; None when it is not among them."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            entry = self._entries[middle * PACK_ENTRY_SIZE : (middle + 1) * PACK_ENTRY_SIZE]
+            found = entry[:SECRET_SIZE]
+            if found == pack_id:
+                return entry[SECRET_SIZE : 2 * SECRET_SIZE], entry[2 * SECRET_SIZE :]
+            if found < pack_id:
+                low = middle + 1
+            else:
+                high = middle
+        return None
+
+
 @dataclass(frozen=True)
 class TicketKey(_Opener):
     """Reads the packs whose keys it has.
 
-    packs: keys of a pack's blocks and of its footer, by the pack's id; index_keys: of the first
-    part of an index object, by its name. content: the content keys of the snapshot's client.
+    index_keys: of the first part of an index object, by its name. content: the content keys of the
+    snapshot's client.
     """
 
     receiver: PutKey
     content: OwnerKeys
-    packs: Mapping[bytes, tuple[bytes, bytes]]
+    packs: PackKeys
     index_keys: Mapping[str, bytes]
 
     can_read: ClassVar[bool] = False

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from strongroom.content.digests import Signature
     from strongroom.jobs.backup.options import Treatment, Tuning
     from strongroom.jobs.backup.shards.directory_work import DirectoryWork
+    from strongroom.repo.keys.owners import OwnerKeys
     from strongroom.sources.source import Stream
 
 ATTEMPTS: Final = 3
@@ -57,7 +58,7 @@ class ContentReader:
         self,
         assembler: BlockAssembler,
         tuning: Tuning,
-        chunker_seed: bytes,
+        keys: OwnerKeys,
         treatments: tuple[Treatment, ...],
         compressions: tuple[Compression, ...],
         tally: memoryview,
@@ -71,7 +72,7 @@ class ContentReader:
         self._compressions = [compressions.index(one.compression) for one in treatments]
         self._flags_wanted = tuning.flags
         self._signature_name = tuning.signature
-        self._chunker_seed = chunker_seed
+        self._keys = keys
         self._tally = tally
         self._opener = FileOpener()
         self._buffers: list[bytearray] = []
@@ -314,7 +315,7 @@ class ContentReader:
         """Chunks of `source` in lots; each lot stays valid until the one after the next."""
         if not self._buffers:
             self._buffers = [bytearray(GREATEST_SIZE) for _ in range(2)]
-        chunker = Chunker(self._chunker_seed)
+        chunker = Chunker(self._keys.own.chunker_seed)
         kept = memoryview(b"")
         while True:
             view = memoryview(self._buffers[self._turn])
