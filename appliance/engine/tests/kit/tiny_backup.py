@@ -14,6 +14,7 @@ from strongroom.content.codecs import AUTO, Compressor
 from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.errors import DamageError
 from strongroom.repo.index.chunk_table import ChunkTable
+from strongroom.repo.keys.roles import RestoreKey
 from strongroom.repo.keys.wrapping import Argon2Cost
 from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.reader import Listing
@@ -60,12 +61,13 @@ class TinyBackup:
         self._footers: list[PackFooter] = []
         self.new_chunks = 0
 
-    def store(self, files: Mapping[bytes, bytes]) -> None:
+    def store(self, files: Mapping[bytes, bytes], *, offered: bool = False) -> None:
         """Store the content of files, in a pack of its own unless nothing is new."""
+        keys = self._repository.writer.client.content(offered=offered)
         fresh: list[tuple[bytes, bytes]] = []
         places: dict[bytes, list[bytes]] = {}
         for name, data in files.items():
-            an_id = chunk_id(self._keys.chunk_key, data)
+            an_id = chunk_id(keys.chunk_key, data)
             (known,) = self._table.claim(an_id)
             if known is not None:
                 self._references[name] = (*known, len(data))
@@ -81,10 +83,10 @@ class TinyBackup:
             batch = fresh[start : start + CHUNKS_OF_A_BLOCK]
             ids = b"".join(an_id for an_id, _ in batch)
             lengths = array("I", [len(data) for _, data in batch])
-            block = block_id(self._keys.block_key, ids_and_lengths(ids, lengths))
+            block = block_id(keys.block_key, ids_and_lengths(ids, lengths))
             raw = b"".join(data for _, data in batch)
             codec, stored = self._compressor.compress(raw)
-            pack.add(block, ids, lengths, codec, stored, len(raw))
+            pack.add(block, ids, lengths, codec, stored, len(raw), offered=offered)
             self._table.add(block, ids)
             for slot, (an_id, data) in enumerate(batch):
                 for name in places[an_id]:
@@ -146,6 +148,8 @@ def back_up(
 
 def read_back(repository: Repository, snapshot_id: str) -> Files:
     """The files of a snapshot; rows that are marked unreadable are left out. DamageError."""
+    if isinstance(repository.key, RestoreKey):
+        repository = repository.for_all_clients()
     snapshot = repository.snapshot(snapshot_id)
     reader = repository.reader_of(snapshot, repository.load_index())
     files: Files = {}

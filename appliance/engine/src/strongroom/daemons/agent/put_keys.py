@@ -8,13 +8,12 @@ A put key allows adding and deduplicating but not reading; it comes with the enr
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from strongroom.errors import KeyRightError
+from strongroom.errors import KeyRightError, UsageError
+from strongroom.printable import printable
 from strongroom.repo.keys.files import import_key
-
-if TYPE_CHECKING:
-    from strongroom.repo.keys.roles import PutKey
+from strongroom.repo.keys.roles import PutKey
 
 _FOLDER: Final = "put-keys"
 _ENDING: Final = ".key"

@@ -84,7 +84,9 @@ def open_parent(
     except (DamageError, OSError) as error:
         warn(f"the parent's listing cannot be used, so everything is read: {error}")
         return None
-    return ParentListing(listing, blocks, base.start_ns, WIDE_DIRECTORY_ROWS, tuning.signature, warn)
+    return ParentListing(
+        listing, blocks, base.start_ns, WIDE_DIRECTORY_ROWS, tuning.signature, warn
+    )
 
 
 def _keeps_the_same(snapshot: Snapshot, options: BackupOptions) -> bool:

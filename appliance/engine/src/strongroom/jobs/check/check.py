@@ -209,7 +209,9 @@ def _check_leases(run: _Check) -> None:
             )
 
 
-def _check_packs(run: _Check, known: SoundIndex, snapshots: list[Snapshot]) -> set[tuple[bytes, bytes]]:
+def _check_packs(
+    run: _Check, known: SoundIndex, snapshots: list[Snapshot]
+) -> set[tuple[bytes, bytes]]:
     """Check packs; the ids of blocks of which no good copy is left."""
     index = known.index
     present = set()
@@ -307,6 +309,7 @@ def _check_pages(
     by_id = {snapshot.id: snapshot for snapshot in snapshots}
     run.progress.message("checking listings")
     run.progress.total(files=sum(one.page.row_count for one in users))
+    known.lose(lost)
     checker = PageChecker(known, lost)
     with ForkedMap(run.repository, checker, _processes(run, len(users))) as pool:
         for one, answer in pool.run(users):

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from blake3 import blake3
 
-from strongroom.content.digests import object_name
+from strongroom.content.digests import CHUNK_ID_SIZE, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.repo.block_columns import BlockColumns, dead_flags
 from strongroom.repo.index.index import Index
 from strongroom.repo.index.objects import read_index_object
+from strongroom.repo.index.shared_chunks import SharedChunks
+from strongroom.repo.keys.owners import SHARED
+from strongroom.repo.packs import KIND_DATA
 from strongroom.repo.tombstones import read_tombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -45,7 +48,8 @@ class SoundIndex:
     """The content of sound index objects.
 
     chunk_starts, chunk_lengths: by row of the index and chunk; a chunk whose bytes were dropped has
-    the length -1. summaries: of each pack's footer.
+    the length -1. summaries: of each pack's footer. Chunks that clients leave to shared packs are
+    there if those are: left_at are their places in chunk_lengths, left_to the shared blocks.
     """
 
     index: Index
@@ -54,6 +58,14 @@ class SoundIndex:
     summaries: dict[bytes, bytes]
     object_names: list[str]
     damaged: list[Damaged] = field(default_factory=list)
+    left_at: list[int] = field(default_factory=list)
+    left_to: list[bytes] = field(default_factory=list)
+
+    def lose(self, lost: Collection[tuple[bytes, bytes]]) -> None:
+        """Take blocks (owner and id) for lost: clients have left chunks to shared ones of them."""
+        for at, block in zip(self.left_at, self.left_to, strict=True):
+            if (SHARED, block) in lost:
+                self.chunk_lengths[at] = -1
 
 
 def load_sound_index(repository: Repository) -> SoundIndex:
@@ -86,20 +98,47 @@ def _load(repository: Repository) -> SoundIndex:
     summaries: dict[bytes, bytes] = {}
     names: list[str] = []
 
+    left_at: list[int] = []
+    left_to: list[bytes] = []
+    columns_of_shared: list[BlockColumns] = []
+    shared: list[SharedChunks] = []
+
     def footers() -> Iterator[PackFooter]:
         for footer in _sound_footers(repository, names, damaged):
             if footer.pack_id in summaries:
                 continue
             summaries[footer.pack_id] = footer_summary(footer)
             mine = np.frombuffer(footer.columns.chunk_lengths, "<u4").astype(np.int64)
-            mine[dead_flags(footer.columns)] = -1
+            dead = dead_flags(footer.columns)
+            if footer.owner == SHARED:
+                if footer.kind == KIND_DATA:
+                    columns_of_shared.append(footer.columns)
+            else:
+                # Objects of shared packs come first.
+                if not shared:
+                    shared.append(SharedChunks(columns_of_shared))
+                left = np.flatnonzero(dead & shared[0].covers(footer.columns))
+                ids = np.frombuffer(footer.columns.chunk_ids, np.uint8).reshape(-1, CHUNK_ID_SIZE)
+                left_at.extend((left + len(lengths)).tolist())
+                left_to.extend(shared[0].blocks_of(ids[left].tobytes()))
+                dead[left] = False
+            mine[dead] = -1
             lengths.frombytes(mine.tobytes())
             counts = np.frombuffer(footer.columns.chunk_counts, "<u2").astype(np.int64)
             starts.frombytes((np.cumsum(counts) + starts[-1]).tobytes())
             yield footer
 
     index = Index.of(footers(), marked)
-    return SoundIndex(index, np.array(starts), np.array(lengths), summaries, sorted(names), damaged)
+    return SoundIndex(
+        index,
+        np.array(starts),
+        np.array(lengths),
+        summaries,
+        sorted(names),
+        damaged,
+        left_at,
+        left_to,
+    )
 
 
 def footer_summary(footer: PackFooter) -> bytes:
@@ -117,15 +156,16 @@ def _sound_footers(
 ) -> Iterator[PackFooter]:
     """The footers of index objects that are not superseded; fills in their names."""
     store, key = repository.store, repository.key
-    superseded: set[str] = set()
-    sound: list[str] = []
+    superseded: set[tuple[bytes, str]] = set()
+    sound: list[tuple[bytes, str]] = []
     doubted = store.doubted("index")
     for info in store.list("index"):
         try:
             if object_name(store.get("index", info.name)) != info.name:
                 raise DamageError("its content is not what its name says")
-            superseded.update(read_index_object(store, key, info.name, chunks=False).superseded)
-            sound.append(info.name)
+            found = read_index_object(store, key, info.name, chunks=False)
+            superseded.update((found.owner, name) for name in found.superseded)
+            sound.append((found.owner, info.name))
         except ObjectMissingError:
             raise
         except (DamageError, UnknownFormatError) as error:
@@ -133,8 +173,9 @@ def _sound_footers(
             if isinstance(error, UnknownFormatError) and info.name not in doubted:
                 raise
             damaged.append(Damaged("index", info.name, str(error)))
-    for name in sound:
-        if name in superseded:
+    # Those of shared packs first: the owner SHARED is all zeros.
+    for owner, name in sorted(sound):
+        if (owner, name) in superseded:
             continue
         try:
             footers = read_index_object(store, key, name, chunks=True).footers

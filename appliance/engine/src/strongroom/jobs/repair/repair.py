@@ -307,7 +307,9 @@ def _heal(run: _Repair, lost: list[LostBlock]) -> None:
     run.repository.store.sync()
 
 
-def _repair_snapshots(run: _Repair, known: SoundIndex, lost: set[tuple[bytes, bytes]]) -> list[SnapshotLoss]:
+def _repair_snapshots(
+    run: _Repair, known: SoundIndex, lost: set[tuple[bytes, bytes]]
+) -> list[SnapshotLoss]:
     repository = run.repository
     if not run.options.dry_run:
         known = load_sound_index(repository)

@@ -247,9 +247,7 @@ class _Cover:
         ids = np.frombuffer(index.block_ids(), np.uint8).reshape(-1, BLOCK_ID_SIZE)[rows]
         self._table = OwnedIds()
         self._table.add(ids.tobytes(), index.owners_of_rows[rows], rows)
-        self._dead: dict[
-            bytes, tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]
-        ] = {}
+        self._dead: dict[bytes, tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]] = {}
 
     def lacks(self, pack: IndexedPack) -> bool:
         """Whether a used chunk might be only in `pack`."""

@@ -137,9 +137,7 @@ class BlockLane:
             self._room.acquire()
             # The copy lets the shard reuse its read buffers at once.
             copied = b"".join(data)
-            self._executor.submit(
-                self._work, block_id, ids, lengths, copied, compression, offered
-            )
+            self._executor.submit(self._work, block_id, ids, lengths, copied, compression, offered)
         self._report()
 
     def finish(self) -> None:

@@ -23,9 +23,7 @@ class OwnedIds:
     def __init__(self) -> None:
         self._table = IdTable(BLOCK_ID_SIZE + _WORD_SIZE)
 
-    def add(
-        self, block_ids: bytes, owners: NDArray[np.int64], values: NDArray[np.int64]
-    ) -> None:
+    def add(self, block_ids: bytes, owners: NDArray[np.int64], values: NDArray[np.int64]) -> None:
         """Add n * 24 bytes of ids, n owners and n values; of equal ones the first counts."""
         words = _keys(block_ids, owners)
         if len(words):

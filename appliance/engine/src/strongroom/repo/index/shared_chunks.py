@@ -79,6 +79,13 @@ class SharedChunks:
             covered[covered] = self.has(ids[covered].tobytes())
         return covered
 
+    def blocks_of(self, chunk_ids: bytes) -> list[bytes]:
+        """The shared block of each of n * 24 bytes of ids, b"" where it is not there."""
+        rows = (self._table.find(chunk_ids) >> _SLOT_BITS).tolist()
+        size = BLOCK_ID_SIZE
+        ids = self._block_ids
+        return [bytes(ids[row * size : (row + 1) * size]) if row >= 0 else b"" for row in rows]
+
     def mark(self, chunk_ids: bytes, live: LiveBlocks) -> None:
         """Mark chunks by n * 24 bytes of ids, all of which are there."""
         values = self._table.find(chunk_ids)

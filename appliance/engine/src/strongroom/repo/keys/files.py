@@ -49,7 +49,10 @@ def export_key(key: Key) -> str:
     elif isinstance(key, RestoreKey):
         title, secrets = _RESTORE, _SECRETS.pack(key.repository_id, key.private, key.secret)
     elif isinstance(key, ApplianceKey):
-        title, secrets = _APPLIANCE, _SECRETS.pack(key.repository_id, key.restore_public, key.secret)
+        title, secrets = (
+            _APPLIANCE,
+            _SECRETS.pack(key.repository_id, key.restore_public, key.secret),
+        )
     else:
         raise UsageError("a restore ticket is not a key to export")
     body = bytes([_VERSION]) + secrets
