@@ -61,6 +61,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "verify": ("verify", "compare a snapshot with the live files"),
         "copy": ("copy", "copy snapshots to another repository"),
         "key": ("key", "add, change and remove passphrases; export put keys"),
+        "share": ("share", "store once what several clients offer to share"),
         "vouch": ("vouch", "verify what agents stored, so that other agents may share it"),
     },
     "daemons": {

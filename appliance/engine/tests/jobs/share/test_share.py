@@ -40,9 +40,7 @@ def back_up(repository, host, offered, private):
 
 def shared_packs(repository):
     names = [info.name for info in repository.store.list("packs")]
-    return [
-        name for name in names if read_owner(repository.store, bytes.fromhex(name)) == SHARED
-    ]
+    return [name for name in names if read_owner(repository.store, bytes.fromhex(name)) == SHARED]
 
 
 def pack_bytes(repository):

@@ -1,9 +1,9 @@
-"""Vouching: verifies what an agent uploaded before it is shared with other agents.
+"""Vouching: verifies what an agent uploaded before anything of it is shared or counted.
 
 A storage daemon sees neither chunk ids nor content, so a malicious agent could claim chunks that
-it never stored; others that trusted it would leave them out of their own backups. So agents see
-only those packs of other agents that this job has decoded completely, with the restore key:
-every chunk matches its id, every block matches its id. Then:
+it never stored. So `share` takes and counts only what this job has decoded completely, with the
+restore key: every chunk matches its id, every block matches its id. Other agents see none of it.
+Then:
 
 - A sound pack is vouched for. One whose name matches its digest but whose content does not match
   its claims is *false*: it is hidden from all agents, so nothing is restored from it or
@@ -25,12 +25,15 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from strongroom.content.digests import is_object_name, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError, UsageError
 from strongroom.jobs.check.packs import bad_blocks
 from strongroom.jobs.check.verified_index import footer_summary
+from strongroom.repo.block_columns import OFFERED, THINNED
 from strongroom.repo.index.objects import read_index_object
-from strongroom.repo.packs import read_footer
+from strongroom.repo.packs import KIND_DATA, read_footer
 from strongroom.repo.snapshots import read_snapshot
 from strongroom.stores.capabilities import KeepsJudgements
 
@@ -186,6 +189,7 @@ class _Vouching:
             self.report.read_bytes += len(data)
             self._progress.add(bytes=len(data))
             footer = read_footer(self._store, self._repository.key, bytes.fromhex(name))
+            _require_writers_rules(footer)
             bad = bad_blocks(self._repository, footer, memoryview(data))
             if bad:
                 raise DamageError(f"block {bad[0][0].block_id.hex()}: {bad[0][1]}")
@@ -219,3 +223,12 @@ class _Vouching:
             self.report.false_objects.append(found)
         else:
             self.report.damaged_objects.append(found)
+
+
+def _require_writers_rules(footer: PackFooter) -> None:
+    """DamageError for blocks that only the appliance writes, or that nobody does."""
+    flags = np.frombuffer(footer.columns.flags, np.uint8)
+    if (flags & THINNED).any():
+        raise DamageError("a block of it has lost chunks, which only a prune does")
+    if footer.kind != KIND_DATA and (flags & OFFERED).any():
+        raise DamageError("it offers listings to share, which nobody does")
