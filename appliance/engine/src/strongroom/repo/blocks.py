@@ -37,9 +37,9 @@ from strongroom.repo.packs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from strongroom.repo.index.block_rows import BlockLocation
     from strongroom.repo.index.chunk_table import ChunkTable
     from strongroom.repo.index.client_blocks import ClientBlocks
-    from strongroom.repo.index.index import BlockLocation
     from strongroom.repo.keys.owners import ContentKeys
     from strongroom.repo.keys.roles import ReadingKey
     from strongroom.stores.store import Store

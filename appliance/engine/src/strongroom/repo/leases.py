@@ -300,14 +300,15 @@ def has_ended(
     if store_time_ns - lease.renewed_ns > int(expiry_seconds * SECOND_NS):
         return True
     holder = lease.holder
-    if holder is not None and lease.owner != APPLIANCE:
-        # A client that renews for ever would keep space from being freed. Whoever lies about its
-        # beginning meets the storage daemon, which knows it.
-        if store_time_ns - holder.started_ns > int(MOST_AGE_SECONDS * SECOND_NS):
-            return True
+    # A client that renews for ever would keep space from being freed. Whoever lies about its
+    # beginning meets the storage daemon, which knows it.
+    if holder is None:
+        return False
+    age_ns = store_time_ns - holder.started_ns
+    if lease.owner != APPLIANCE and age_ns > int(MOST_AGE_SECONDS * SECOND_NS):
+        return True
     return (
-        holder is not None
-        and bool(holder.processes)
+        bool(holder.processes)
         and holder.processes == _visible_processes()
         and not _is_alive(holder.process_id)
     )

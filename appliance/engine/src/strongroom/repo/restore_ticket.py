@@ -36,7 +36,8 @@ from strongroom.errors import (
 )
 from strongroom.printable import printable
 from strongroom.repo.block_columns import dead_flags
-from strongroom.repo.index.index import SHARED_NUMBER, Index
+from strongroom.repo.index.block_rows import SHARED_NUMBER
+from strongroom.repo.index.index import Index
 from strongroom.repo.index.live_blocks import LiveBlocks
 from strongroom.repo.index.objects import first_part_key, read_index_head
 from strongroom.repo.index.shared_chunks import SharedChunks
@@ -52,7 +53,6 @@ from strongroom.rows.views import join_path, path_key, split_path
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.keys.roles import RestoreKey
     from strongroom.repo.snapshots import PageReference
     from strongroom.rows.rows import Rows
@@ -90,7 +90,7 @@ class TicketRepository(Repository):
         return TicketRepository(self.store.reopen(), self.config, self._ticket_key, self._snapshot)
 
     def load_index(self, *, chunks: bool = False) -> Index:
-        """What the ticket opens of the index; of packs that were moved in it, from their footers."""
+        """What the ticket opens of the index; packs that it lost meanwhile by their footers."""
         owner = self._ticket_key.content.owner
         index = Index.load(self.store, self._ticket_key, owner, chunks=chunks)
         for pack_id in self._ticket_key.packs:
@@ -120,9 +120,10 @@ def make_ticket(
 ) -> bytes:
     """A ticket for `snapshot` (read with its pages), or for `paths` in it and what is below.
 
-    receiver: the client that will use it, by default the one of the snapshot. Paths are relative to the root; the directories on the way to them can be listed too, with
-    whatever stands on the same pages of the listing. Raises KeyRightError, SnapshotNotFoundError
-    when the snapshot has no such path, DamageError when its listing is not sound, StoreError.
+    receiver: the client that will use it, by default the one of the snapshot. Paths are relative to
+    the root; the directories on the way to them can be listed too, with whatever stands on the same
+    pages of the listing. Raises KeyRightError, SnapshotNotFoundError when the snapshot has no such
+    path, DamageError when its listing is not sound, StoreError.
     """
     restore_key = repository.restore_key
     index = repository.load_index()
@@ -142,7 +143,7 @@ def make_ticket(
         totals = wanted.totals()
     blocks = b"".join([*wanted.blocks, *(page.block_id for page in pages)])
     holding = {pack.pack_id for pack in client.packs_holding(blocks)}
-    holding |= _packs_of_shared_chunks(repository, client, holding)
+    holding |= _packs_of_shared_chunks(repository, index, holding)
     if receiver is None:
         receiver = restore_key.put_key(snapshot.host, snapshot.generation)
     keys = restore_key.owner(snapshot.owner).own
@@ -258,10 +259,9 @@ def _pack_entries(store: Store, key: RestoreKey, pack_ids: Iterable[bytes]) -> I
 
 
 def _packs_of_shared_chunks(
-    repository: Repository, client: ClientBlocks, holding: Collection[bytes]
+    repository: Repository, index: Index, holding: Collection[bytes]
 ) -> set[bytes]:
     """Shared packs that have what the client's own packs leave to them."""
-    index = client.index
     thinned = index.thinned & index.offered
     leaving = [
         pack

@@ -7,9 +7,10 @@
 
 A client's put key can read its envelopes (schedules and retention need no more), but not the pages:
 they name files. The name of the client in the envelope is the one of its id: whoever has the
-appliance key compares them, so that no client can store a snapshot in another's name. Pages can be sealed by anybody, since the restore key's public half is no secret; so the
-envelope, which takes a key to write, holds their digest and how much they list. Whoever reads a
-snapshot compares the digest, with any key. A snapshot's id is the name of its object.
+appliance key compares them, so that no client can store a snapshot in another's name. Pages can be
+sealed by anybody, since the restore key's public half is no secret; so the envelope, which takes a
+key to write, holds their digest and how much they list. Whoever reads a snapshot compares the
+digest, with any key. A snapshot's id is the name of its object.
 """
 
 from __future__ import annotations

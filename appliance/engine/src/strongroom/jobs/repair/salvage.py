@@ -17,7 +17,7 @@ from strongroom.errors import DamageError, StoreError, UnknownFormatError
 from strongroom.jobs.check.packs import open_entry
 from strongroom.jobs.upkeep.repack import is_dead
 from strongroom.repo.client_readers import ClientReaders
-from strongroom.repo.index.index import SHARED_NUMBER
+from strongroom.repo.index.block_rows import SHARED_NUMBER
 from strongroom.repo.index.objects import read_index_object
 from strongroom.repo.index.owned_ids import OwnedIds
 from strongroom.repo.keys.owners import SHARED

@@ -1,8 +1,8 @@
 """Rewrites index objects: without packs to be removed, and fewer of them.
 
 The readable index never shrinks: an object is deleted only after all that replaces it is durable,
-and the last new object of each owner names all of that owner that are replaced. Concurrent rewrites would
-restore each other's removed packs, so the caller holds the sweep lease.
+and the last new object of each owner names all of that owner that are replaced. Concurrent
+rewrites would restore each other's removed packs, so the caller holds the sweep lease.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import numpy as np
 from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
 from strongroom.errors import DamageError
 from strongroom.repo.block_columns import chunk_starts, dead_flags
-from strongroom.repo.index.index import SHARED_NUMBER
+from strongroom.repo.index.block_rows import SHARED_NUMBER
 from strongroom.repo.index.objects import read_index_object
 from strongroom.repo.index.owned_ids import OwnedIds
 from strongroom.repo.keys.owners import SHARED
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from strongroom.repo.index.index import Index, IndexedPack
+    from strongroom.repo.index.block_rows import IndexedPack
+    from strongroom.repo.index.index import Index
     from strongroom.repo.index.live_blocks import LiveBlocks
     from strongroom.repo.index.shared_chunks import SharedChunks
     from strongroom.repo.packs import PackFooter
@@ -48,8 +49,10 @@ class Usage(NamedTuple):
 
 
 class BlockUse(NamedTuple):
-    """The chunks of one pack whose bytes are needed, raw bytes of each block that are, and which
-    blocks are referred to.
+    """What is used of one pack.
+
+    chunk_flags: chunks whose bytes are needed. used_raw: raw bytes of these in each block. in_use:
+    blocks that are referred to.
     """
 
     chunk_flags: NDArray[np.bool_]
@@ -163,8 +166,9 @@ def choose_repacked(
 ) -> list[Usage]:
     """The packs to repack, the emptiest first.
 
-    None that is doubted: the copy would be the appliance's own, and so be trusted. Of those used to less than `repack_below` (0 to 1), as many as needed until the unused part is
-    no more than `max_unused` times the used one.
+    None that is doubted: the copy would be the appliance's own, and so be trusted. Of those used to
+    less than `repack_below` (0 to 1), as many as needed until the unused part is no more than
+    `max_unused` times the used one.
     """
     partly = [
         usage

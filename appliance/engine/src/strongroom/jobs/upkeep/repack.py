@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.upkeep.pack_usage import BlockUse, Keepers
     from strongroom.progress import Progress
-    from strongroom.repo.index.index import IndexedPack
+    from strongroom.repo.index.block_rows import IndexedPack
     from strongroom.repo.index.live_blocks import LiveBlocks
     from strongroom.repo.index.shared_chunks import SharedChunks
     from strongroom.repo.packs import PackFooter, PackWriter

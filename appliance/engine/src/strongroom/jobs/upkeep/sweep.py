@@ -29,7 +29,7 @@ from strongroom.errors import LeaseError
 from strongroom.jobs.upkeep.index_rewrite import rewrite_index
 from strongroom.jobs.upkeep.pack_usage import mark_shared
 from strongroom.repo.block_columns import chunk_starts, dead_flags
-from strongroom.repo.index.index import SHARED_NUMBER
+from strongroom.repo.index.block_rows import SHARED_NUMBER
 from strongroom.repo.index.owned_ids import OwnedIds
 from strongroom.repo.index.shared_chunks import SharedChunks
 from strongroom.repo.keys.owners import SHARED
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.upkeep.marking import Marker
     from strongroom.progress import Progress
-    from strongroom.repo.index.index import Index, IndexedPack
+    from strongroom.repo.index.block_rows import IndexedPack
+    from strongroom.repo.index.index import Index
     from strongroom.repo.index.live_blocks import LiveBlocks
     from strongroom.repo.repository import Repository
     from strongroom.stores.store import Store

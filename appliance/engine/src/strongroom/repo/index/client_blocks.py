@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strongroom.errors import DamageError
+from strongroom.repo.index.block_rows import SHARED_NUMBER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from strongroom.repo.index.index import BlockLocation, Index, IndexedPack
+    from strongroom.repo.index.block_rows import BlockLocation, BlockRows, IndexedPack
     from strongroom.repo.index.owned_ids import OwnedIds
-
-_SHARED_NUMBER = 0
 
 
 class ClientBlocks:
@@ -24,13 +23,13 @@ class ClientBlocks:
     been shared. number: of the client among the owners of the index.
     """
 
-    def __init__(self, index: Index, table: OwnedIds, number: int) -> None:
+    def __init__(self, index: BlockRows, table: OwnedIds, number: int) -> None:
         self.index = index
         self.number = number
         self._table = table
         # Most lookups of a repository that shares nothing are spared.
         self._shared_rows: NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self._looks_further = number != _SHARED_NUMBER and index.has_shared
+        self._looks_further = number != SHARED_NUMBER and index.has_shared
 
     @property
     def owner(self) -> bytes:
@@ -53,14 +52,14 @@ class ClientBlocks:
         """Every location of a block. Scans all ids: only for when the first location fails."""
         rows = self.index.rows_with(block_id)
         owners = self.index.owners_of_rows[rows]
-        seen = rows[(owners == self.number) | (owners == _SHARED_NUMBER)]
+        seen = rows[(owners == self.number) | (owners == SHARED_NUMBER)]
         return [self.index.location_of(row) for row in seen.tolist()]
 
     def rows_of(self, block_ids: bytes) -> NDArray[np.int64]:
         """The row of each block (n * 24 bytes of ids), -1 for those not known."""
         rows = self._table.find(block_ids, self.number)
         if self._looks_further:
-            shared = self._table.find(block_ids, _SHARED_NUMBER)
+            shared = self._table.find(block_ids, SHARED_NUMBER)
             rows = np.where(shared >= 0, shared, rows)
         return rows
 
@@ -70,7 +69,7 @@ class ClientBlocks:
         known = found >= 0
         known[known] = ~self.index.is_marked(found[known])
         if self._looks_further and not known.all():
-            shared = self._table.find(block_ids, _SHARED_NUMBER)
+            shared = self._table.find(block_ids, SHARED_NUMBER)
             there = shared >= 0
             there[there] = ~self.index.is_marked(shared[there])
             known |= there
@@ -81,7 +80,7 @@ class ClientBlocks:
         if not self.index.has_shared:
             return np.zeros(len(rows), np.bool_)
         if len(self._shared_rows) != len(self.index) + 1:
-            self._shared_rows = np.append(self.index.owners_of_rows == _SHARED_NUMBER, False)
+            self._shared_rows = np.append(self.index.owners_of_rows == SHARED_NUMBER, False)
         found: NDArray[np.bool_] = self._shared_rows[rows]
         return found
 
@@ -92,7 +91,7 @@ class ClientBlocks:
         is_wanted[self.rows_of(block_ids)] = True
         is_wanted[-1] = False
         owners = index.owners_of_rows
-        mine = np.flatnonzero((owners == self.number) | (owners == _SHARED_NUMBER))
+        mine = np.flatnonzero((owners == self.number) | (owners == SHARED_NUMBER))
         ids = np.frombuffer(index.block_ids(), np.uint8).reshape(len(index), -1)[mine]
         best_copies = self.rows_of(ids.tobytes())
         numbers = np.unique(index.pack_numbers[mine[is_wanted[best_copies]]])
@@ -102,5 +101,5 @@ class ClientBlocks:
     def _row(self, block_id: bytes) -> int:
         row = -1
         if self._looks_further:
-            row = self._table.find_one(block_id, _SHARED_NUMBER)
+            row = self._table.find_one(block_id, SHARED_NUMBER)
         return row if row >= 0 else self._table.find_one(block_id, self.number)

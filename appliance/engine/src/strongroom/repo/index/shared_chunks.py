@@ -39,10 +39,8 @@ class SharedChunks:
         """parts: the columns of the packs that count."""
         self._table = IdTable(CHUNK_ID_SIZE)
         self._block_ids = bytearray()
-        counts = [np.zeros(0, np.int64)]
-        for columns in parts:
-            counts.append(self._add(columns))
-        self._chunk_counts = np.concatenate(counts)
+        counts = [self._add(columns) for columns in parts]
+        self._chunk_counts = np.concatenate([np.zeros(0, np.int64), *counts])
 
     @classmethod
     def load(

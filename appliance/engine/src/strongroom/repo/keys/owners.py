@@ -21,7 +21,7 @@ SHARED = bytes(CLIENT_ID_SIZE)
 
 
 class ContentKeys(NamedTuple):
-    """What identifies and cuts content: keys of chunk ids and of block ids, secret of cut points."""
+    """What identifies and cuts content: keys of chunk and block ids, secret of cut points."""
 
     chunk_key: bytes
     block_key: bytes

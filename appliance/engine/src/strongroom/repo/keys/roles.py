@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from blake3 import blake3
 
@@ -34,13 +34,28 @@ from strongroom.repo.keys.owners import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from strongroom.repo.packs import PackHeader
 
 MOST_GENERATIONS = 0xFFFF
 _NAME_SIZE_LIMIT = 255
 _GENERATION = struct.Struct("<I")
 _PACK_KEY_PURPOSE = b"strongroom pack 1"
 _FOOTER_KEY_PURPOSE = b"strongroom footer key 1"
+
+
+class Header(Protocol):
+    """What keys need of the header of a pack: see repo.packs.PackHeader."""
+
+    @property
+    def raw(self) -> bytes:
+        """All of it."""
+
+    @property
+    def owner(self) -> bytes:
+        """The id of the client, or SHARED."""
+
+    @property
+    def ephemeral_public(self) -> bytes:
+        """The writer's public key."""
 
 
 class _Opener:
@@ -50,7 +65,7 @@ class _Opener:
         """The keys of a client's objects, or of SHARED ones; KeyRightError."""
         raise NotImplementedError
 
-    def footer_key(self, header: PackHeader, pack_id: bytes) -> bytes:
+    def footer_key(self, header: Header, pack_id: bytes) -> bytes:
         """The key of a pack's footer. KeyRightError."""
         del pack_id
         return footer_key(self.owner(header.owner), header.raw)
@@ -210,7 +225,7 @@ class RestoreKey(ApplianceKey):
 
     can_read: ClassVar[bool] = True
 
-    def pack_key(self, header: PackHeader, pack_id: bytes) -> bytes:
+    def pack_key(self, header: Header, pack_id: bytes) -> bytes:
         """The key of a pack's blocks; DamageError if its public key is forged."""
         del pack_id
         shared = agree(self.private, header.ephemeral_public)
@@ -295,7 +310,7 @@ class TicketKey(_Opener):
         del name, generation
         return owner == self.content.owner
 
-    def pack_key(self, header: PackHeader, pack_id: bytes) -> bytes:
+    def pack_key(self, header: Header, pack_id: bytes) -> bytes:
         """As of RestoreKey; KeyRightError for any other pack."""
         del header
         found = self.packs.get(pack_id)
@@ -303,7 +318,7 @@ class TicketKey(_Opener):
             raise KeyRightError(_NOT_IN_TICKET)
         return found[0]
 
-    def footer_key(self, header: PackHeader, pack_id: bytes) -> bytes:
+    def footer_key(self, header: Header, pack_id: bytes) -> bytes:
         """See `_Opener`."""
         found = self.packs.get(pack_id)
         if found is not None:
