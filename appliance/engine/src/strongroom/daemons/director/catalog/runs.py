@@ -35,7 +35,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     queued_ns: when it was requested. not_before_ns: rescheduled for then. deadline_ns: when it is
     ended at the latest, 0 for never. sequence: of the agent's last report that is stored. request:
     other options, specific to its kind. aftermath: the step of AFTERMATH that is done next, ""
-    when all are done.
+    when all are done. given_up_ns: when the director ended it without its agent, 0 if it did not.
     """
 
     id: str
@@ -70,6 +70,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int = 0
     log_lines: int = 0
     aftermath: str = ""
+    given_up_ns: int = 0
     request: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     security: dict[str, Any] = {}

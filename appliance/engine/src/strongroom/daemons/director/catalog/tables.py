@@ -94,6 +94,8 @@ RUNS = Table(
     _number("log_lines"),
     # What still has to be done after its end: a step of AFTERMATH, "" for nothing.
     _text("aftermath"),
+    # When the director ended it without its agent, which may still report a snapshot; else 0.
+    _number("given_up_ns"),
     _data("request"),
     _data("summary"),
     _data("security"),

@@ -73,6 +73,7 @@ def upgrade() -> None:
         _text("rescheduled_from"),
         _number("sequence"),
         _number("log_lines"),
+        _number("given_up_ns"),
         _data("request"),
         _data("summary"),
         _data("security"),
