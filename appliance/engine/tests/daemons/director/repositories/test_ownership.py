@@ -49,7 +49,9 @@ async def test_the_snapshot_of_another_that_an_agent_named_unseen_is_opened_for_
         await director.settle()
         restore = await director.run(restore.id)
         assert (restore.state, restore.error_id) == ("failed", "damage")
-        assert "'web2', not of web1" in restore.error
+        # Who may see web1 learns no other name.
+        assert "is not of web1" in restore.error
+        assert "web2" not in restore.error
     assert not agent.orders
     assert not other.orders
     with pytest.raises(DamageError, match="not of web1"):

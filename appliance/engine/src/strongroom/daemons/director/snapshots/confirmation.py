@@ -9,12 +9,14 @@ no access to the repository at all is the agent's report accepted; nothing is re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
 from strongroom.daemons.director.runs.start_messages import RUN_TAG
+from strongroom.daemons.director.shown_text import shown
 from strongroom.errors import DamageError, ObjectMissingError, StrongroomError
 from strongroom.repo.snapshots import read_snapshot
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from strongroom.net.control.messages import RunEnded
     from strongroom.repo.snapshots import Snapshot
 
+_log = logging.getLogger(__name__)
 _CLOCK_TOLERANCE_NS: Final = 600 * SECOND_NS
 _ID_DIGITS: Final = 64
 _MOST_COUNTED: Final = 1 << 62
@@ -87,7 +90,10 @@ def received_at(snapshot: Snapshot, stored_ns: int) -> int:
 def fault_of(snapshot: Snapshot, run: RunRecord) -> str:
     """Why a snapshot that an agent stored is not the one that `run` made; "" if it is."""
     if snapshot.host != run.client or snapshot.job != run.job:
-        return f"is of job {snapshot.job!r} of {snapshot.host!r}, not of this run"
+        # Whoever may see the run may not know of the other client.
+        said = shown(f"job {snapshot.job!r} of {snapshot.host!r}")
+        _log.warning("run %s: snapshot %s says that it is of %s", run.id, snapshot.id, said)
+        return "is of another job or client, not of this run"
     if run_tag(snapshot) != run.id:
         return "does not carry the tag of this run"
     if snapshot.original:
@@ -140,7 +146,7 @@ def record_of(
     )
 
 
-def is_count(value: object) -> bool:
+def is_count(value: object) -> TypeGuard[int]:
     """Whether this can be a number of files or bytes; databases accept no larger ones."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_COUNTED
 
