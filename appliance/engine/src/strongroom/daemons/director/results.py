@@ -64,8 +64,7 @@ class Run:
     the expected total, None if unknown; for a backup an estimate, the totals of the last one.
     ending: the state it is to end in, sent to its agent, which has not confirmed it yet; ""
     otherwise. is_concluded: it has ended, and so has what follows: scripts, another attempt,
-    retention and the report.
-    source_client: of a restore, whose snapshot it reads.
+    retention and the report. source_client: of a restore, whose snapshot it reads.
     """
 
     id: str
