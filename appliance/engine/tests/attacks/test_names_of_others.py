@@ -220,3 +220,19 @@ async def test_a_warning_about_the_job_of_another_is_not_shown(warned):
         assert "job nightly-web1" in part
         assert "db1" not in part
     await director.close()
+
+
+@in_loop
+async def test_the_reason_why_a_run_waits_names_no_job_of_another(tmp_path, monkeypatch):
+    director = TestDirector(tmp_path, VirtualTime(monkeypatch, START_NS))
+    urgent = job("urgent-db1", "db1", "Priority = 5")
+    director.configure(client("web1") + client("db1") + job("nightly") + urgent)
+    await director.open()
+    await director.agent("web1")
+    await director.agent("db1")
+    await director.start("urgent-db1")
+    waits = await director.start("urgent-db1")
+    held = await director.start("nightly")
+    assert (held.state, "db1" in held.reason) == ("queued", False)
+    assert f"waits behind run {waits.id[:8]}, which has priority 5" in held.reason
+    await director.close()
