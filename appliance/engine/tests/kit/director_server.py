@@ -30,6 +30,7 @@ from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.snapshots import SnapshotRecord, add_snapshots
 from strongroom.daemons.director.daemon import DirectorDaemon
 from strongroom.net.channels.tls_contexts import authority_context, client_context
+from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.repo.keys.files import export_key
 from strongroom.stores.local import LocalStore
 
@@ -173,6 +174,7 @@ class RunningDirector:
         else:
             context = authority_context(self.house.director.authority_pem)
         headers = {"authorization": f"Bearer {token}"} if token else {}
+        headers |= OWN_HEADERS
         return httpx.Client(
             base_url=self.url + "/api/v1",
             verify=context,

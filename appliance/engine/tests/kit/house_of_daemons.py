@@ -34,6 +34,7 @@ from kit.house_configurations import AGENT_TEXT, DIRECTOR_TEXT, OF_CLIENT_TEXT, 
 from kit.ports import free_port
 from kit.shifted_clock import ShiftedClock
 from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.net.identities.identity import Identity
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ class HouseOfDaemons:
             self._api[person] = httpx.Client(
                 base_url=f"https://127.0.0.1:{self.director_port}/api/v1",
                 verify=context,
+                headers=OWN_HEADERS,
                 timeout=PATIENCE_SECONDS,
             )
         return self._api[person]

@@ -21,6 +21,7 @@ from strongroom.net.control.messages import (
     decode_for_agent,
     encode,
 )
+from strongroom.net.control.own_requests import OWN_HEADERS
 
 if TYPE_CHECKING:
     from kit.director_server import RunningDirector
@@ -43,6 +44,7 @@ class SimulatedAgent:
         connection = connect(
             f"wss://localhost:{self._director.port}/api/v1/agents/connect",
             ssl=client_context(identity),
+            additional_headers=OWN_HEADERS,
             compression=None,
             open_timeout=PATIENCE_SECONDS,
         )

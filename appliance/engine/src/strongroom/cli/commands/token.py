@@ -24,9 +24,10 @@ examples:
   strongroom token list
   strongroom token withdraw 4f1c02aa
 
-NAME is a Console resource of the director, whose permissions the token has; with --profile only
-those that the Profile allows as well. Without such a Console the token has the Profile's
-permissions. The director stores a digest only: a lost token must be replaced.
+NAME is a Console or User resource of the director, whose permissions the token has; with --profile
+only those that the Profile allows as well. Without such a resource the token has the Profile's
+permissions. The token ends when one of them is removed or renamed. The director stores a digest
+only: a lost token must be replaced.
 """
 _COLUMNS = tuple(
     Column(name) for name in ("TOKEN", "NAME", "PROFILE", "MADE", "EXPIRES", "LAST USED")

@@ -28,6 +28,7 @@ from strongroom.errors import (
     error_named,
 )
 from strongroom.net.channels.tls_contexts import authority_context, client_context
+from strongroom.net.control.own_requests import OWN_HEADERS
 
 if TYPE_CHECKING:
     import argparse
@@ -48,7 +49,7 @@ class DirectorClient:
 
     def __init__(self, place: DirectorPlace) -> None:
         self._place = place
-        headers = {"user-agent": f"strongroom/{__version__}"}
+        headers = {"user-agent": f"strongroom/{__version__}", **OWN_HEADERS}
         if token := place.token():
             headers["authorization"] = f"Bearer {token}"
         self._http = httpx.Client(

@@ -103,6 +103,7 @@ class Director:
 
     async def start(self) -> None:
         """Resume unfinished runs, and start the scheduler."""
+        await self.commands.remove_orphaned_tokens()
         await self.runs.resume()
         await self.scheduler.load()
         self._scheduling = asyncio.create_task(self.scheduler.run(), name="scheduler")

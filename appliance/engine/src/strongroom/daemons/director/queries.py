@@ -20,7 +20,7 @@ from strongroom.daemons.director.catalog.runs import (
     log_lines,
 )
 from strongroom.daemons.director.catalog.snapshots import find_snapshots, load_snapshot
-from strongroom.daemons.director.metrics import catalog_metrics, live_metrics
+from strongroom.daemons.director.metrics import catalog_metrics, live_metrics, permitted
 from strongroom.daemons.director.results import (
     FINAL_STATES,
     Client,
@@ -30,6 +30,7 @@ from strongroom.daemons.director.results import (
     Snapshot,
     SnapshotFilter,
     Status,
+    permits_all,
 )
 from strongroom.daemons.director.runs.plan import plan, tls_mode_of
 from strongroom.daemons.director.runs.retention import snapshot_info
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         FilePage,
         FilesFound,
         LogLine,
+        Permits,
         Run,
         Token,
     )
@@ -73,10 +75,13 @@ class Queries:
         self._browser = browser
         self._started_ns = clock.now_ns()
 
-    async def status(self) -> Status:
-        """Status of the director: active and waiting runs, recent ones, those due in a day."""
+    async def status(self, permits: Permits = permits_all) -> Status:
+        """Status of the director: active and waiting runs, recent ones, those due in a day.
+
+        permits: which clients and jobs counts and warnings are about; runs are not filtered.
+        """
         context = self._context
-        clients = context.configuration.clients
+        clients = [name for name in context.configuration.clients if permits("client", name)]
         ended = RunFilter(states=tuple(sorted(FINAL_STATES)), limit=_RECENT_RUNS)
         recent = await context.in_thread(find_runs, context.catalog, ended)
         now_ns = clock.now_ns()
@@ -92,7 +97,16 @@ class Queries:
             active=tuple(one.info() for one in self._runs.all_active()),
             recent=tuple(record.info() for record in recent),
             due=tuple(self._scheduler.due(now_ns + _DAY_NS)),
-            warnings=(*self._scheduler.warnings, *((obstacle,) if obstacle else ())),
+            warnings=(
+                *(
+                    one.text
+                    for one in self._scheduler.warnings
+                    if permits("job", one.job)
+                    and permits("client", one.client)
+                    and permits("schedule", one.schedule)
+                ),
+                *((obstacle,) if obstacle else ()),
+            ),
         )
 
     async def clients(self) -> list[Client]:
@@ -224,13 +238,14 @@ class Queries:
         """The token of this text, unless it has expired or was revoked."""
         return await self._context.in_thread(find_token, self._context.catalog, text)
 
-    async def metrics(self) -> list[Metric]:
-        """The director's metrics, for /metrics."""
+    async def metrics(self, permits: Permits = permits_all) -> list[Metric]:
+        """The director's metrics, for /metrics, of the jobs, clients and storages permitted."""
         context = self._context
         active = [one.info() for one in self._runs.all_active()]
         held = bool(self._scheduler.guard.obstacle)
-        live = live_metrics(context, active, held)
-        return [*live, *await context.in_thread(catalog_metrics, context)]
+        live = live_metrics(context, active, held, permits)
+        found = [*live, *await context.in_thread(catalog_metrics, context, permits)]
+        return [permitted(metric, permits) for metric in found]
 
     async def _snapshot(self, beginning: str) -> SnapshotRecord:
         return await self._context.in_thread(load_snapshot, self._context.catalog, beginning)

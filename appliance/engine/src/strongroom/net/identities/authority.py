@@ -176,9 +176,11 @@ class Authority:
         UsageError; an invalid request does not consume the token.
         """
         check_name(name)
+        # First what costs least: anybody may try.
+        permitted = self.tokens.look(token, name)
         requested_key(request_pem)
         self._private_key()
-        if not self.tokens.look(token, name).name:
+        if not permitted.name:
             self._check_unclaimed(name)
         use = self.tokens.use(token, name)
         return self.issue(request_pem, name, use.role, use.hosts)

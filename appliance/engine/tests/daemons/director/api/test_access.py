@@ -198,7 +198,7 @@ def test_a_token_of_a_console_that_is_gone_is_good_for_nothing(own_director):
     with connection(own_director, "admin") as admin:
         assert admin.post("/reload").json() == {"loaded": True, "errors": [], "warnings": []}
     with own_director.client(token=made["text"]) as api:
-        assert api.get("/me").status_code == 403
+        assert api.get("/me").status_code == 401
     with connection(own_director, "ann") as ann:
         assert ann.get("/me").status_code == 403
 

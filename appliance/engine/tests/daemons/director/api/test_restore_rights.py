@@ -86,7 +86,7 @@ def test_a_restore_whose_job_is_not_allowed_is_not_started(configured):
         for body in ({}, {"job": "put-back"}):
             answer = asked_for(ann, director, **body)
             assert answer.status_code == 403
-            assert "put-back" in answer.json()["message"]
+            assert ("put-back" in answer.json()["message"]) is bool(body)
             assert "Job ACL" in answer.json()["message"]
         assert admin.get("/runs").json()["items"] == []
 

@@ -60,7 +60,7 @@ async def test_a_snapshot_is_entered_as_the_repository_has_it(director):
 
 
 @in_loop
-async def test_a_snapshot_of_another_client_or_of_nobody_is_not_believed(director):
+async def test_a_snapshot_of_another_client_or_of_nobody_is_not_believed(director, caplog):
     director.configure(client("web1") + client("web2") + job("nightly") + job("other", "web2"))
     await director.open()
     thief = await director.agent("web2")
@@ -70,7 +70,10 @@ async def test_a_snapshot_of_another_client_or_of_nobody_is_not_believed(directo
     await director.end(thief, run.id, snapshot=stolen["snapshot"])
     ended = await director.run(run.id)
     assert (ended.state, ended.error_id) == ("failed", "damage")
-    assert "web1" in ended.error
+    # Who may see web2 learns no other name.
+    assert "is of another job or client" in ended.error
+    assert "web1" not in ended.error
+    assert "of 'web1'" in caplog.text
     run = await director.start("other")
     await director.end(thief, run.id, snapshot="ab" * 32)
     ended = await director.run(run.id)

@@ -33,6 +33,7 @@ from strongroom.daemons.director.agents.rejected_reports import (
     is_final,
 )
 from strongroom.daemons.director.catalog.clients import change_client
+from strongroom.daemons.director.catalog.late_snapshots import add_late_snapshot, why_not_late
 from strongroom.daemons.director.catalog.runs import NewLine, load_run
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.runs.on_connect import start_on_connect
@@ -40,7 +41,7 @@ from strongroom.daemons.director.runs.reports import connection_text
 from strongroom.daemons.director.runs.start_messages import limit_set
 from strongroom.daemons.director.runs.time_limits import LOST_ID
 from strongroom.daemons.director.shown_text import shown
-from strongroom.daemons.director.snapshots.confirmation import confirm_snapshot
+from strongroom.daemons.director.snapshots.confirmation import confirm_snapshot, is_count
 from strongroom.errors import (
     CatalogUnavailableError,
     ConflictError,
@@ -203,6 +204,7 @@ class Agents:
                     changes={"sequence": report.sequence},
                     error_id=error.error_id if isinstance(error, StrongroomError) else "bug",
                     reason=f"{said} cannot be processed: {shown(error)}",
+                    is_reported=report.is_end,
                 )
             if not report.is_end:
                 await self._context.link.send(client, Cancel(run_id=report.run_id))
@@ -250,11 +252,13 @@ class Agents:
             "sequence": message.sequence,
             "summary": bounded_data(message.summary),
             "security": bounded_data(message.security),
-            **_counts(record.kind, message.summary),
         }
         state = str(message.status)
         error_id, reason = shown(message.error_id, 100), message.error[:_LONGEST_TEXT]
         said = [(line.level, line.text) for line in lines]
+        counts, false = _counts(message.summary)
+        changes |= counts
+        said += [("warning", f"the agent's summary is false: {one}") for one in false]
         if record.kind == "backup" and message.snapshot:
             try:
                 confirmed = await self._context.with_repository(
@@ -265,17 +269,24 @@ class Agents:
             else:
                 said += confirmed.lines
                 changes["snapshot"] = message.snapshot
-                # Before the run's end is written: a crash in between only writes it again.
-                await self._context.in_thread(
-                    add_snapshots, self._context.catalog, [confirmed.record]
-                )
+                if confirmed.record is not None:
+                    # Before the run's end is written: a crash in between only writes it again.
+                    await self._context.in_thread(
+                        add_snapshots, self._context.catalog, [confirmed.record]
+                    )
         if connection := connection_text(changes["security"]):
             said.append(("info", f"connection to the storage daemon: {connection}"))
         ending = active.ending
         if state == "cancelled" and ending is not None:
             state, error_id, reason = ending.state, ending.error_id, ending.reason
         await self._runs.end(
-            active, state, changes=changes, lines=said, error_id=error_id, reason=reason
+            active,
+            state,
+            changes=changes,
+            lines=said,
+            error_id=error_id,
+            reason=reason,
+            is_reported=True,
         )
 
     async def _answer_named(self, client: str, run_id: str) -> None:
@@ -330,18 +341,24 @@ class Agents:
             )
 
     async def _keep_late(self, record: RunRecord, message: RunEnded) -> None:
-        """A snapshot that was made although the run had been given up."""
+        """The snapshot of a run that was given up; of one that has ended by itself nothing."""
         if record.kind != "backup" or not message.snapshot or record.snapshot == message.snapshot:
             return
         try:
+            if fault := why_not_late(record, message.snapshot):
+                raise ConflictError(f"a late snapshot is not entered: {fault}")
             confirmed = await self._context.with_repository(
                 confirm_snapshot, self._context, record, message
             )
+            if confirmed.record is not None:
+                await self._context.in_thread(
+                    add_late_snapshot, self._context.catalog, confirmed.record
+                )
+        except CatalogUnavailableError:
+            raise
         except StrongroomError as error:
             text = "run %s: %s"
             self._lines.log(record.client, logging.WARNING, text, record.id, shown(error))
-            return
-        await self._context.in_thread(add_snapshots, self._context.catalog, [confirmed.record])
 
     async def _record(self, run_id: str) -> RunRecord | None:
         if len(run_id) != 32:
@@ -373,8 +390,8 @@ def _ended_without_agent(record: RunRecord) -> bool:
     return record.is_final and not record.summary and record.state in ("cancelled", "failed")
 
 
-def _counts(kind: str, summary: dict[str, Any]) -> dict[str, int]:
-    """Columns of the catalog from a summary; invalid figures are left out."""
+def _counts(summary: dict[str, Any]) -> tuple[dict[str, int], list[str]]:
+    """Columns of the catalog from a summary, and the figures in it that cannot be true."""
     names = {
         "files": ("files", "entries", "actions"),
         "bytes": ("size_bytes", "written_bytes", "read_bytes"),
@@ -382,12 +399,16 @@ def _counts(kind: str, summary: dict[str, Any]) -> dict[str, int]:
         "errors": ("problems", "errors"),
     }
     found: dict[str, int] = {}
+    false: list[str] = []
     for column, fields in names.items():
         for name in fields:
-            value = summary.get(name)
+            if name not in summary:
+                continue
+            value = summary[name]
             if isinstance(value, dict):
                 value = sum(one for one in value.values() if isinstance(one, int))
-            if isinstance(value, int) and 0 <= value < MOST_REPORTED:
+            if is_count(value):
                 found[column] = value
                 break
-    return found
+            false.append(f"{name} is no possible number")
+    return found, false

@@ -14,7 +14,7 @@ from strongroom.errors import SnapshotNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import Column, ColumnElement
+    from sqlalchemy import Column, ColumnElement, Connection
 
     from strongroom.daemons.director.catalog.database import Catalog
     from strongroom.daemons.director.results import SnapshotFilter
@@ -71,16 +71,19 @@ class KnownSnapshot(NamedTuple):
 
 def add_snapshots(catalog: Catalog, records: Iterable[SnapshotRecord]) -> int:
     """Add snapshots; existing ones stay unchanged. Returns how many were new."""
-    wanted = {record.id: record for record in records}
     with catalog.writing() as connection:
-        there = set(
-            connection.execute(
-                select(SNAPSHOTS.c.id).where(SNAPSHOTS.c.id.in_(list(wanted)))
-            ).scalars()
-        )
-        rows = [_row(record) for record in wanted.values() if record.id not in there]
-        if rows:
-            connection.execute(insert(SNAPSHOTS), rows)
+        return insert_snapshots(connection, records)
+
+
+def insert_snapshots(connection: Connection, records: Iterable[SnapshotRecord]) -> int:
+    """The same within a transaction."""
+    wanted = {record.id: record for record in records}
+    there = set(
+        connection.execute(select(SNAPSHOTS.c.id).where(SNAPSHOTS.c.id.in_(list(wanted)))).scalars()
+    )
+    rows = [_row(record) for record in wanted.values() if record.id not in there]
+    if rows:
+        connection.execute(insert(SNAPSHOTS), rows)
     return len(rows)
 
 

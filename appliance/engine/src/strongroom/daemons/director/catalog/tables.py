@@ -94,6 +94,10 @@ RUNS = Table(
     _number("log_lines"),
     # What still has to be done after its end: a step of AFTERMATH, "" for nothing.
     _text("aftermath"),
+    # When the director ended it without its agent, which may still report a snapshot; else 0.
+    _number("given_up_ns"),
+    # Of a restore: the client whose snapshot it reads.
+    _text("source_client"),
     _data("request"),
     _data("summary"),
     _data("security"),
@@ -149,6 +153,9 @@ AUDIT = Table(
     _text("object"),
     _text("result"),
     _text("address"),
+    # The names of the jobs and clients that it was about.
+    _data("jobs"),
+    _data("clients"),
 )
 
 TOKENS = Table(
@@ -158,6 +165,8 @@ TOKENS = Table(
     Column("hash", String(64), nullable=False, unique=True),
     _text("name"),
     _text("profile"),
+    # The type of the resource of its name that it dies with: Console, User, "" for none.
+    _text("bound_to"),
     _number("created_ns"),
     _number("expires_ns"),
     _number("last_used_ns"),

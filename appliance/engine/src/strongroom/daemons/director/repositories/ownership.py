@@ -8,15 +8,19 @@ every caller that opens or removes a snapshot checks here.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from strongroom.daemons.director.catalog.storable_text import plain_columns
+from strongroom.daemons.director.shown_text import shown
 from strongroom.errors import DamageError
 
 if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
+
+_log = logging.getLogger(__name__)
 
 
 def own_snapshot(repository: Repository, record: SnapshotRecord) -> Snapshot:
@@ -31,7 +35,6 @@ def foreign(snapshot: Snapshot, record: SnapshotRecord) -> str:
     """Why a snapshot does not belong to the client of its record; "" if it does."""
     if plain_columns({"client": snapshot.host})["client"] == record.client:
         return ""
-    return (
-        f"snapshot {record.id[:8]} is of {snapshot.host[:100]!r}, not of {record.client}, "
-        "whose agent reported it"
-    )
+    # Whoever may see the one client may not know of the other.
+    _log.warning("snapshot %s says that it is of %s", record.id, shown(snapshot.host))
+    return f"snapshot {record.id[:8]} is not of {record.client}, whose agent reported it"

@@ -117,7 +117,7 @@ def companions(configuration: DirectorConfiguration, record: RunRecord) -> list[
         )
         made = new_run(
             plan(configuration, said.job, overrides),
-            requested_by=f"run {record.id} of {job.name}",
+            requested_by=f"run {record.id}",
         )
         request = {**made.request, "companion_depth": depth + 1}
         run_id = blake3(f"{record.id} {number}".encode()).hexdigest(16)
@@ -175,6 +175,7 @@ def new_restore(
         scheduled_ns=now_ns,
         queued_ns=now_ns,
         snapshot=snapshot.id,
+        source_client=snapshot.client,
         requested_by=requested_by,
         request={
             "snapshot": snapshot.id,

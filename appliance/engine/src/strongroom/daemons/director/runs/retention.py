@@ -24,7 +24,7 @@ from strongroom.daemons.director.catalog.snapshots import (
 )
 from strongroom.daemons.director.repositories.ownership import foreign
 from strongroom.daemons.director.results import Snapshot
-from strongroom.errors import ObjectMissingError
+from strongroom.errors import ObjectMissingError, SnapshotNotFoundError
 from strongroom.jobs.upkeep.forget import ForgetOptions, forget
 from strongroom.jobs.upkeep.retention import Candidate, Duration, RetentionRules, reasons_to_keep
 from strongroom.progress import NullProgress
@@ -126,8 +126,11 @@ def groups_of(context: DirectorContext, record: RunRecord) -> list[tuple[str, st
         return sorted({(one.job, one.client, pool, storage) for one in there})
     if not record.snapshot or record.kind not in ("backup", "admin"):
         return []
-    # A backup of the catalog has a job and a client of its own.
-    made = load_snapshot(context.catalog, record.snapshot)
+    try:
+        # A backup of the catalog has a job and a client of its own.
+        made = load_snapshot(context.catalog, record.snapshot)
+    except SnapshotNotFoundError:
+        return []  # nobody could look it up yet
     return [(made.job, made.client, made.pool, made.storage)]
 
 

@@ -12,10 +12,11 @@ job, FileSet, level and times, and in their tags the run and the pool. What is o
 Names in a snapshot are set by its writer, and an agent that could use another's name could make
 retention remove the other's snapshots. The storage daemon knows who stored what, so a snapshot that
 an agent stored is added only if that agent is the client that the snapshot names; and, except in a
-requested rebuild, only for a run of that client that has no snapshot yet, or an agent could make
-retention remove its own machine's old snapshots by storing new ones. Snapshots that the appliance
-stored, or that have no known owner, are trusted, as are all in a plain folder. Snapshots of an
-active run are left to that run.
+requested rebuild, only one for each run, which carries that run's tag: the one that the run's agent
+reported, or one of a run that was given up (`late_snapshots`). Else an agent could make retention
+remove its own machine's old snapshots by storing new ones. Snapshots that the appliance stored, or
+that have no known owner, are trusted, as are all in a plain folder; but impossible totals are
+refused everywhere. Snapshots of an active run are left to that run.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import msgspec
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.access import add_audit
+from strongroom.daemons.director.catalog.late_snapshots import add_late_snapshot, why_not_late
 from strongroom.daemons.director.catalog.runs import (
     RunRecord,
     add_run,
@@ -41,9 +43,17 @@ from strongroom.daemons.director.catalog.snapshots import (
     note_returned,
 )
 from strongroom.daemons.director.results import Actor
-from strongroom.daemons.director.runs.start_messages import POOL_TAG, RUN_TAG
+from strongroom.daemons.director.runs.start_messages import POOL_TAG
 from strongroom.daemons.director.shown_text import shown
-from strongroom.daemons.director.snapshots.confirmation import count_of, record_of
+from strongroom.daemons.director.snapshots.confirmation import (
+    false_total,
+    fault_of,
+    is_count,
+    received_at,
+    record_of,
+    run_tag,
+    start_of,
+)
 from strongroom.errors import (
     CatalogError,
     CatalogUnavailableError,
@@ -135,7 +145,7 @@ def reconcile(
     try:
         packs = repository.store.list("packs")
         context.repository_bytes[storage] = sum(info.size_bytes for info in packs)
-        names = {info.name for info in repository.store.list("snapshots")}
+        names = {info.name: info.modified_ns for info in repository.store.list("snapshots")}
         gone = [name for name, one in mine.items() if not one.removed_ns and name not in names]
         returned = [n for n, one in mine.items() if one.removed_reason == GONE and n in names]
         for ids in _batches(gone):
@@ -145,46 +155,64 @@ def reconcile(
         found: list[Snapshot] = []
         refused: dict[str, str] = {}
         records: list[SnapshotRecord] = []
-        if not names <= known.keys() | set(leave_out):
+        lates: list[SnapshotRecord] = []
+        if not names.keys() <= known.keys() | set(leave_out):
             leave_out = known.keys() | set(leave_out)
             found = list_snapshots(repository.store, repository.key, leave_out=leave_out)
-            refused = _doubted(context, repository, found, rebuilds=rebuilds)
+            refused = _impossible(repository, found)
+            owned = frozenset() if rebuilds else _stored_by_agents(repository, found)
             busy = frozenset() if rebuilds else _under_way(context, found)
-            records = [
-                _record(context, repository, storage, one)
-                for one in found
-                if one.id not in refused and one.id not in busy
-            ]
+            for one in found:
+                if one.id in refused or one.id in busy:
+                    continue
+                if one.id not in owned:
+                    records.append(_record(context, repository, storage, one))
+                elif isinstance(late := _late(context, storage, one, names[one.id]), str):
+                    refused[one.id] = late
+                else:
+                    lates.append(late)
     finally:
         repository.close()
-    unfit = _enter(context, records)
+    unfit = {**_enter(context, records), **_enter_late(context, lates)}
+    records += lates
     entered = tuple(record.id for record in records if record.id not in unfit)
     result = Reconciled(tuple(gone), tuple(returned), entered, {**refused, **unfit})
     _tell(context, storage, result, mine)
     return result
 
 
-def _doubted(
-    context: DirectorContext, repository: Repository, found: list[Snapshot], *, rebuilds: bool
-) -> dict[str, str]:
-    """Snapshots that are not entered, and why."""
+def _impossible(repository: Repository, found: list[Snapshot]) -> dict[str, str]:
+    """Snapshots that are entered by nobody's order, and why."""
     refused = {
         name: f"says that it is of another client, but {owner} stored it"
         for name, owner in falsely_named(repository.store, found).items()
     }
-    if rebuilds:
-        return refused
-    owners = owners_of(repository.store)
     for one in found:
-        stored_by = owners.get(one.id, {""})
-        if "" not in stored_by and one.id not in refused and not _was_ordered(context, one):
-            refused[one.id] = f"{one.host} stored it, but no run of its own made it"
+        if fault := false_total(one) or _false_time(one):
+            refused.setdefault(one.id, fault)
     return refused
 
 
-def _was_ordered(context: DirectorContext, snapshot: Snapshot) -> bool:
+def _late(
+    context: DirectorContext, storage: str, snapshot: Snapshot, stored_ns: int
+) -> SnapshotRecord | str:
+    """A snapshot that an agent stored, if its run has ended and may have it; else why not."""
     run = _run_of(context, snapshot)
-    return run is not None and run.snapshot in ("", snapshot.id)
+    if run is None or run.storage != storage:
+        return f"{snapshot.host} stored it, but no run of its own made it there"
+    if fault := fault_of(snapshot, run) or why_not_late(run, snapshot.id):
+        return f"{snapshot.host} stored it, and {fault}"
+    return record_of(snapshot, run, start_of(snapshot, run), received_at(snapshot, stored_ns))
+
+
+def _stored_by_agents(repository: Repository, found: list[Snapshot]) -> frozenset[str]:
+    owners = owners_of(repository.store)
+    return frozenset(one.id for one in found if "" not in owners.get(one.id, {""}))
+
+
+def _false_time(snapshot: Snapshot) -> str:
+    is_time = is_count(snapshot.start_ns) and is_count(snapshot.server_ns or snapshot.end_ns)
+    return "" if is_time else "says that it was made at an impossible time"
 
 
 def _under_way(context: DirectorContext, found: list[Snapshot]) -> frozenset[str]:
@@ -192,14 +220,12 @@ def _under_way(context: DirectorContext, found: list[Snapshot]) -> frozenset[str
     runs = unfinished_runs(context.catalog)
     ids = {run.id for run in runs}
     copies = any(run.kind == "copy" for run in runs)
-    return frozenset(
-        one.id for one in found if (copies if one.original else _tagged(one, RUN_TAG) in ids)
-    )
+    return frozenset(one.id for one in found if (copies if one.original else run_tag(one) in ids))
 
 
 def _run_of(context: DirectorContext, snapshot: Snapshot) -> RunRecord | None:
-    """The backup that a snapshot says made it, if it was one of its client and job."""
-    run_id = _tagged(snapshot, RUN_TAG)
+    """The backup that a snapshot says made it, if it is one of its client and job."""
+    run_id = run_tag(snapshot)
     if not _is_id(run_id):
         return None
     try:
@@ -244,9 +270,9 @@ def _record(
     run = None if original else _run_of(context, snapshot)
     if run is not None and run.storage == storage:
         received_ns = snapshot.server_ns or snapshot.end_ns
-        return record_of(snapshot, run, count_of(snapshot.start_ns), count_of(received_ns))
+        return record_of(snapshot, run, snapshot.start_ns, received_ns)
     totals = snapshot.totals
-    run_id = _tagged(snapshot, RUN_TAG)
+    run_id = run_tag(snapshot)
     pool = _tagged(snapshot, POOL_TAG)
     job = context.configuration.jobs.get(snapshot.job)
     if not pool and job is not None:
@@ -261,12 +287,12 @@ def _record(
         level=snapshot.level,
         run=run_id if _is_id(run_id) else "",
         original=original.partition(":")[2],
-        start_ns=count_of(snapshot.start_ns),
-        server_ns=count_of(snapshot.server_ns or snapshot.end_ns),
-        files=count_of(totals.files),
-        bytes=count_of(totals.content_bytes),
-        stored_bytes=count_of(totals.stored_bytes),
-        errors=count_of(snapshot.error_count),
+        start_ns=snapshot.start_ns,
+        server_ns=snapshot.server_ns or snapshot.end_ns,
+        files=totals.files,
+        bytes=totals.content_bytes,
+        stored_bytes=totals.stored_bytes,
+        errors=snapshot.error_count,
         tags=snapshot.tags,
     )
 
@@ -291,6 +317,21 @@ def _enter(context: DirectorContext, records: Sequence[SnapshotRecord]) -> dict[
                     raise
                 except _UNFIT as error:
                     unfit[record.id] = f"the catalog does not take it: {shown(error)}"
+    return unfit
+
+
+def _enter_late(context: DirectorContext, records: Sequence[SnapshotRecord]) -> dict[str, str]:
+    """Add snapshots of runs that were given up, the first to arrive first; the others, and why."""
+    unfit: dict[str, str] = {}
+    for record in sorted(records, key=lambda one: one.server_ns):
+        try:
+            add_late_snapshot(context.catalog, record)
+        except CatalogUnavailableError:
+            raise
+        except ConflictError as error:
+            unfit[record.id] = str(error)
+        except _UNFIT as error:
+            unfit[record.id] = f"the catalog does not take it: {shown(error)}"
     return unfit
 
 

@@ -35,23 +35,31 @@ async def authority(request: Request) -> Authority:
 
 @router.post("/enrol", status_code=201)
 async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
-    """The first certificate of an agent; its token can be used only once."""
+    """The first certificate of an agent; its token can be used only once.
+
+    A good token is accepted however many wrong ones came from the same address.
+    """
     context: ApiContext = request.app.state.context
     enrolling = _enrolling(request)
     address = address_of(request)
-    context.wrong_enrolments.check(address)
-    actor = Actor(wanted.name, "agent", address)
     try:
-        certificate = await asyncio.to_thread(
-            enrolling.authority.enrol, wanted.token, wanted.csr.encode(), wanted.name
-        )
+        async with context.enrolment_places:
+            certificate = await asyncio.to_thread(
+                enrolling.authority.enrol, wanted.token, wanted.csr.encode(), wanted.name
+            )
     except PeerRefusedError as error:
+        # Only what the audit log gets is limited: nobody guesses a token of 256 bits.
+        context.wrong_enrolments.check(address)
         context.wrong_enrolments.failed(address)
-        await context.director.commands.audit(actor, "enrol", wanted.name, error.error_id)
+        await context.director.commands.audit_agent(
+            wanted.name, address, "enrol", wanted.name, error.error_id
+        )
         raise
     serial = _serial(certificate)
     await context.director.commands.note_certificate(wanted.name, serial)
-    await context.director.commands.audit(actor, "enrol", f"{wanted.name} certificate {serial}")
+    await context.director.commands.audit_agent(
+        wanted.name, address, "enrol", f"{wanted.name} certificate {serial}"
+    )
     return Enrolled(
         name=wanted.name,
         director=context.director.configuration.director.name,
@@ -75,8 +83,12 @@ async def renew(wanted: Renewal, request: Request) -> Renewed:
     peer = certified.peer
     if peer.role == "agent":
         await context.director.commands.note_certificate(peer.name, serial)
-    actor = Actor(peer.name, peer.role, address_of(request))
-    await context.director.commands.audit(actor, "renew", f"{peer.name} certificate {serial}")
+        await context.director.commands.audit_agent(
+            peer.name, address_of(request), "renew", f"{peer.name} certificate {serial}"
+        )
+    else:
+        actor = Actor(peer.name, peer.role, address_of(request))
+        await context.director.commands.audit(actor, "renew", f"{peer.name} certificate {serial}")
     return Renewed(
         certificate=certificate.decode("ascii"),
         authority=enrolling.authority.certificate_pem.decode("ascii"),

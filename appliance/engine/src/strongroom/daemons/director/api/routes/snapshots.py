@@ -15,7 +15,7 @@ from strongroom.daemons.director.api.rights import checked_target
 from strongroom.daemons.director.results import File, RestoreRequest, Run, Snapshot, SnapshotFilter
 from strongroom.daemons.director.runs.requests import restore_jobs
 from strongroom.daemons.director.served_formats import Base64Path, chosen_path, path_bytes
-from strongroom.errors import StrongroomError, UsageError
+from strongroom.errors import NotPermittedError, StrongroomError, UsageError
 
 router = APIRouter(tags=["snapshots"])
 
@@ -204,8 +204,13 @@ def _permitted_job(asked: ApiRequest, name: str) -> str:
     """The Restore job to use, "" where the configuration has none. Raises NotPermittedError."""
     names = (name,) if name else restore_jobs(asked.director.configuration)
     allowed = next((one for one in names if asked.rights.permits("job", one)), "")
-    if names and not allowed:
-        asked.rights.require("job", names[0])
+    if name:
+        asked.rights.require("job", name)
+    elif names and not allowed:
+        raise NotPermittedError(
+            "no Restore job is allowed here; the Job ACL of your Console or its Profile would have "
+            "to name one"
+        )
     return allowed
 
 
