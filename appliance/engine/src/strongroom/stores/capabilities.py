@@ -84,8 +84,18 @@ class KeepsJudgements(Protocol):
         """Mark objects as verified or as false. RightError."""
 
 
+@runtime_checkable
+class ChargesShared(Protocol):
+    """A store that holds clients to quotas: a storage daemon."""
+
+    def charge(self, client_id: bytes, size_bytes: int) -> None:
+        """Set what shared packs hold in place of a client, which counts as its own. RightError."""
+
+
 # Wrappers pass these on unchanged: they transfer no content past the wrapper.
-_OF_THE_INNER_STORE: Final[frozenset[type]] = frozenset((TakesSeries, KnowsOwners, KeepsJudgements))
+_OF_THE_INNER_STORE: Final[frozenset[type]] = frozenset(
+    (TakesSeries, KnowsOwners, KeepsJudgements, ChargesShared)
+)
 
 
 def own_capability(store: Store, wanted: type[_Capability]) -> _Capability | None:

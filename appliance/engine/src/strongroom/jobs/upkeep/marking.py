@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.errors import DamageError, ObjectMissingError
 from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.index.live_blocks import LiveBlocks
@@ -19,6 +20,8 @@ from strongroom.repo.snapshots import was_stored_unreadable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numpy.typing import NDArray
+
     from strongroom.progress import Progress
     from strongroom.repo.blocks import BlockReader
     from strongroom.repo.index.client_blocks import ClientBlocks
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from strongroom.repo.repository import Repository
 
 _CACHE_BYTES = 8 << 20
+_BLOCK_ID = np.dtype((np.void, BLOCK_ID_SIZE))
+_NO_IDS = np.zeros(0, _BLOCK_ID)
 
 
 class Marker:
@@ -39,6 +44,8 @@ class Marker:
         self._pages: set[tuple[bytes, bytes]] = set()
         self._snapshots: set[str] = set()
         self.live = LiveBlocks()
+        # Shared blocks that each client's snapshots refer to, ascending ids of 24 bytes.
+        self._shared: dict[bytes, NDArray[np.void]] = {}
         # Unverified snapshots that refer to what is not there, and what.
         self.false_snapshots: dict[str, str] = {}
 
@@ -80,10 +87,18 @@ class Marker:
             self._progress.add(files=sum(page.row_count for page in fresh))
             self._snapshots.add(name)
 
+    def shared_blocks(self, owner: bytes) -> bytes:
+        """Ids of the shared blocks that a client's snapshots refer to, joined."""
+        return self._shared.get(owner, _NO_IDS).tobytes()
+
     def _mark(self, pages: list[bytes], blocks: ClientBlocks, reader: BlockReader) -> None:
         self.live.mark(_parts_of(pages), blocks)
         for _, raw in reader.blocks(pages):
-            self.live.mark(decode_parts(raw), blocks)
+            ids = self.live.mark(decode_parts(raw), blocks)
+            if ids:
+                mine = self._shared.get(blocks.owner, _NO_IDS)
+                here = np.frombuffer(ids, _BLOCK_ID)
+                self._shared[blocks.owner] = np.unique(np.concatenate((mine, here)))
 
     def _mark_what_is_there(
         self, pages: list[bytes], blocks: ClientBlocks, reader: BlockReader

@@ -124,13 +124,15 @@ def measure_usage(
 
 def mark_shared(
     repository: Repository, index: Index, live: LiveBlocks, shared: SharedChunks
-) -> None:
+) -> dict[bytes, int]:
     """Mark in `live` the shared chunks that the used blocks of clients leave to shared packs.
 
-    Whatever decides about shared packs needs it. ObjectMissingError as of `measure_usage`.
+    Whatever decides about shared packs needs it. Returns the raw bytes of what each client's blocks
+    have lost to them. ObjectMissingError as of `measure_usage`.
     """
+    lost: dict[bytes, int] = {}
     if not len(shared):
-        return
+        return lost
     for footer in _footers(repository, index):
         if footer.owner == SHARED:
             continue
@@ -141,6 +143,10 @@ def mark_shared(
             covered &= live.flags(columns.block_ids, counts, footer.owner)
             ids = np.frombuffer(columns.chunk_ids, np.uint8).reshape(-1, CHUNK_ID_SIZE)
             shared.mark(ids[covered].tobytes(), live)
+            lengths = np.frombuffer(columns.chunk_lengths, "<u4").astype(np.int64)
+            gone = int(lengths[covered & dead_flags(columns)].sum())
+            lost[footer.owner] = lost.get(footer.owner, 0) + gone
+    return lost
 
 
 def _footers(repository: Repository, index: Index) -> Iterator[PackFooter]:

@@ -17,6 +17,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.content.digests import is_object_name
@@ -38,6 +40,7 @@ from strongroom.repo.leases import APPLIANCE, list_leases
 from strongroom.repo.packs import read_owner
 from strongroom.repo.ticket_objects import remove_expired_tickets
 from strongroom.repo.tombstones import read_tombstones, write_tombstone
+from strongroom.stores.capabilities import ChargesShared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,12 +143,17 @@ class PruneReport:
 
 @dataclass(slots=True)
 class _Plan:
-    """Results of the first phase; owners: of the packs that may be marked."""
+    """Results of the first phase.
+
+    owners: of the packs that may be marked. charges: bytes of shared packs by the client that uses
+    them, which count in its quota: what it stored counts also when others share it.
+    """
 
     index: Index
     keepers: Keepers
     shared: SharedChunks
     owners: dict[bytes, bytes]
+    charges: dict[bytes, int]
     usages: list[Usage]
     packs: dict[bytes, int]
     unused: list[bytes]
@@ -170,6 +178,7 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
         lease.start_renewing()
         remove_expired_tickets(repository.store, lease.store_time_ns)
         plan = _plan(repository, marker, lease, options, progress)
+        _charge(repository, plan)
         swept = Swept()
         if plan.unused and plan.repacked:
             # Packs that need no copying are removed first, to make room on a nearly full disk.
@@ -239,7 +248,7 @@ def _plan_once(
     doubted = doubted_packs(store)
     keepers = Keepers(index, sizes.keys() - cut_off - doubted)
     shared = SharedChunks.load(store, repository.key, index, cut_off | doubted)
-    mark_shared(repository, index, marker.live, shared)
+    lost = mark_shared(repository, index, marker.live, shared)
     usages = measure_usage(repository, index, keepers, marker.live, shared)
     # Packs added after the listing are in the index but not in `sizes`.
     late = {usage.pack.pack_id for usage in usages} - sizes.keys()
@@ -258,7 +267,10 @@ def _plan_once(
     settled = [usage for usage in usages if usage.pack.pack_id not in spared]
     unused = [usage.pack.pack_id for usage in settled if not usage.in_use]
     repacked = choose_repacked(settled, options.repack_below, options.max_unused, doubted)
-    return _Plan(index, keepers, shared, owners, usages, sizes, unused + orphans, orphans, repacked)
+    charges = _charges(index, marker, lost)
+    return _Plan(
+        index, keepers, shared, owners, charges, usages, sizes, unused + orphans, orphans, repacked
+    )
 
 
 def _unknown(repository: Repository, index: Index, packs: list[ObjectInfo]) -> list[bytes]:
@@ -270,6 +282,29 @@ def _unknown(repository: Repository, index: Index, packs: list[ObjectInfo]) -> l
     }
     ids = [bytes.fromhex(info.name) for info in packs]
     return [pack_id for pack_id in ids if index.pack(pack_id) is None and pack_id not in marked]
+
+
+def _charges(index: Index, marker: Marker, lost: dict[bytes, int]) -> dict[bytes, int]:
+    blocks = index.of_client(SHARED)
+    stored = index.stored_lengths.astype(np.int64)
+    is_shared = index.owners_of_rows == blocks.number
+    raw_bytes = int(index.raw_lengths[is_shared].sum(dtype=np.int64))
+    ratio = int(stored[is_shared].sum()) / max(1, raw_bytes)
+    charges = {}
+    for owner in index.owners:
+        if owner != SHARED:
+            rows = blocks.rows_of(marker.shared_blocks(owner))
+            whole = int(stored[rows[rows >= 0]].sum())
+            charges[owner] = whole + int(lost.get(owner, 0) * ratio)
+    return charges
+
+
+def _charge(repository: Repository, plan: _Plan) -> None:
+    """Tell a storage daemon what counts in the quotas of clients besides their own packs."""
+    quotas = repository.store.capability(ChargesShared)
+    if quotas is not None:
+        for owner, size_bytes in plan.charges.items():
+            quotas.charge(owner, size_bytes)
 
 
 def _owner_of(repository: Repository, pack_id: bytes) -> bytes:

@@ -41,8 +41,8 @@ class LiveBlocks:
 
     def mark(
         self, parts: PageParts, blocks: ClientBlocks, *, only_what_is_there: bool = False
-    ) -> None:
-        """Mark the references of a page of a client's snapshot.
+    ) -> bytes:
+        """Mark the references of a page of a client's snapshot; the ids of shared blocks among them.
 
         DamageError for a block that the index does not know or a slot beyond its chunks; then
         nothing of the page is marked. only_what_is_there: such references are passed over.
@@ -50,10 +50,11 @@ class LiveBlocks:
         if only_what_is_there:
             parts = _known_parts(parts, blocks)
         if not len(parts.places):
-            return
+            return b""
         index_rows = blocks.rows_of(parts.block_ids)
         owners = np.zeros(len(index_rows), np.int64)
-        owners[~blocks.is_shared(index_rows)] = self._number_of(blocks.owner)
+        is_shared = blocks.is_shared(index_rows)
+        owners[~is_shared] = self._number_of(blocks.owner)
         rows = self._table.find_of(parts.block_ids, owners)
         used = np.zeros(len(rows), np.bool_)
         used[parts.places] = True
@@ -73,6 +74,10 @@ class LiveBlocks:
                 "then strongroom repair"
             )
         self._mark(parts, rows, owners, counts, used)
+        if not is_shared.any():
+            return b""
+        ids = np.frombuffer(parts.block_ids, np.uint8).reshape(-1, BLOCK_ID_SIZE)
+        return ids[used & is_shared].tobytes()
 
     def mark_shared(self, parts: PageParts, chunk_counts: NDArray[np.int64]) -> None:
         """Mark chunks of shared blocks; chunk_counts: of each block of `parts`."""
