@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from kit.tiny_backup import TinyBackup, new_repository, read_back
 from kit.memory_store import MemoryStore
+from kit.tiny_backup import TinyBackup, new_repository, read_back
 from strongroom.jobs.check.check import CheckOptions, DataSubset, check
 from strongroom.jobs.share.share import ShareOptions, share
 from strongroom.jobs.upkeep.forget import ForgetOptions, forget
@@ -14,7 +14,6 @@ from strongroom.progress import NullProgress
 from strongroom.repo.index.chunk_table import ChunkTable
 from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.packs import read_owner
-
 
 PRUNE = PruneOptions(spare_seconds=-1e6, max_unused=0.0, repack_below=1.0, threads=1)
 

@@ -42,7 +42,7 @@ class LiveBlocks:
     def mark(
         self, parts: PageParts, blocks: ClientBlocks, *, only_what_is_there: bool = False
     ) -> bytes:
-        """Mark the references of a page of a client's snapshot; the ids of shared blocks among them.
+        """Mark what a page of a client's snapshot refers to; the ids of shared blocks among it.
 
         DamageError for a block that the index does not know or a slot beyond its chunks; then
         nothing of the page is marked. only_what_is_there: such references are passed over.
