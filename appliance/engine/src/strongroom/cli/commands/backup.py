@@ -12,6 +12,7 @@ from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text, size_text
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
 from strongroom.printable import printable
+from strongroom.scan.share_folders import DEFAULT_SHARE_BELOW, share_folders
 
 if TYPE_CHECKING:
     import argparse
@@ -75,6 +76,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "incremental (usual) with the last",
     )
     snapshot.add_argument("--parent", metavar="ID", help="compare with this snapshot instead")
+    snapshot.add_argument(
+        "--share-below",
+        action="append",
+        metavar="DIR",
+        help="offer public files below DIR to other clients of the repository; usual: "
+        f'{", ".join(DEFAULT_SHARE_BELOW)}; "" for none',
+    )
     snapshot.add_argument("-n", "--dry-run", action="store_true", help="read, but store nothing")
     add_knob_options(parser.add_argument_group("knobs (0: choose for me)"))
 
@@ -195,7 +203,15 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         selection=selection,
         tuning=settle_tuning(knob_settings(arguments), spelling="option"),
         cache_folder=arguments.settings.cache_folder,
+        share_below=_share_below(arguments.share_below),
     )
+
+
+def _share_below(given: list[str] | None) -> tuple[str, ...]:
+    try:
+        return share_folders(DEFAULT_SHARE_BELOW if given is None else given)
+    except UsageError as error:
+        raise UsageError(f"--share-below: {error}") from error
 
 
 def _encoded(texts: list[str]) -> tuple[bytes, ...]:

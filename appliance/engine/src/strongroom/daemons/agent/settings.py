@@ -42,7 +42,10 @@ class KnownDirector:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """The agent. `processes`: shared by all runs; see `supervisor`."""
+    """The agent. `processes`: shared by all runs; see `supervisor`.
+
+    share_below: what backups may offer to share at most; None where the director alone decides.
+    """
 
     name: str
     directors: Mapping[str, KnownDirector]
@@ -50,6 +53,7 @@ class AgentSettings:
     identity_folder: str
     working_folder: str
     tuning: KnobSettings
+    share_below: tuple[str, ...] | None
     processes: int
     maximum_concurrent_runs: int
     maximum_run_seconds: int
@@ -104,6 +108,7 @@ def load_settings(path: str) -> AgentSettings:
         identity_folder=client.text("identity_directory"),
         working_folder=client.text("working_directory"),
         tuning=client_knobs(client),
+        share_below=client.texts("share_below") if client.is_set("share_below") else None,
         processes=client.number("maximum_workers")
         or min(LARGEST_DEFAULT_SHARDS, len(os.sched_getaffinity(0))),
         maximum_concurrent_runs=client.number("maximum_concurrent_jobs"),

@@ -253,6 +253,7 @@ class Supervisor:
             allow_commands=settings.allow_commands,
             processes=run.processes,
             tuning=settings.tuning,
+            share_below=settings.share_below,
             maximum_bytes_per_second=self._bandwidth(run),
             maximum_run_seconds=min((limit for limit in limits if limit), default=0),
         )

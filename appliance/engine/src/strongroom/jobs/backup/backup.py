@@ -190,6 +190,7 @@ class _Backup:
                 shards.tally,
                 shards.scan_threads,
                 options.known_problems,
+                options.share_below,
             )
 
             def finish() -> Snapshot:

@@ -75,6 +75,7 @@ class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
 
     `tuning`: the knobs that the director sets; the agent's own hold for the others.
     `parent`: id of the snapshot to compare with, "" for none.
+    `share_below`: public files below these folders are offered to share.
     `maximum_bytes_per_second`: 0 is no limit. `maximum_run_seconds`: 0 is no limit.
     `expected_...`: expected totals, for progress; 0 where unknown.
     """
@@ -86,6 +87,7 @@ class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
     storage: StorageTarget
     tuning: KnobSettings = KnobSettings()
     tags: tuple[str, ...] = ()
+    share_below: tuple[str, ...] = ()
     parent: str = ""
     scripts: tuple[Script, ...] = ()
     maximum_bytes_per_second: int = 0

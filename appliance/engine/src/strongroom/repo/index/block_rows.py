@@ -152,6 +152,10 @@ class BlockRows:
         """Which blocks have ids under the common keys."""
         return (np.array(self._flags, np.uint8) & OFFERED).astype(np.bool_)
 
+    def are_offered(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which blocks of some rows have ids under the common keys."""
+        return (np.frombuffer(self._flags, np.uint8)[rows] & OFFERED).astype(np.bool_)
+
     @property
     def pack_numbers(self) -> NDArray[np.uint32]:
         """For each block the position of its pack in `packs`."""

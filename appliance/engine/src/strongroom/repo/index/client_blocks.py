@@ -65,15 +65,20 @@ class ClientBlocks:
 
     def has_blocks(self, block_ids: bytes) -> NDArray[np.bool_]:
         """Which of n * 24 bytes of ids are in a pack that is not marked."""
-        found = self._table.find(block_ids, self.number)
-        known = found >= 0
-        known[known] = ~self.index.is_marked(found[known])
-        if self._looks_further and not known.all():
-            shared = self._table.find(block_ids, SHARED_NUMBER)
-            there = shared >= 0
-            there[there] = ~self.index.is_marked(shared[there])
-            known |= there
-        return known
+        return self.usable_rows(block_ids) >= 0
+
+    def usable_rows(self, block_ids: bytes) -> NDArray[np.int64]:
+        """A row of each block (n * 24 bytes of ids) in a pack that is not marked, else -1."""
+        found = self._unmarked(block_ids, self.number)
+        if self._looks_further and found.size and found.min() < 0:
+            found = np.maximum(found, self._unmarked(block_ids, SHARED_NUMBER))
+        return found
+
+    def _unmarked(self, block_ids: bytes, owner: int) -> NDArray[np.int64]:
+        found = self._table.find(block_ids, owner)
+        known = np.flatnonzero(found >= 0)
+        found[known[self.index.is_marked(found[known])]] = -1
+        return found
 
     def is_shared(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which rows are of shared packs; -1 is none."""

@@ -29,8 +29,9 @@ class JobDescription(msgspec.Struct, frozen=True, kw_only=True):
     the owner of the job. lock_file: locked while the job runs, so that the same run is never
     executed twice at once. script_folders: where scripts may be. script_seconds: limit of each.
     allow_commands: whether a FileSet may run commands. processes: how many the job may start.
-    tuning: the agent's own tuning knobs, which those of the start message override. maximum_...:
-    the lower of the agent's and the start message's, 0 is no limit.
+    tuning: the agent's own tuning knobs, which those of the start message override. share_below:
+    what a backup may offer to share at most, None for no bound. maximum_...: the lower of the
+    agent's and the start message's, 0 is no limit.
     """
 
     start: StartMessage
@@ -44,6 +45,7 @@ class JobDescription(msgspec.Struct, frozen=True, kw_only=True):
     allow_commands: bool = False
     processes: int = 1
     tuning: KnobSettings = KnobSettings()
+    share_below: tuple[str, ...] | None = None
     maximum_bytes_per_second: int = 0
     maximum_run_seconds: int = 0
 

@@ -35,6 +35,8 @@ from strongroom.daemons.director.own_jobs.descriptions import (
     Prune,
     ReadSnapshot,
     RestoreSample,
+    Share,
+    Sharing,
     Vouch,
 )
 from strongroom.daemons.director.own_jobs.processes import run_own_job
@@ -44,7 +46,7 @@ from strongroom.daemons.director.snapshots.reconciliation import Reconciled, rec
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from strongroom.config.settings.admin_commands import AdminCommand
+    from strongroom.config.settings.admin_commands import AdminCommand, AdminVerb
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
     from strongroom.daemons.director.runs.protocols import RunControl
@@ -162,14 +164,25 @@ class OwnJobs:
             found = await outlast(context.with_repository, self._rebuild, storage)
             text = f"{len(found.entered)} snapshots were entered"
             return Outcome("done", {}, (("info", text), *found.lines()))
-        description = (Prune if command.verb == "prune" else Vouch)(
-            place=self._place(storage), host=context.name, cache_folder=self._cache_folder
-        )
+        description = self._upkeep(command.verb, storage)
         outcome = _outcome(await run_own_job(description, active, runs), {})
-        if command.verb == "vouch" or outcome.state not in ("done", "incomplete"):
+        if command.verb != "prune" or outcome.state not in ("done", "incomplete"):
             return outcome
         found = await outlast(context.with_repository, reconcile, context, storage)
         return Outcome(outcome.state, outcome.changes, (*outcome.lines, *found.lines()))
+
+    def _upkeep(self, verb: AdminVerb, storage: str) -> Prune | Share | Vouch:
+        place, host = self._place(storage), self._context.name
+        folder = self._cache_folder
+        if verb == "vouch":
+            return Vouch(place=place, host=host, cache_folder=folder)
+        configuration = self._context.configuration
+        sharing = Sharing(
+            configuration.storages[storage].share_chunks_from,
+            tuple((name, 0) for name in configuration.clients),
+        )
+        kind = Prune if verb == "prune" else Share
+        return kind(place=place, host=host, cache_folder=folder, sharing=sharing)
 
     async def _back_up_catalog(self, storage: str, active: ActiveRun, runs: RunControl) -> Outcome:
         context, record = self._context, active.record

@@ -167,6 +167,7 @@ def _backup(context: DirectorContext, record: RunRecord) -> StartMessage:
         storage=_target(context, record, record.storage),
         tuning=client.knobs,
         tags=(RUN_TAG + record.id, POOL_TAG + pool),
+        share_below=client.share_below,
         parent=decided.parent,
         scripts=scripts_of(job),
         maximum_bytes_per_second=_bandwidth(context, record, job),
