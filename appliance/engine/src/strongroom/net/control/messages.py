@@ -99,7 +99,10 @@ Name: TypeAlias = str | dict[str, str]
 
 
 class RestoreChoices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is restored and how: fields of RestoreOptions; 0 workers is the agent's choice."""
+    """What is restored and how: fields of RestoreOptions; 0 workers is the agent's choice.
+
+    keeps_privileges: the director says it of every restore, also of one in place.
+    """
 
     subpath: Name = ""
     includes: tuple[Name, ...] = ()
@@ -109,6 +112,7 @@ class RestoreChoices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     delete: bool = False
     dry_run: bool = False
     tells_steps: bool = False
+    keeps_privileges: bool = False
     workers: int = 0
 
 

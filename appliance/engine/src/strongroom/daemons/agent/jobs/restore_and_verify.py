@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.agent.jobs.description import JobDescription
     from strongroom.daemons.job_process.output import JobOutput
-    from strongroom.jobs.restore.options import RestoreProblem, Step
+    from strongroom.jobs.restore.options import LeftOut, RestoreProblem, Step
     from strongroom.jobs.verify.options import LiveDifference, VerifyOptions
     from strongroom.net.control.messages import LogLevel, Name, StartRestore, StartVerify
     from strongroom.repo.repository import Repository
@@ -138,6 +138,7 @@ def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
         dry_run=given.dry_run,
         workers=_workers(given.workers, processes),
         tells_steps=given.tells_steps,
+        keeps_privileges=given.keeps_privileges,
     )
 
 
@@ -175,6 +176,9 @@ class _EntryLog:
 
     def step(self, step: Step) -> None:
         self._tell("info", f"{step.action} /{printable(step.path)}")
+
+    def left_out(self, left_out: LeftOut) -> None:
+        self._tell("info", f"/{printable(left_out.path)}: left out: {left_out.kind}")
 
     def difference(self, difference: LiveDifference) -> None:
         self._tell(

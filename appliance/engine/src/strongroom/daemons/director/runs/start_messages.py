@@ -225,7 +225,9 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
     target = bytes.fromhex(request.get("target", ""))
     given = {
         name: request[name]
-        for name in ("in_place", "overwrite", "delete", "dry_run", "workers")
+        for name in (
+            "in_place", "overwrite", "delete", "dry_run", "workers", "keeps_privileges",
+        )
         if name in request
     }
     options = msgspec.convert(given, RestoreChoices)
