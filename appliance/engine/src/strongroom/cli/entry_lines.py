@@ -24,8 +24,7 @@ LEFT_OUT: Final = {
 
 
 class RestoreLines:
-    """Of a restore: losses and what was left out always, the rest with --verbose; differences as
-    warnings."""
+    """Of a restore: losses and what was left out always, the rest with --verbose."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal

@@ -11,7 +11,7 @@ from __future__ import annotations
 import stat
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from strongroom.scan.attributes import decode_xattrs, encode_xattrs
 
 if TYPE_CHECKING:
     from strongroom.rows.views import RowView
-
-_Stats: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 _FORMAT: Final = 0o170000

@@ -229,8 +229,8 @@ def _print(
         )
     for kind, count in sorted(report.problems.items()):
         terminal.line(f"{count:,} {kind}: {_MEANINGS[kind]}")
-    for kind, count in sorted(report.left_out.items()):
-        terminal.line(f"{count:,} {kind} left out; --keep-privileges restores them")
+    for privilege, count in sorted(report.left_out.items()):
+        terminal.line(f"{count:,} {privilege} left out; --keep-privileges restores them")
     if report.problems:
         terminal.line("not everything is as in the snapshot; exit code 3")
     if verified is not None:

@@ -141,7 +141,7 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     restores below a target keeps whole paths there (target/etc/passwd): `subpath` is not sent.
     `where`: the Where ACLs of whoever asked (layers of jobs.restore.where_rules.WhereRules); the
     agent refuses a target that really is where they deny it. Empty for in place, and where nothing
-    is denied.
+    is denied. `order`: the director's signature below all of this (control.restore_orders).
     """
 
     run_id: str
@@ -154,6 +154,7 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     where: tuple[tuple[str, ...], ...] = ()
     scripts: tuple[Script, ...] = ()
     maximum_bytes_per_second: int = 0
+    order: str = ""
 
 
 class StartVerify(Message, frozen=True, kw_only=True, tag="start-verify"):

@@ -50,7 +50,7 @@ def run_restore(
     description: JobDescription, request: StartRestore, output: JobOutput, limiter: Limiter
 ) -> JobEnded:
     """Write the files. Raises StrongroomError."""
-    options = restore_options(request, description.processes)
+    options = restore_options(request, description.processes, description.restore_folders)
     return persist(lambda: _restore(description, request, options, output, limiter), output)
 
 
@@ -114,8 +114,10 @@ def _verify(
     )
 
 
-def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
-    """The options of a request. Raises UsageError."""
+def restore_options(
+    request: StartRestore, processes: int, folders: tuple[str, ...] = ()
+) -> RestoreOptions:
+    """The options of a request; folders: Allowed Restore Dir. Raises UsageError."""
     given = request.options
     if given.in_place:
         target = b"/"
@@ -132,7 +134,7 @@ def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
         includes=_patterns(given.includes, "includes"),
         excludes=_patterns(given.excludes, "excludes"),
         overwrite=Overwrite(given.overwrite),
-        where=WhereRules(request.where) if request.where else None,
+        where=WhereRules(request.where, folders) if request.where or folders else None,
         in_place=given.in_place,
         delete=given.delete,
         dry_run=given.dry_run,
