@@ -123,9 +123,9 @@ class AgentSite:
                 stdout=messages,
                 stderr=messages,
                 cwd=self.folder,
-                **(
-                    {"user": self.user, "group": self.user, "extra_groups": []} if self.user else {}
-                ),
+                user=self.user or None,
+                group=self.user or None,
+                extra_groups=[] if self.user else None,
             )
 
     def start_connected(self) -> None:

@@ -40,8 +40,8 @@ def check_agent(path: str) -> tuple[AgentSettings, Preflight]:
     authority = restore_authority_path(path)
     if os.path.exists(settings.restore_socket) and not os.path.exists(authority):
         look.warnings.append(
-            f"{authority} is missing, so nothing is restored through Restore Socket: enrol as root, "
-            f"or as root copy {settings.identity_folder}/authority.pem there"
+            f"{authority} is missing, so nothing is restored through Restore Socket: enrol as "
+            f"root, or as root copy {settings.identity_folder}/authority.pem there"
         )
     look.writable("Working Directory", settings.working_folder)
     look.changeable("Working Directory", os.path.join(settings.working_folder, "agent.lock"))
