@@ -116,6 +116,10 @@ class Terminal:
         if self.verbose:
             self.line(text)
 
+    def word(self, text: str) -> None:
+        """Write one line, whatever the options: a token, which a script reads."""
+        self._write_output(printable(text) + "\n")
+
     def document(self, text: str) -> None:
         """Write a text of several lines, whatever the options (a completion script)."""
         self._write_output(text)

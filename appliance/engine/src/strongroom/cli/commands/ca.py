@@ -278,7 +278,7 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
     elif arguments.json:
         secret["token"] = token.text
     else:
-        terminal.document(token.text + "\n")
+        terminal.word(token.text)
     terminal.emit(
         {
             "type": "new_enrolment_token",
