@@ -14,11 +14,19 @@ from kit.ports import free_port
 from kit.small_director import SmallDirector
 from strongroom.daemons.agent.put_keys import keep_put_key
 from strongroom.filesets.spec import FileSetInclude, FileSetSpec
-from strongroom.net.control.messages import Script, StartBackup, StorageTarget
+from strongroom.net.control.messages import (
+    RestoreChoices,
+    Script,
+    StartBackup,
+    StartRestore,
+    StorageTarget,
+)
 from strongroom.net.identities.authority import Authority
 from strongroom.repo.keys.files import export_key
 from strongroom.repo.keys.wrapping import Argon2Cost
 from strongroom.repo.repository import Repository
+from strongroom.repo.restore_ticket import make_ticket
+from strongroom.repo.ticket_objects import store_ticket
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
@@ -50,13 +58,17 @@ Director {{
 
 @dataclass
 class AgentSite:
-    """Everything in `folder`; the agent runs after `start`. `others`: the authority of others."""
+    """Everything in `folder`; the agent runs after `start`. `others`: the authority of others.
+
+    user: whom the agent runs as, 0 for whoever tests.
+    """
 
     folder: Path
     of_client: str = ""
     of_director: str = ""
     listens_at: int = 0
     others: Authority | None = None
+    user: int = 0
     director: SmallDirector = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,6 +124,9 @@ class AgentSite:
                 stdout=messages,
                 stderr=messages,
                 cwd=self.folder,
+                user=self.user or None,
+                group=self.user or None,
+                extra_groups=[] if self.user else None,
             )
 
     def start_connected(self) -> None:
@@ -154,6 +169,23 @@ class AgentSite:
                 "scripts": scripts,
                 **fields,
             }
+        )
+
+    def restore(self, snapshot: str, target: Any, **options: Any) -> StartRestore:
+        """A request for a restore, with its ticket; `options`: fields of RestoreChoices."""
+        repository = self.open()
+        ticket = store_ticket(
+            repository.store, make_ticket(repository, repository.snapshot(snapshot))
+        )
+        repository.close()
+        return StartRestore(
+            run_id=uuid.uuid4().hex,
+            job="restore",
+            storage=self.target(),
+            ticket=ticket,
+            grant="",
+            target=target,
+            options=RestoreChoices(**options),
         )
 
     def script(self, name: str, text: str) -> str:

@@ -105,11 +105,13 @@ strongroom run data --watch || fail "the backup failed"
 strongroom run data --watch || fail "the second backup failed"
 
 step "restore with owners and modes, by a process of its own"
-strongroom restore latest --client host --target /srv/restored || fail "the restore failed"
+strongroom restore latest --client host --target /srv/restored --keep-privileges || fail "the restore failed"
 diff -r --no-dereference /srv/data /srv/restored/srv/data || fail "contents differ"
 list() { (cd "$1" && find . -printf '%p %y %m %U %G %s %T@ %l\n' | LC_ALL=C sort); }
 diff <(list /srv/data) <(list /srv/restored/srv/data) || fail "attributes differ"
 journalctl --no-pager -q -u 'strongroom-agent-restore@*' | grep -q . || fail "the agent restored by itself"
+strongroom restore latest --client host --target /srv/bare || fail "the second restore failed"
+[ -x /srv/bare/srv/data/setuid ] && [ ! -u /srv/bare/srv/data/setuid ] || fail "a set-id bit came back unasked"
 
 step "the daemons run as users of their own, without capabilities"
 for daemon in director storage agent; do

@@ -131,6 +131,11 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
     identity, director = enrol(
         arguments.director, name, token, arguments.fingerprint, folder, directors
     )
+    configuration = arguments.config or DEFAULT_CONFIGURATION
+    if os.geteuid() == 0 and os.path.exists(configuration):
+        from strongroom.daemons.agent.restore_authority import keep_restore_authority
+
+        keep_restore_authority(configuration, identity.authority_pem)
     terminal.emit(
         {
             "type": "identity",

@@ -185,7 +185,7 @@ def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if arguments.out:
             write_file(os.path.abspath(os.fsencode(arguments.out)), certificate, PUBLIC_MODE)
         elif not arguments.json:
-            terminal.raw(certificate.decode("ascii"))
+            terminal.document(certificate.decode("ascii"))
     entry = next(one for one in reversed(authority.issued()) if one.name == arguments.name)
     terminal.emit(_certificate_object(entry, revoked=False))
     if arguments.folder or arguments.out:
@@ -278,7 +278,7 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
     elif arguments.json:
         secret["token"] = token.text
     else:
-        terminal.raw(token.text + "\n")
+        terminal.word(token.text)
     terminal.emit(
         {
             "type": "new_enrolment_token",

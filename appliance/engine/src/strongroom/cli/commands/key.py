@@ -275,7 +275,7 @@ def _report_added(name: str, terminal: Terminal) -> None:
 def _write_key(path: str, kind: str, text: str, terminal: Terminal) -> None:
     """Write a key into a new file that only its owner may read; `-` is standard output."""
     if path == "-":
-        terminal.raw(text)
+        terminal.document(text)
         return
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -130,7 +130,7 @@ def _tell_new(made: dict[str, Any], path: str | None, terminal: Terminal) -> Non
     if path:
         terminal.line(f"token {token['id']} is in {path}, good until {until}")
     elif not terminal.as_json:
-        terminal.raw(made["text"] + "\n")
+        terminal.word(made["text"])
         terminal.message_line(f"token {token['id']}, good until {until}; it is not shown again")
 
 

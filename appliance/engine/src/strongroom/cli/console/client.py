@@ -106,6 +106,11 @@ class DirectorClient:
                         data.clear()
         except httpx.HTTPError as error:
             raise unreachable(self._place, error) from error
+        except httpx.InvalidURL as error:
+            raise self._false_id(error) from error
+
+    def _false_id(self, error: httpx.InvalidURL) -> DirectorError:
+        return DirectorError(f"{self._place.url} named something by an id that is none: {error}")
 
     def _ask(
         self,
@@ -121,6 +126,8 @@ class DirectorClient:
             raise UsageError(f"{error.object!r} is not UTF-8, and every name is") from error
         except httpx.HTTPError as error:
             raise unreachable(self._place, error) from error
+        except httpx.InvalidURL as error:
+            raise self._false_id(error) from error
         if answer.status_code >= 400:
             raise told_who(self._place, _error_of(answer))
         try:

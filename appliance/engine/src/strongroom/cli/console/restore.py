@@ -110,6 +110,7 @@ def _request(arguments: argparse.Namespace) -> dict[str, Any]:
         "overwrite": arguments.overwrite,
         "delete": arguments.delete,
         "dry_run": arguments.dry_run,
+        "keep_privileges": arguments.keep_privileges or None,
         "workers": arguments.workers,
     }
     if colon and normal_path(subpath):

@@ -26,7 +26,8 @@ class KnownDirector:
     """A director that this agent works for.
 
     dials: we dial address:port. listens: we accept its connections. commands: kinds of job it
-    may start; () for all. longest_pause_seconds: between two attempts to connect.
+    may start; () for all. restore_folders: where restores may write; () for everywhere.
+    longest_pause_seconds: between two attempts to connect.
     """
 
     name: str
@@ -36,6 +37,7 @@ class KnownDirector:
     listens: bool
     commands: tuple[str, ...]
     script_folders: tuple[str, ...]
+    restore_folders: tuple[str, ...]
     maximum_bytes_per_second: int
     longest_pause_seconds: int
 
@@ -133,9 +135,9 @@ def _director(director: Resource, client: Resource) -> KnownDirector:
         listens = director.switch("connection_from_director_to_client")
     limit_name = "maximum_bandwidth_per_job_bytes_per_second"
     limits = [one.number(limit_name) for one in (director, client)]
-    commands, folders = (
+    commands, folders, restore_folders = (
         director.texts(name) or client.texts(name)
-        for name in ("allowed_job_command", "allowed_script_dir")
+        for name in ("allowed_job_command", "allowed_script_dir", "allowed_restore_dir")
     )
     return KnownDirector(
         name=director.name,
@@ -144,6 +146,7 @@ def _director(director: Resource, client: Resource) -> KnownDirector:
         dials=dials,
         listens=listens,
         commands=tuple(command.lower() for command in commands),
+        restore_folders=restore_folders,
         script_folders=folders or (client.text("scripts_directory"),),
         maximum_bytes_per_second=min((limit for limit in limits if limit), default=0),
         longest_pause_seconds=director.number("reconnection_time_seconds")

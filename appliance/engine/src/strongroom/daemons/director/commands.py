@@ -281,4 +281,5 @@ class Commands:
 
 def _restore_text(request: RestoreRequest) -> str:
     target = "in place" if request.in_place else printable(request.target)
-    return f"{request.snapshot[:16]} to {request.client or 'its client'}: {target}"
+    privileges = " with privileges" if request.keeps_privileges else ""
+    return f"{request.snapshot[:16]} to {request.client or 'its client'}: {target}{privileges}"

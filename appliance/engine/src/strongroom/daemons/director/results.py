@@ -315,7 +315,8 @@ class RestoreRequest:
     they came from. target: a folder on it; b"" with `in_place` puts every path where it was.
     overwrite: of jobs.restore_options.Overwrite, "" for the restore job's setting.
     maximum_bytes_per_second: 0 is no limit. where: the Where ACLs of the caller, which the agent
-    checks against the resolved target (StartRestore).
+    checks against the resolved target (StartRestore). keeps_privileges: also where the files did
+    not come from.
     """
 
     snapshot: str
@@ -331,6 +332,7 @@ class RestoreRequest:
     priority: int = 0
     maximum_bytes_per_second: int = 0
     where: tuple[tuple[str, ...], ...] = ()
+    keeps_privileges: bool = False
 
 
 @served()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from strongroom.jobs.restore.options import RestoreProblem, Step
+    from strongroom.jobs.restore.options import LeftOut, RestoreProblem, Step
     from strongroom.jobs.verify.options import LiveDifference
     from strongroom.progress import Progress
     from strongroom.repo.repository import Repository
@@ -44,7 +44,6 @@ _ESCAPED: Final = b"*?[]\\!"
 _MOST_TOLD: Final = 100
 # What a restore without root's rights cannot set, and reports. The mode is compared later.
 _RIGHTS: Final = frozenset(("owner", "xattr", "acl", "flags", "device"))
-_SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,13 @@ def restore_sample(
             )
             restore(repository, snapshot, options, show, faults)
             compared = VerifyOptions(
-                root=scratch, includes=includes, reads_content=True, finds_extra=False, workers=1
+                root=scratch,
+                includes=includes,
+                reads_content=True,
+                finds_extra=False,
+                after_restore=True,
+                keeps_privileges=False,
+                workers=1,
             )
             verify(repository, snapshot, compared, show, faults)
         finally:
@@ -160,8 +165,11 @@ class _Faults:
     def step(self, step: Step) -> None:
         """Nothing to note."""
 
+    def left_out(self, left_out: LeftOut) -> None:
+        """Nothing to note: no sample has privileges."""
+
     def difference(self, difference: LiveDifference) -> None:
-        if os.geteuid() and (difference.kind in _RIGHTS or _is_set_id_alone(difference)):
+        if os.geteuid() and difference.kind in _RIGHTS:
             return
         self._note(f"differs ({difference.kind})", difference.path, difference.reason)
 
@@ -169,11 +177,3 @@ class _Faults:
         self.count += 1
         if len(self.told) < _MOST_TOLD:
             self.told.append(f"/{printable(path)}: {what}: {reason}")
-
-
-def _is_set_id_alone(difference: LiveDifference) -> bool:
-    """Whether modes differ only in the set-id bits, which only the owner can set."""
-    if difference.kind != "mode":
-        return False
-    then, now = (int(part.split()[0], 8) for part in difference.reason.split(","))
-    return not (then ^ now) & ~_SET_ID_BITS

@@ -52,6 +52,7 @@ from strongroom.progress import NullProgress
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows, slice_rows
 from strongroom.rows.views import join_path, split_path
+from strongroom.scan.privileges import without_privileges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -210,8 +211,9 @@ class _Verification:
         if stat.S_ISDIR(row.mode):
             is_root = path == self._base
             place, name = (b"", b"") if is_root else split_path(self._place_of(path))
-            one = replace(own, directory=place, names=name)
-            windows.add(place, one, set(), 0, is_new=False)
+            one = self._bare(replace(own, directory=place, names=name), set())
+            if not (is_root and self._options.after_restore):
+                windows.add(place, one, set(), 0, is_new=False)
             self._lead_to(self._place_of(path))
             return listing.rows(path)
         if path == self._base:
@@ -233,7 +235,8 @@ class _Verification:
         names = rows.name_list()
         if not rows.directory and names[:1] == [b""]:
             if self._options.root == b"/":
-                windows.add(b"", slice_rows(rows, 0, 1), set(), 0, is_new=False)
+                own = self._bare(slice_rows(rows, 0, 1), set())
+                windows.add(b"", own, set(), 0, is_new=False)
             rows, names = slice_rows(rows, 1, rows.row_count), names[1:]
         if not names:
             return
@@ -249,9 +252,18 @@ class _Verification:
             names[n] for n in np.flatnonzero(are_directories).tolist() if n not in skipped
         )
         self._find_extra(level, names)
+        rows = self._bare(rows, skipped)
         if len(skipped) < len(names):
             sizes = np.maximum(stats[:, SIZE], 0)
             windows.add(level.place, rows, skipped, int(sizes.sum()), is_new=False)
+
+    def _bare(self, rows: Rows, skipped: set[int]) -> Rows:
+        """The rows as a restore makes them; skips what it leaves out."""
+        if self._options.keeps_privileges:
+            return rows
+        bare = without_privileges(rows)
+        skipped.update(bare.devices)
+        return bare.rows
 
     def _descend(self, place: bytes) -> _Level | None:
         """The level of `place`; None when it is left out or missing."""

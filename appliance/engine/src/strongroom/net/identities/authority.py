@@ -56,6 +56,7 @@ from strongroom.net.identities.private_files import (
 )
 from strongroom.net.identities.revocations import Revocations, install_list, list_number, parse_list
 from strongroom.net.identities.trust import Trust, fingerprint, host_names, roots_of
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,9 +160,16 @@ class Authority:
         hosts: Sequence[str] = (),
         lifetime_days: float | None = None,
     ) -> Identity:
-        """Make a key and a certificate in a folder of this machine, replacing any there."""
+        """Make a key and a certificate in a folder of this machine, replacing any there.
+
+        Raises UsageError for a folder whose name the list of certificates cannot hold.
+        """
         key_pem = new_key()
         place = os.path.abspath(os.fsencode(folder))
+        try:
+            place.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{printable(place)} is not UTF-8; name another folder") from error
         certificate_pem = self.issue(
             certificate_request(key_pem, name), name, role, hosts, lifetime_days, os.fsdecode(place)
         )

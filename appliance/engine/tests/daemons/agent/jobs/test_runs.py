@@ -19,9 +19,7 @@ from strongroom.knobs.settings import KnobSettings
 from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
     Cancel,
-    RestoreChoices,
     StartEstimate,
-    StartRestore,
     StartVerify,
     VerifyChoices,
 )
@@ -30,7 +28,7 @@ from strongroom.repo.ticket_objects import store_ticket
 
 if TYPE_CHECKING:
     from kit.agent_site import AgentSite
-    from strongroom.net.control.messages import RunEnded
+    from strongroom.net.control.messages import RunEnded, StartRestore
     from strongroom.repo.ticket_objects import TicketObject
 
 
@@ -50,15 +48,7 @@ def ticket_of(agent: AgentSite, snapshot_id: str, more_packs: int = 0) -> Ticket
 
 
 def restore_of(agent: AgentSite, snapshot: str, target: Any, **options: Any) -> StartRestore:
-    return StartRestore(
-        run_id=uuid.uuid4().hex,
-        job="restore",
-        storage=agent.target(),
-        ticket=ticket_of(agent, snapshot),
-        grant="",
-        target=target,
-        options=RestoreChoices(**options),
-    )
+    return agent.restore(snapshot, target, **options)
 
 
 def verify_of(agent: AgentSite, snapshot: str, **options: Any) -> StartVerify:

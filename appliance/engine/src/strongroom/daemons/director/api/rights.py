@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "run": ("run",),
     "cancel": ("cancel",),
     "restore": ("restore",),
+    "keep-privileges": ("keep-privileges",),
     "estimate": ("estimate",),
     "forget": ("forget", "delete"),
     "bandwidth": ("bandwidth", "setbandwidth"),

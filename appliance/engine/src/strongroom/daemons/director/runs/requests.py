@@ -188,6 +188,9 @@ def new_restore(
             "workers": wanted.workers,
             "maximum_bytes_per_second": wanted.maximum_bytes_per_second,
             "where": [list(layer) for layer in wanted.where],
+            # Back where they came from, files are what they were.
+            "keeps_privileges": wanted.keeps_privileges
+            or (in_place and client.name == snapshot.client),
         },
     )
 

@@ -43,6 +43,8 @@ from strongroom.net.control.messages import (
     VerifyChoices,
     encode_name,
 )
+from strongroom.net.control.restore_orders import ordered
+from strongroom.repo.ticket_objects import GRANT_SECONDS
 
 if TYPE_CHECKING:
     from strongroom.config.settings.client import ClientSettings
@@ -226,7 +228,14 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
     target = bytes.fromhex(request.get("target", ""))
     given = {
         name: request[name]
-        for name in ("in_place", "overwrite", "delete", "dry_run", "workers")
+        for name in (
+            "in_place",
+            "overwrite",
+            "delete",
+            "dry_run",
+            "workers",
+            "keeps_privileges",
+        )
         if name in request
     }
     options = msgspec.convert(given, RestoreChoices)
@@ -248,8 +257,9 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
         scripts=scripts_of(job),
         maximum_bytes_per_second=_bandwidth(context, record, job),
     )
+    assert context.identity is not None  # else there would be no grant
     return StartMessage(
-        message,
+        ordered(context.identity, record.client, message, GRANT_SECONDS),
         {"snapshot": snapshot.id},
         ticket=StoredTicket(snapshot.storage, ticket.name),
     )
@@ -282,7 +292,7 @@ def _opened(
     """
     from strongroom.net.identities.statements import sign_statement
     from strongroom.repo.restore_ticket import make_ticket
-    from strongroom.repo.ticket_objects import GRANT_SECONDS, store_ticket
+    from strongroom.repo.ticket_objects import store_ticket
 
     if snapshot.removed_ns:
         raise SnapshotNotFoundError(f"snapshot {snapshot.id[:8]} was removed")

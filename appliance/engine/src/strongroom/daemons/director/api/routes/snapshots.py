@@ -149,7 +149,8 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
     """Queue a restore.
 
     The caller must be allowed to see the snapshot, and to use the client that the files go to, the
-    folder there (Where ACL) and a Restore job, where there is any; the first such is taken.
+    folder there (Where ACL) and a Restore job, where there is any; the first such is taken. To
+    keep privileges takes the command `keep-privileges`, also where the job says so.
     """
     asked.rights.require_command("restore")
     target = checked_target(wanted.target)
@@ -160,6 +161,11 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
     job = _permitted_job(asked, wanted.job)
     paths = tuple(_absolute(path_bytes(path)) for path in wanted.paths)
     asked.rights.require_where(target, [_plain(path) for path in paths])
+    keeps_privileges = wanted.keep_privileges
+    if keeps_privileges is None:
+        keeps_privileges = bool(job) and asked.director.configuration.job(job).keep_privileges
+    if keeps_privileges:
+        asked.rights.require_command("keep-privileges")
     request = RestoreRequest(
         snapshot=found.id,
         paths=paths,
@@ -174,6 +180,7 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
         priority=wanted.priority,
         maximum_bytes_per_second=wanted.maximum_bytes_per_second,
         where=asked.rights.where_layers() if target else (),
+        keeps_privileges=keeps_privileges,
     )
     return await asked.director.commands.start_restore(request, asked.actor)
 
