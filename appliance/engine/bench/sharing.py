@@ -62,9 +62,9 @@ class Tool:
             "PATH": os.environ["PATH"],
             "HOME": str(fleet.folder / "home"),
             "STRONGROOM_REPOSITORY": str(self.repository),
-            "STRONGROOM_PASSWORD_COMMAND": f"echo {PASSWORD}",
+            "STRONGROOM_PASSWORD": PASSWORD,
             "RESTIC_REPOSITORY": str(self.repository),
-            "RESTIC_PASSWORD_COMMAND": f"echo {PASSWORD}",
+            "RESTIC_PASSWORD": PASSWORD,
         }
 
     def run(self, *words: str) -> Measurement:
