@@ -111,8 +111,10 @@ def test_a_snapshot_is_taken_only_under_a_lease(daemon, appliance, open_as):
         daemon.agent("web2").put_durable("snapshots", snapshot.id, data)
     agent = daemon.agent("web2")
     agent.put_new("leases", "1" * 32, b"mine")
-    agent.put_durable("snapshots", snapshot.id, data)
-    assert names(agent, "snapshots") == {snapshot.id}
+    # With a lease it gets further, but the snapshot stays another's.
+    with pytest.raises(RightError):
+        agent.put_durable("snapshots", snapshot.id, data)
+    assert names(agent, "snapshots") == set()
 
 
 def test_a_backup_whose_lease_was_removed_commits_nothing(daemon, appliance, open_as):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.content.digests import is_object_name
-from strongroom.daemons.storage.provenance import FALSE
+from strongroom.daemons.storage.provenance import FALSE, VOUCHED
 from strongroom.daemons.storage.trusted_clock import span_text
 from strongroom.daemons.storage.uploads import Upload
 from strongroom.errors import (
@@ -132,7 +132,7 @@ class Changes:
         wanted = decode(frame.header, ObjectName)
         kind, name = wanted.kind, wanted.name
         undone = kind == "snapshots" and self._undo.pop(name, 0.0) > clock.elapsed_seconds()
-        own_lease = kind == "leases" and self._book.is_held(kind, name, self._rights.owner)
+        own_lease = kind == "leases" and self._book.is_owned(kind, name, self._rights.owner)
         if self._rights.role != "local" and not undone and not own_lease:
             if kind == "leases" and self._book.standing(kind, name) is None:
                 # Released already, or removed by a prune.
@@ -168,13 +168,11 @@ class Changes:
                 self._require_in_time(name, renewed_ns, upload)
         finally:
             upload.abort()
-        if mode == "new" and not was_free:
+        if not was_free:
             upload.release()
-            return False
-        now_ns = self._served.time.now_ns()
-        appliance = self._rights.is_appliance
-        if not self._book.record(kind, name, size, owner, now_ns, vouched=appliance):
-            upload.release()
+            if mode == "new":
+                return False
+        self._enter(kind, name, size, is_new=was_free, is_replaced=mode == "replace")
         if kind == "snapshots":
             # An older one cannot be taken back: it is not what was just stored.
             is_new = was_free and mode != "replace"
@@ -185,6 +183,24 @@ class Changes:
             self._book.sync()
         return was_free
 
+    def _enter(self, kind: Kind, name: str, size: int, *, is_new: bool, is_replaced: bool) -> None:
+        """Record an object that has its name now. Raises RightError where it is another's.
+
+        Whoever gave it its name is its owner. Somebody who stores the same bytes later gains
+        nothing by that: neither sight of the object nor the right to remove it.
+        """
+        owner, book = self._rights.owner, self._book
+        if is_replaced:
+            if charged := book.replaced(kind, name, size, owner, self._served.time.now_ns()):
+                self._served.quotas.release(*charged)
+        elif is_new:
+            now_ns = self._served.time.now_ns()
+            book.record(kind, name, size, owner, now_ns, vouched=self._rights.is_appliance)
+        elif self._rights.is_appliance:
+            book.judge(kind, (name,), VOUCHED)
+        elif not book.is_owned(kind, name, owner):
+            raise RightError(f"{kind} {name} was stored by somebody else, and stays theirs")
+
     def _require_fit(self, kind: Kind, name: str) -> None:
         if kind in DIGESTED_KINDS and not is_object_name(name):
             raise DamageError(f"{name!r} is not a valid name for an object of {kind}")
@@ -194,7 +210,7 @@ class Changes:
         if not owner:
             return
         if kind == "leases":
-            held = self._book.held("leases", owner)
+            held = self._book.owned("leases", owner)
             if name not in held and len(held) >= self._limits.leases_each:
                 held = {one for one in held if self._is_there("leases", one)}
             if name not in held and len(held) >= self._limits.leases_each:
@@ -204,8 +220,8 @@ class Changes:
 
     def _remove(self, kind: Kind, name: str) -> None:
         self._store.delete(kind, name)
-        for owner, size in self._book.forget(kind, name):
-            self._served.quotas.release(owner, size)
+        if gone := self._book.forget(kind, name):
+            self._served.quotas.release(*gone)
 
     def _time_ns(self, kind: Kind, name: str) -> int | None:
         """Since when the store has an object, None when it does not have it."""
@@ -238,7 +254,7 @@ class Changes:
             )
 
     def _holds_lease(self) -> bool:
-        held = self._book.held("leases", self._rights.owner)
+        held = self._book.owned("leases", self._rights.owner)
         return any(self._is_there("leases", name) for name in held)
 
     def _is_there(self, kind: Kind, name: str) -> bool:

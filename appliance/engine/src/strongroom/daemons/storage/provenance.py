@@ -9,6 +9,9 @@ Standing of an object: DOUBTED until the appliance has verified it, then VOUCHED
 verification failed: such an object is hidden from everybody. What the appliance itself stores is
 VOUCHED from the start. Only verified objects are shared between agents.
 
+Owner of an object: whoever gave the object its name, for ever. Nobody who stores the same bytes
+later becomes an owner too; an object whose entry was lost has none.
+
 One connection, one lock. Entries are in the kernel's buffers when `record` returns and on stable
 storage after `sync`, as objects are.
 """
@@ -36,10 +39,8 @@ FOLDER: Final = b"provenance"
 SCHEMA_VERSION: Final = 1
 _SCHEMA: Final = """
 create table objects (kind text, name text, size integer not null, stored_ns integer not null,
-    standing integer not null, primary key (kind, name)) without rowid;
-create table holders (kind text, name text, owner text, primary key (owner, kind, name))
-    without rowid;
-create index holders_of on holders (kind, name);
+    standing integer not null, owner text, primary key (kind, name)) without rowid;
+create index owned_by on objects (owner, kind, name);
 create index standing_of on objects (kind, standing);
 """
 
@@ -90,49 +91,63 @@ class Provenance:
 
     def record(
         self, kind: Kind, name: str, size: int, owner: str, stored_ns: int, *, vouched: bool
-    ) -> bool:
-        """Record that `owner` has stored an object; False when that was recorded before."""
+    ) -> None:
+        """Record that `owner` has given an object its name; the entry of an earlier one goes."""
         with self._transaction() as database:
             database.execute(
-                "insert into objects values (?, ?, ?, ?, ?) on conflict do nothing",
-                (kind, name, size, stored_ns, VOUCHED if vouched else DOUBTED),
+                "insert or replace into objects values (?, ?, ?, ?, ?, ?)",
+                (kind, name, size, stored_ns, VOUCHED if vouched else DOUBTED, owner),
             )
-            if vouched:
-                database.execute(
-                    "update objects set standing = ? where kind = ? and name = ? and standing = ?",
-                    (VOUCHED, kind, name, DOUBTED),
-                )
-            added = database.execute(
-                "insert into holders values (?, ?, ?) on conflict do nothing", (kind, name, owner)
-            )
-            return added.rowcount == 1
 
-    def forget(self, kind: Kind, name: str) -> list[tuple[str, int]]:
-        """Delete the entry of an object that was deleted; returns its owners and its size."""
+    def replaced(
+        self, kind: Kind, name: str, size: int, owner: str, stored_ns: int
+    ) -> tuple[str, int] | None:
+        """Record that an object has other content; owner and time stay where it has an entry.
+
+        Returns its owner and its size before.
+        """
+        with self._transaction() as database:
+            before = database.execute(
+                "select owner, size from objects where kind = ? and name = ?", (kind, name)
+            ).fetchone()
+            database.execute(
+                "insert into objects values (?, ?, ?, ?, ?, ?) "
+                "on conflict do update set size = excluded.size",
+                (kind, name, size, stored_ns, DOUBTED if owner else VOUCHED, owner),
+            )
+            return None if before is None or before[0] is None else (before[0], before[1])
+
+    def forget(self, kind: Kind, name: str) -> tuple[str, int] | None:
+        """Delete the entry of an object that was deleted; returns its owner and its size.
+
+        None when there is nobody whose quota it counted against.
+        """
         with self._transaction() as database:
             gone = database.execute(
-                "select owner, size from holders natural join objects where kind = ? and name = ?",
-                (kind, name),
-            ).fetchall()
-            for table in ("holders", "objects"):
-                database.execute(f"delete from {table} where kind = ? and name = ?", (kind, name))  # noqa: S608
-            return gone
+                "select owner, size from objects where kind = ? and name = ?", (kind, name)
+            ).fetchone()
+            database.execute("delete from objects where kind = ? and name = ?", (kind, name))
+            return None if gone is None or gone[0] is None else (gone[0], gone[1])
 
-    def is_held(self, kind: Kind, name: str, owner: str) -> bool:
-        """Whether `owner` has stored this object."""
-        rows = self._rows(
-            "select 1 from holders where owner = ? and kind = ? and name = ?", (owner, kind, name)
-        )
-        return bool(rows)
+    def owner(self, kind: Kind, name: str) -> str | None:
+        """Who gave an object its name, "" for the appliance; None when that is not known."""
+        rows = self._rows("select owner from objects where kind = ? and name = ?", (kind, name))
+        return rows[0][0] if rows else None
 
-    def held(self, kind: Kind, owner: str) -> set[str]:
-        """Names of what `owner` has stored."""
-        rows = self._rows("select name from holders where owner = ? and kind = ?", (owner, kind))
+    def is_owned(self, kind: Kind, name: str, owner: str) -> bool:
+        """Whether `owner` gave this object its name."""
+        return self.owner(kind, name) == owner
+
+    def owned(self, kind: Kind, owner: str) -> set[str]:
+        """Names of the objects of `owner`."""
+        rows = self._rows("select name from objects where owner = ? and kind = ?", (owner, kind))
         return {row[0] for row in rows}
 
     def owners(self, kind: Kind) -> list[tuple[str, str]]:
-        """The owners of each object of a kind: name and owner, one pair for each owner."""
-        return self._rows("select name, owner from holders where kind = ?", (kind,))
+        """The owner of each object of a kind that has one: name and owner."""
+        return self._rows(
+            "select name, owner from objects where kind = ? and owner is not null", (kind,)
+        )
 
     def standing(self, kind: Kind, name: str) -> int | None:
         """The standing of an object; None when it has no entry."""
@@ -176,7 +191,8 @@ class Provenance:
     def usage(self) -> dict[str, tuple[int, int]]:
         """For each owner how many objects it has stored, and their bytes."""
         rows = self._rows(
-            "select owner, count(*), sum(size) from holders natural join objects group by owner", ()
+            "select owner, count(*), sum(size) from objects where owner is not null group by owner",
+            (),
         )
         return {owner: (count, size) for owner, count, size in rows}
 
@@ -193,12 +209,11 @@ class Provenance:
             names = {info.name for info in present}
             new = [info for info in present if info.name not in known]
             database.executemany(
-                "insert into objects values (?, ?, ?, ?, ?)",
+                "insert into objects values (?, ?, ?, ?, ?, null)",
                 [(kind, info.name, info.size_bytes, info.modified_ns, DOUBTED) for info in new],
             )
             gone = [(kind, name) for name in known - names]
-            for table in ("holders", "objects"):
-                database.executemany(f"delete from {table} where kind = ? and name = ?", gone)  # noqa: S608
+            database.executemany("delete from objects where kind = ? and name = ?", gone)
             return len(new), len(gone)
 
     def _prepare(self) -> None:

@@ -94,7 +94,7 @@ class StorageRights:
         if mode == "replace" and kind == "leases" and book.standing(kind, name) is None:
             # Removed as abandoned: a renewal must not restore it.
             raise ObjectMissingError(f"the lease {name} is missing")
-        if mode == "replace" and not (kind == "leases" and book.is_held(kind, name, self.owner)):
+        if mode == "replace" and not (kind == "leases" and book.is_owned(kind, name, self.owner)):
             raise RightError(f"{self._shown()} may replace its own leases only")
 
     def sees(self, kind: Kind, name: str, book: Provenance) -> bool:
@@ -110,7 +110,7 @@ class StorageRights:
         standing = book.standing(kind, name)
         if kind in ("packs", "index") and standing == VOUCHED:
             return True
-        return standing not in (None, FALSE) and book.is_held(kind, name, self.view)
+        return standing not in (None, FALSE) and book.is_owned(kind, name, self.view)
 
     def hidden_or_seen(self, kind: Kind, book: Provenance) -> tuple[set[str], set[str] | None]:
         """Names of a kind that this peer does not see, and those it sees; None: all others."""
@@ -123,7 +123,7 @@ class StorageRights:
             return false, None
         if kind == "keys":
             return false, set()
-        seen = book.held(kind, self.view)
+        seen = book.owned(kind, self.view)
         if kind in ("packs", "index"):
             seen |= book.of_standing(kind, VOUCHED)
         return false, seen
