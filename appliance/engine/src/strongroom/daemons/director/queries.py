@@ -81,6 +81,9 @@ class Queries:
         recent = await context.in_thread(find_runs, context.catalog, ended)
         now_ns = clock.now_ns()
         obstacle = self._scheduler.guard.obstacle
+        trust = context.identity.trust.revocations if context.identity is not None else None
+        unlisted = trust.fault if trust is not None else ""
+        faults = (obstacle, unlisted and f"nobody new is let in: {unlisted}")
         return Status(
             name=context.name,
             version=_version(),
@@ -92,7 +95,7 @@ class Queries:
             active=tuple(one.info() for one in self._runs.all_active()),
             recent=tuple(record.info() for record in recent),
             due=tuple(self._scheduler.due(now_ns + _DAY_NS)),
-            warnings=(*self._scheduler.warnings, *((obstacle,) if obstacle else ())),
+            warnings=(*self._scheduler.warnings, *filter(None, faults)),
         )
 
     async def clients(self) -> list[Client]:

@@ -152,7 +152,7 @@ class Changes:
 
     def _name(self, upload: Upload, name: str, mode: PutMode) -> bool:
         """Finish an upload; returns whether the name was free."""
-        kind, owner = upload.kind, self._rights.owner
+        kind = upload.kind
         try:
             self._rights.require_adding(kind, name, mode, self._book)
             self._require_fit(kind, name)
