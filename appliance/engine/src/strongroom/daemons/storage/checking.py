@@ -34,6 +34,8 @@ def check_storage(path: str) -> tuple[StorageDaemonSettings, Preflight]:
     else:
         folder_text = os.fsdecode(settings.identity_folder)
         look.warnings.append(f"{folder_text} holds no certificate: only the local socket works")
+    if not settings.admission.clients:
+        look.warnings.append('Clients names nobody: no agent may connect; "*all*" names them all')
     for name, folder in settings.repositories:
         look.writable(f"Archive Device of Device {name}", folder)
         look.changeable(f"Archive Device of Device {name}", book_path(folder))

@@ -26,11 +26,13 @@ from strongroom.errors import (
 from strongroom.net.channels.greeting import send_welcome
 from strongroom.net.channels.local_channel import admit_local
 from strongroom.net.channels.unauthenticated import StrangersLog, UnprovenConnections
+from strongroom.net.identities.peer import LOCAL_ROLE
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strongroom.daemons.storage.admission import Admission
     from strongroom.daemons.storage.metrics import Labels
     from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
     from strongroom.net.channels.channel import Channel
@@ -126,6 +128,16 @@ class StorageServer:
         """Apply a changed configuration; open connections keep their settings except quotas."""
         self._unproven.limit(limits.handshakes, limits.handshakes_of_an_address)
         self.serving.set_limits(limits)
+
+    def set_admission(self, admission: Admission) -> None:
+        """Apply a changed configuration; connections of peers that have fewer verbs end."""
+        before, self.serving.admission = self.serving.admission, admission
+        with self._lock:
+            sessions = [one for one in self._sessions if one.peer.role != LOCAL_ROLE]
+        for session in sessions:
+            if before.verbs(session.peer) - admission.verbs(session.peer):
+                log.warning("%s: disconnected: the configuration has changed", session.shown)
+                session.channel.shutdown()
 
     def _connection_gauges(self) -> list[tuple[str, Labels, float]]:
         with self._lock:

@@ -1,8 +1,8 @@
 """The storage daemon as a service: configuration, identity, signals.
 
-SIGTERM and SIGINT end it. SIGHUP reloads its configuration: limits, who may use which TLS mode,
-certificate. Addresses and devices stay as they were at the start. A renewed certificate is noticed
-within a minute without SIGHUP.
+SIGTERM and SIGINT end it. SIGHUP reloads its configuration: limits, who may connect and in which
+TLS mode, certificate. Addresses and devices stay as they were at the start. A renewed certificate
+is noticed within a minute without SIGHUP.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ class StorageService:
             log.error("the configuration stays as it was: %s", error)  # noqa: TRY400 - it says enough
             return
         server.set_limits(self._configuration.settings.limits)
+        server.set_admission(self._configuration.settings.admission)
         self._follow_identity()
         log.info("the configuration was read again")
         if waiting := self._configuration.differences(self._started):

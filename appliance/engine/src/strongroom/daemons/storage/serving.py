@@ -18,6 +18,7 @@ from strongroom.errors import RepositoryNotFoundError, RightError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from strongroom.daemons.storage.admission import Admission
     from strongroom.daemons.storage.metrics import Labels
     from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
     from strongroom.stores.servable import ServableStore
@@ -41,6 +42,7 @@ class Serving:
         connections. Raises StoreError.
         """
         self.limits: StorageLimits = settings.limits
+        self.admission: Admission = settings.admission
         self.metrics = Metrics()
         self.stopped = threading.Event()
         self.bandwidths = Bandwidths(settings.limits.bytes_per_second, self.stopped)

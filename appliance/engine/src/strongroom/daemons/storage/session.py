@@ -139,7 +139,8 @@ class Session:
                     f"daemon {PROTOCOL_VERSION}; upgrade the older side"
                 )
             grant = self._serving.read_grant(hello.grant) if hello.grant else None
-            self._rights = rights_of(self.peer, hello.view_as, grant)
+            verbs = self._serving.admission.verbs(self.peer)
+            self._rights = rights_of(self.peer, verbs, hello.view_as, grant)
             self._served: ServedRepository = self._serving.repository(hello.repository)
         except StrongroomError as error:
             self.answers.fail(error)

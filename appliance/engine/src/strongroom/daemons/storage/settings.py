@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from strongroom.daemons.storage.admission import Admission
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -54,6 +56,7 @@ class StorageDaemonSettings:
     """A storage daemon. addresses: host and port; repositories: name and folder, in order.
 
     maintenance_users: uids that may use the local socket besides root and the daemon's own user.
+    admission: who may connect over the network.
     """
 
     name: str
@@ -63,3 +66,4 @@ class StorageDaemonSettings:
     maintenance_users: tuple[int, ...] = ()
     identity_folder: bytes = b""
     limits: StorageLimits = field(default_factory=StorageLimits)
+    admission: Admission = field(default_factory=Admission)
