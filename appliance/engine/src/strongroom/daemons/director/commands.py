@@ -6,6 +6,7 @@ log here, whether it succeeded or not. See `director` for the errors raised.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.audit_throttle import ENTRIES_SECONDS, AuditThrottle
 from strongroom.daemons.director.catalog.access import add_audit, create_token, remove_token
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import load_run
@@ -61,6 +63,9 @@ class Commands:
         self._scheduler = scheduler
         self._agents = agents
         self._path = configuration_path
+        self._refusals = AuditThrottle()
+        self._noting: asyncio.TimerHandle | None = None
+        self._notes: set[asyncio.Task[None]] = set()
 
     async def start_run(self, planned: JobPlan, who: Actor) -> Run:
         """Queue a run of a job with the given overrides."""
@@ -170,8 +175,30 @@ class Commands:
             await self._context.in_thread(remove_token, self._context.catalog, token_id)
 
     async def audit(self, who: Actor, action: str, target: str, result: str = "done") -> None:
-        """Record an action or attempt of an actor that the methods above do not record."""
+        """Record an action or attempt of an actor that the methods above do not record.
+
+        Of refused attempts a few a minute are recorded, and how many more there were.
+        """
+        await self.note_left_out()
+        if result != "done" and not self._refusals.admit(who, action, result):
+            if self._noting is None:
+                loop = asyncio.get_running_loop()
+                self._noting = loop.call_later(ENTRIES_SECONDS, self._note_later)
+            return
         await self._context.in_thread(add_audit, self._context.catalog, who, action, target, result)
+
+    async def note_left_out(self, *, at_end: bool = False) -> None:
+        """Record how many refused attempts were left out in minutes that are over, or in all."""
+        catalog = self._context.catalog
+        for who, action, result, number in self._refusals.over(at_end=at_end):
+            text = f"{number} more like these"
+            await self._context.in_thread(add_audit, catalog, who, action, text, result)
+
+    def _note_later(self) -> None:
+        self._noting = None
+        task = asyncio.create_task(self.note_left_out())
+        self._notes.add(task)
+        task.add_done_callback(self._notes.discard)
 
     async def note_certificate(self, client: str, serial: str) -> None:
         """An agent was enrolled, or its certificate renewed."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from strongroom.daemons.preflight import Preflight, sqlite_value
 from strongroom.daemons.storage.configuration import StorageConfiguration
 from strongroom.daemons.storage.provenance import SCHEMA_VERSION, book_path
-from strongroom.errors import StoreError
+from strongroom.errors import PeerRefusedError, StoreError
 
 if TYPE_CHECKING:
     from strongroom.daemons.storage.settings import StorageDaemonSettings
@@ -29,6 +29,9 @@ def check_storage(path: str) -> tuple[StorageDaemonSettings, Preflight]:
 
         with look.part("Identity Directory"):
             identity = Identity.load(settings.identity_folder)
+            trust = identity.trust.revocations
+            if trust is not None and trust.fault:
+                raise PeerRefusedError(trust.fault)
             with look.part("TLS Cipher Suites"):
                 server_context(identity, configuration.cipher_suites)
     else:

@@ -92,6 +92,7 @@ def _limits(daemon: Resource) -> StorageLimits:
     return StorageLimits(
         connections=daemon.number("maximum_connections"),
         connections_each=daemon.number("maximum_connections_per_client"),
+        uploads_each=daemon.number("maximum_uploads_per_client"),
         handshakes=daemon.number("maximum_handshakes"),
         handshakes_of_an_address=daemon.number("maximum_handshakes_per_address"),
         requests_per_second=float(daemon.number("maximum_requests_per_second")),
