@@ -24,6 +24,7 @@ from strongroom.errors import (
     TimeLimitError,
     UsageError,
 )
+from strongroom.process_memory import forbid_inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,7 @@ def run_program(
     """
     # numpy would start a thread for every core, which nothing here uses.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    forbid_inspection()
     job_input = JobInput()
     try:
         description = job_input.description(decoder)

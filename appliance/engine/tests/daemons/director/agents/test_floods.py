@@ -6,7 +6,7 @@ from kit.director_in_process import client, in_loop, job
 from strongroom.daemons.director import audit_throttle
 from strongroom.daemons.director.results import Actor
 from strongroom.daemons.director.runs import agent_log
-from strongroom.net.control.messages import RunLog, RunStarted
+from strongroom.net.control.messages import RunEnded, RunLog, RunStarted
 
 
 async def one_run(director):
@@ -58,7 +58,7 @@ async def test_lines_that_come_too_fast_are_left_out_and_counted(director):
 @in_loop
 async def test_the_log_of_a_run_has_an_end_and_says_so_once(director, monkeypatch):
     monkeypatch.setattr(agent_log, "MOST_LINES", 50)
-    agent, run_id = await one_run(director)
+    _, run_id = await one_run(director)
     for n in range(2, 300):
         # As an agent may: the same beginning, over and over, and numbers that are missing.
         await send(director, [RunStarted(run_id=run_id, sequence=2 * n, time_ns=0)])
@@ -66,7 +66,8 @@ async def test_the_log_of_a_run_has_an_end_and_says_so_once(director, monkeypatc
     assert len(lines) <= 52
     assert lines[-1] == "the log of this run is full: further lines are left out"
     assert lines.count(lines[-1]) == 1
-    await director.end(agent, run_id, "failed", error="what it ended for")
+    end = {"run_id": run_id, "sequence": 1000, "time_ns": 0, "status": "failed", "exit_code": 1}
+    await send(director, [RunEnded(**end)])
     assert (await director.run(run_id)).state == "failed"
     # What the director has to say itself is still said.
     assert len(await log(director, run_id)) > len(lines)
