@@ -118,6 +118,7 @@ Storage {
   Working Directory = "$work/storage"
   Identity Directory = "$work/storage/identity"
   Maintenance Socket = "$work/storage.sock"
+  Clients = "*all*"
 }
 Director { Name = boss; Password = unused }
 Device { Name = disk; Media Type = File; Archive Device = "$work/disk" }

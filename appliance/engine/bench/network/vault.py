@@ -22,6 +22,7 @@ Storage {{
   Maintenance Socket = {folder}/storage.sock
   Identity Directory = {folder}/vault
   TLS Require = no
+  Clients = "*all*"
 }}
 Director {{ Name = boss; Password = unused }}
 Device {{ Name = disk; Media Type = File; Archive Device = {folder}/repository }}

@@ -254,6 +254,9 @@ def test_a_storage_daemon_says_what_it_could_not_serve():
     text = (STORAGE % ("sd", "/srv")).replace("/run/x.sock", '/run/x.sock; Quota Of = "web1 many"')
     (found,) = findings(text, "storage")
     assert found == '2:56: error: Quota Of = "web1 many" has no size such as 500 GB'
+    text = (STORAGE % ("sd", "/srv")).replace("/run/x.sock", '/run/x.sock; Operators = "ann add"')
+    (found,) = findings(text, "storage")
+    assert "error: Operators = \"ann add\" says 'add'; write the name and any of list" in found
 
 
 def test_an_agent_says_what_it_could_not_do():

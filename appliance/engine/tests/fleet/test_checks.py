@@ -40,7 +40,7 @@ Job {{ Name = nightly; Type = Backup; Client = web1; FileSet = home; Storage = v
 """
 STORAGE = """
 Storage {{ Name = vault; Address = {address}; Identity Directory = "{folder}/vault"
-  Maintenance Socket = "{folder}/run/storage.sock"; {storage} }}
+  Maintenance Socket = "{folder}/run/storage.sock"; {clients}; {storage} }}
 Director {{ Name = boss; Password = x }}
 Device {{ Name = disk; Media Type = File; Archive Device = "{folder}/repository" }}
 """
@@ -49,7 +49,13 @@ Client {{ Name = web1; Identity Directory = "{folder}/web1"; Address = {address}
   Working Directory = "{folder}/working" }}
 Director {{ Name = boss; Password = x; Connection From Director To Client = yes }}
 """
-USUAL = {"address": "127.0.0.1", "director": "", "catalog": "", "storage": ""}
+USUAL = {
+    "address": "127.0.0.1",
+    "director": "",
+    "catalog": "",
+    "storage": "",
+    "clients": 'Clients = "*all*"',
+}
 
 
 class Site:

@@ -6,6 +6,7 @@ STORAGE_TEXT = """
 Storage {{ Name = {storage}; Address = 127.0.0.1; Port = {port}
   Maintenance Socket = "{folder}/storage.sock"
   Identity Directory = "{folder}/vault"
+  Clients = "*all*"
   {further} }}
 Director {{ Name = boss; Password = unused }}
 Device {{ Name = disk; Media Type = File; Archive Device = "{folder}/repository" }}

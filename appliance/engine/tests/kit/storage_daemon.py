@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from strongroom.config.settings.storage_peers import EVERYBODY
+from strongroom.daemons.storage.admission import READING_VERBS, Admission
 from strongroom.daemons.storage.server import StorageServer, open_folder
 from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
 from strongroom.errors import ConnectionLostError
@@ -33,6 +35,8 @@ DIRECTOR = Peer("director", "director", "1")
 class Daemon:
     """A real server; peers over TCP are who they say they are, which is what TLS is for.
 
+    Without an `admission` every agent and director may connect, and operators to read.
+
     A connection over TCP begins with a line of role and name.
     """
 
@@ -42,6 +46,7 @@ class Daemon:
         limits: StorageLimits | None = None,
         read_grant: Callable[[str], dict[str, object]] | None = None,
         open_store: Callable[[bytes], ServableStore] = open_folder,
+        admission: Admission | None = None,
     ) -> None:
         self.folder = folder
         self.repository = folder / "repository"
@@ -52,6 +57,12 @@ class Daemon:
             addresses=(("127.0.0.1", 0),),
             socket_path=os.fsencode(self.socket_path),
             limits=limits or StorageLimits(),
+            admission=admission
+            or Admission(
+                clients=frozenset((EVERYBODY,)),
+                directors=frozenset((EVERYBODY,)),
+                operators={EVERYBODY: READING_VERBS},
+            ),
         )
         self.read_grant = read_grant
         # Those of peers, in the order in which they connected.

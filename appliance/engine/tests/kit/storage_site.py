@@ -33,6 +33,7 @@ Storage {{
   Port = {port}
   Maintenance Socket = {socket}
   Identity Directory = {identity}
+  Clients = "*all*"; Operators = "ann list read"
   {further}
 }}
 Director {{ Name = boss; Password = unused }}

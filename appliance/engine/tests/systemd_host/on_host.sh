@@ -42,7 +42,7 @@ step "storage daemon"
 mkdir -p /etc/strongroom/{storage,director,agent}.d/all
 cat > /etc/strongroom/storage.d/all/storage.conf <<'EOF'
 Storage { Name = vault; Working Directory = /var/lib/strongroom/storage
-  Maintenance Users = strongroom-director }
+  Maintenance Users = strongroom-director; Clients = "*all*" }
 Director { Name = boss; Password = unused }
 Device { Name = disk; Media Type = File; Archive Device = /var/lib/strongroom/repository }
 EOF

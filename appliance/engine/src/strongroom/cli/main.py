@@ -187,10 +187,15 @@ def fill_parser(parser: argparse.ArgumentParser, name: str) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command that `words` (else the command line) states; gives the exit code."""
+    is_program = words is None
     words = sys.argv[1:] if words is None else words
     _set_up_process()
     terminal = Terminal(as_json="--json" in words)
     try:
+        if is_program:
+            from strongroom.process_memory import forbid_inspection
+
+            forbid_inspection()
         return _run(words, terminal)
     except OutputClosedError as error:
         abandon(terminal.output)

@@ -166,3 +166,11 @@ def test_the_list_shows_what_is_good_and_all_on_request(operator, tmp_path):
     with pytest.raises(PeerRefusedError):
         operator.authority.tokens.look(token.text, "web3")
     operator.run("revoke", "nobody", exit_code=UsageError.exit_code)
+
+
+def test_what_was_issued_before_a_time_is_revoked_and_renewal_is_permitted(operator, tmp_path):
+    operator.authority.issue_identity(str(tmp_path / "web1"), "web1", "agent")
+    assert "nothing to do" in operator.run("revoke", "web1", "--issued-before", "1h").stdout
+    (permitted,) = operator.objects("renew", "web1")
+    assert (permitted["name"], permitted["revoked"]) == ("web1", False)
+    operator.run("renew", "nobody", exit_code=UsageError.exit_code)

@@ -83,6 +83,7 @@ FIGURES = """\
 connections_total counter mode role
 handshakes gauge
 connections gauge role
+uploads gauge
 requests_total counter type
 failures_total counter error
 refused_deletes_total counter role

@@ -6,6 +6,7 @@ import pytest
 
 from kit.connections import House, Relay
 from strongroom.content.digests import object_name
+from strongroom.daemons.storage.admission import Admission
 from strongroom.daemons.storage.server import StorageServer
 from strongroom.daemons.storage.settings import StorageDaemonSettings
 from strongroom.errors import ConnectionLostError, DamageError
@@ -25,6 +26,7 @@ def attacked(folder):
         (("disk", os.fsencode(folder / "repository")),),
         addresses=(("127.0.0.1", 0),),
         socket_path=os.fsencode(folder / "storage.sock"),
+        admission=Admission(clients=frozenset(("web1",))),
     )
     acceptor = Acceptor(house.storage, lambda *_: True)
     server = StorageServer(settings, acceptor.accept)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from strongroom import clock
 from strongroom.cli.passphrase import choose_passphrase, given_passphrase
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.times import time_text
+from strongroom.cli.times import parse_moment, time_text
 from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.jobs.upkeep.retention import parse_duration
@@ -44,6 +44,7 @@ examples:
   strongroom ca token --any-name --lifetime 15min --out -   for any new client
   strongroom ca list
   strongroom ca revoke web1                               open connections end within seconds
+  strongroom ca renew web1                                then on web1: strongroom agent renew
 """
 
 DEFAULT_FOLDER = "/var/lib/strongroom/ca"
@@ -82,16 +83,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="FILE", help="write the certificate to FILE, else print it"
     )
     issuing.set_defaults(act=_issue)
-    revoking = actions.add_parser("revoke", help="revoke certificates; takes effect at once")
+    revoking = actions.add_parser(
+        "revoke", help="revoke the certificates of a name; takes effect at once"
+    )
+    revoking.add_argument("name", metavar="NAME", help="of a client, a daemon or an operator")
     revoking.add_argument(
-        "certificate", metavar="SERIAL|NAME", help="one certificate, or all of a name"
+        "--issued-before",
+        metavar="TIME",
+        help="only what was issued before, such as 2026-11-01, or 2h ago: 2h",
     )
     revoking.set_defaults(act=_revoke)
+    renewing = actions.add_parser(
+        "renew", help="let the holder of a certificate renew it now, before it is due, once"
+    )
+    renewing.add_argument("name", metavar="NAME", help="of a client, a daemon or an operator")
+    renewing.set_defaults(act=_renew)
     listing = actions.add_parser("list", help="list certificates and unused enrolment tokens")
     listing.add_argument("--all", action="store_true", help="expired and revoked ones as well")
     listing.set_defaults(act=_list)
     _add_token_action(actions.add_parser("token", help="make a one-time enrolment token"))
-    for action in (making, issuing, revoking, listing, actions.choices["token"]):
+    for action in (making, issuing, revoking, renewing, listing, actions.choices["token"]):
         action.add_argument(
             "--ca", metavar="FOLDER", default=DEFAULT_FOLDER, help=f"default {DEFAULT_FOLDER}"
         )
@@ -192,16 +203,29 @@ def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
         place = printable(arguments.folder or arguments.out)
         until = time_text(entry.not_after_ns)
         terminal.line(f"issued {entry.role} {printable(entry.name)!r} until {until}: {place}")
+    if not arguments.folder:
+        revoked = os.fsdecode(authority.revoked_path)
+        terminal.line(f"put {printable(revoked)} beside it: without that list nobody is trusted")
     return EXIT_DONE
 
 
 def _revoke(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    revoked = _open(arguments, terminal).revoke(arguments.certificate)
+    before_ns = None
+    if arguments.issued_before:
+        before_ns = parse_moment(arguments.issued_before)
+    revoked = _open(arguments, terminal).revoke(arguments.name, before_ns)
     for entry in revoked:
         terminal.emit(_certificate_object(entry, revoked=True))
         terminal.line(f"revoked {entry.role} {printable(entry.name)!r}, serial {entry.serial}")
     if not revoked:
         terminal.line("nothing to do: expired or revoked already")
+    return EXIT_DONE
+
+
+def _renew(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    for entry in _open(arguments, terminal).permit_renewal(arguments.name):
+        terminal.emit(_certificate_object(entry, revoked=False))
+        terminal.line(f"{entry.role} {printable(entry.name)!r} may now renew its certificate once")
     return EXIT_DONE
 
 
@@ -216,11 +240,11 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     )
     terminal.line(f"fingerprint of the authority: {authority.fingerprint}")
     terminal.line()
-    revoked = authority.revoked_serials()
+    revoked = authority.revoked()
     now_ns = clock.now_ns()
     rows = []
     for entry in authority.issued():
-        is_revoked = entry.serial in revoked
+        is_revoked = revoked.covers(entry.role, entry.name, entry.issued)
         state = "revoked" if is_revoked else "ended" if entry.not_after_ns < now_ns else "good"
         if state != "good" and not arguments.all:
             continue

@@ -26,8 +26,8 @@ from strongroom.net.identities.identity import (
     new_key,
     store_identity,
 )
-from strongroom.net.identities.private_files import PUBLIC_MODE, write_file
-from strongroom.net.identities.trust import Trust, authority_with_fingerprint
+from strongroom.net.identities.revocations import install_list
+from strongroom.net.identities.trust import Trust, authority_with_fingerprint, roots_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -131,7 +131,8 @@ def renew(director: KnownDirector, identity_folder: str) -> Identity:
 
 def _keep_revoked(identity: Identity, issued: _Issued) -> None:
     if issued.revoked:
-        write_file(identity.revoked_path, issued.revoked.encode(), PUBLIC_MODE)
+        roots = roots_of(identity.authority_pem)
+        install_list(identity.revoked_path, issued.revoked.encode(), roots)
 
 
 def _place(url: str) -> tuple[str, int]:

@@ -6,6 +6,7 @@ log here, whether it succeeded or not. See `director` for the errors raised.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.audit_throttle import ENTRIES_SECONDS, AuditThrottle
 from strongroom.daemons.director.catalog.access import (
     add_audit,
     create_token,
@@ -81,6 +83,9 @@ class Commands:
         self._scheduler = scheduler
         self._agents = agents
         self._path = configuration_path
+        self._refusals = AuditThrottle()
+        self._noting: asyncio.TimerHandle | None = None
+        self._notes: set[asyncio.Task[None]] = set()
 
     async def start_run(self, planned: JobPlan, who: Actor) -> Run:
         """Queue a run of a job with the given overrides."""
@@ -227,9 +232,16 @@ class Commands:
     ) -> None:
         """Record an action or attempt of an actor that the methods above do not record.
 
-        about: the jobs and clients that it concerns; one without is shown only to those who may see
+        Of refused attempts a few a minute are recorded, and how many more there were. about: the
+        jobs and clients that it concerns; one without is shown only to those who may see
         everything, and to the actor.
         """
+        await self.note_left_out()
+        if result != "done" and not self._refusals.admit(who, action, result):
+            if self._noting is None:
+                loop = asyncio.get_running_loop()
+                self._noting = loop.call_later(ENTRIES_SECONDS, self._note_later)
+            return
         about = about or _Subjects()
         await self._context.in_thread(
             add_audit,
@@ -248,6 +260,19 @@ class Commands:
         """The same for what an agent did, or somebody who called himself one."""
         about = _Subjects(clients={client})
         await self.audit(Actor(client, "agent", address), action, target, result, about)
+
+    async def note_left_out(self, *, at_end: bool = False) -> None:
+        """Record how many refused attempts were left out in minutes that are over, or in all."""
+        catalog = self._context.catalog
+        for who, action, result, number in self._refusals.over(at_end=at_end):
+            text = f"{number} more like these"
+            await self._context.in_thread(add_audit, catalog, who, action, text, result)
+
+    def _note_later(self) -> None:
+        self._noting = None
+        task = asyncio.create_task(self.note_left_out())
+        self._notes.add(task)
+        task.add_done_callback(self._notes.discard)
 
     async def note_certificate(self, client: str, serial: str) -> None:
         """An agent was enrolled, or its certificate renewed."""

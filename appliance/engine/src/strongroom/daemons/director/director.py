@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from strongroom.daemons.director.agents.messages import Agents
@@ -116,6 +117,8 @@ class Director:
                 task.cancel()
                 await asyncio.wait((task,))
         await self.runs.shut_down()
+        with suppress(StrongroomError):
+            await self.commands.note_left_out(at_end=True)
         self._browser.close()
         await asyncio.to_thread(self.context.close)
 

@@ -86,6 +86,9 @@ class Queries:
         recent = await context.in_thread(find_runs, context.catalog, ended)
         now_ns = clock.now_ns()
         obstacle = self._scheduler.guard.obstacle
+        trust = context.identity.trust.revocations if context.identity is not None else None
+        unlisted = trust.fault if trust is not None else ""
+        faults = (obstacle, unlisted and f"nobody new is let in: {unlisted}")
         return Status(
             name=context.name,
             version=_version(),
@@ -105,7 +108,7 @@ class Queries:
                     and permits("client", one.client)
                     and permits("schedule", one.schedule)
                 ),
-                *((obstacle,) if obstacle else ()),
+                *filter(None, faults),
             ),
         )
 

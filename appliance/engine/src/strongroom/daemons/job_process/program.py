@@ -25,6 +25,7 @@ from strongroom.errors import (
     UsageError,
 )
 from strongroom.printable import guard_standard_streams
+from strongroom.process_memory import forbid_inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ def run_program(
     # numpy would start a thread for every core, which nothing here uses.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     guard_standard_streams()
+    forbid_inspection()
     job_input = JobInput()
     try:
         description = job_input.description(decoder)

@@ -64,6 +64,8 @@ class JobBandwidth:
         self._lock = threading.Lock()
         self._free_at = clock.elapsed_seconds()
         self.users = 0
+        # When the job last sent a request, on any connection.
+        self.used_at = self._free_at
 
     def limit(self, bytes_per_second: int) -> None:
         """Change the limit, up to the daemon's; 0: to the daemon's."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.storage.rights import StorageRights
     from strongroom.daemons.storage.served_repository import ServedRepository
     from strongroom.daemons.storage.settings import StorageLimits
+    from strongroom.daemons.storage.uploads import UploadPlaces
     from strongroom.net.storage.frames import Frame
     from strongroom.net.storage.protocol import PutMode
     from strongroom.stores.servable import ServableStore
@@ -57,7 +58,8 @@ _UNDO_SECONDS: Final = 600.0
 class Changes:
     """See the module's docstring. Each method does a request and returns its answer, if any.
 
-    shown: the peer, for the log. take_turn: called with the size of incoming data.
+    shown: the peer, for the log. take_turn: called with the size of incoming data. places:
+    for the uploads of the peer.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Changes:
         limits: StorageLimits,
         shown: str,
         take_turn: Callable[[int], None],
+        places: UploadPlaces,
     ) -> None:
         self._served = served
         self._book = served.book
@@ -76,6 +79,7 @@ class Changes:
         self._limits = limits
         self._shown = shown
         self._take_turn = take_turn
+        self._places = places
         self._uploads: dict[int, Upload] = {}
         self._undo: dict[str, float] = {}
 
@@ -148,11 +152,12 @@ class Changes:
         largest = self._limits.object_bytes
         if kind in _SMALL_KINDS:
             largest = self._limits.small_object_bytes
-        return Upload(self._store, kind, self._rights.owner, self._served.quotas, largest)
+        owner, quotas = self._rights.owner, self._served.quotas
+        return Upload(self._store, kind, owner, quotas, largest, self._places)
 
     def _name(self, upload: Upload, name: str, mode: PutMode) -> bool:
         """Finish an upload; returns whether the name was free."""
-        kind, owner = upload.kind, self._rights.owner
+        kind = upload.kind
         try:
             self._rights.require_adding(kind, name, mode, self._book)
             self._require_fit(kind, name)

@@ -6,7 +6,7 @@ answer; data that still arrives for the upload is discarded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from blake3 import blake3
 
@@ -21,8 +21,12 @@ from strongroom.errors import (
     StrongroomError,
     UsageError,
 )
+from strongroom.stores.servable import WritingWay
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
     from strongroom.daemons.storage.accounts import Quotas
     from strongroom.daemons.storage.incoming_payload import Incoming
     from strongroom.net.storage.protocol import PutMode
@@ -30,12 +34,32 @@ if TYPE_CHECKING:
     from strongroom.stores.store import Kind
 
 
+class UploadPlaces(Protocol):
+    """The places for uploads of one client."""
+
+    def begin_upload(self) -> int:
+        """Take a place; returns the size of its buffers. Raises QuotaError."""
+
+    def end_upload(self, buffer_bytes: int) -> None:
+        """Give a place back."""
+
+    def submit(self, work: Callable[[], None]) -> Future[None]:
+        """Have something written by the threads that all clients share."""
+
+
 class Upload:
     """One object; `commit` or `abort` ends it."""
 
     def __init__(
-        self, store: ServableStore, kind: Kind, owner: str, quotas: Quotas, largest_bytes: int
+        self,
+        store: ServableStore,
+        kind: Kind,
+        owner: str,
+        quotas: Quotas,
+        largest_bytes: int,
+        places: UploadPlaces | None = None,
     ) -> None:
+        """`places`: where it gets its buffers and writing threads, if it is one of many."""
         self.kind: Kind = kind
         self.size_bytes = 0
         self._owner = owner
@@ -44,9 +68,16 @@ class Upload:
         self._hasher = blake3()
         self._failure: StrongroomError | None = None
         self._writer: IncomingObject | None = None
+        self._places = places
+        self._buffer_bytes = 0
         try:
-            self._writer = store.incoming(kind)
+            way = None
+            if places is not None:
+                self._buffer_bytes = places.begin_upload()
+                way = WritingWay(self._buffer_bytes, places.submit)
+            self._writer = store.incoming(kind, way)
         except StrongroomError as error:
+            self._leave_place()
             self._failure = error
 
     def write(self, data: memoryview) -> None:
@@ -99,9 +130,7 @@ class Upload:
             self._give_up()
             raise
         finally:
-            if self._writer is not None:
-                self._writer.abort()
-                self._writer = None
+            self._end_writing()
 
     def abort(self) -> None:
         """Drop the data; may be called after `commit`."""
@@ -142,6 +171,17 @@ class Upload:
     def _give_up(self) -> None:
         self._quotas.release(self._owner, self.size_bytes)
         self.size_bytes = 0
+        self._end_writing()
+
+    def _end_writing(self) -> None:
         writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.abort()
+        try:
+            if writer is not None:
+                writer.abort()
+        finally:
+            self._leave_place()
+
+    def _leave_place(self) -> None:
+        buffer_bytes, self._buffer_bytes = self._buffer_bytes, 0
+        if buffer_bytes and self._places is not None:
+            self._places.end_upload(buffer_bytes)

@@ -7,6 +7,7 @@ with the name percent-encoded; the common name repeats it for display.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import quote, unquote
 
@@ -21,6 +22,9 @@ ROLES: tuple[Role, ...] = get_args(Role)
 SERVER_ROLES: frozenset[str] = frozenset(("director", "storage"))
 LOCAL_ROLE = "local"
 GREATEST_NAME_LENGTH = 127
+# A certificate is valid from this long before its issue, so that a machine whose clock is days
+# behind can use it at once.
+BACKDATED = timedelta(days=8)
 
 _SCHEME = "strongroom://"
 
@@ -30,12 +34,14 @@ class Peer:
     """`role`: of ROLES, or LOCAL_ROLE for a process of this machine at a Unix socket.
 
     `name`: as the certificate says, or the user's. `serial`: of the certificate, lower-case
-    hexadecimal without leading zeros; "" for a local peer.
+    hexadecimal without leading zeros; "" for a local peer. `issued`: when the certificate was
+    issued, in seconds since 1970.
     """
 
     name: str
     role: str
     serial: str
+    issued: int = 0
 
     def __str__(self) -> str:
         return f"{self.role} {self.name!r}"
@@ -94,11 +100,27 @@ def peer_of(certificate: Certificate) -> Peer:
         name = unquote(quoted, errors="strict")
         if not slash or quote(name, safe="") != quoted:
             raise UsageError("not as we write it")
-        return Peer(check_name(name), check_role(role), serial_text(certificate.serial_number))
+        return Peer(
+            check_name(name),
+            check_role(role),
+            serial_text(certificate.serial_number),
+            int(issued_at(certificate).timestamp()),
+        )
     except (UsageError, UnicodeDecodeError) as error:
         raise PeerRefusedError(
             f"the certificate shown names its holder in an unknown way ({uris[0]!r})"
         ) from error
+
+
+def issued_at(certificate: Certificate) -> datetime:
+    """When a certificate of ours was issued."""
+    return certificate.not_valid_before_utc + BACKDATED
+
+
+def renewal_due_at(certificate: Certificate) -> datetime:
+    """When two thirds of a certificate's lifetime have passed."""
+    issued = issued_at(certificate)
+    return issued + (certificate.not_valid_after_utc - issued) * 2 / 3
 
 
 def peer_of_certificate(der: bytes) -> Peer:

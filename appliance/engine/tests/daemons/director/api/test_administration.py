@@ -118,6 +118,10 @@ def test_an_agent_enrols_once_with_its_token_and_renews_with_its_certificate(own
         assert nobody.post("/renew", json={"csr": csr}).status_code == 401
     assert ("web3", "enrol", "done") in audited(admin, who="web3")
     with own_director.client("web1", "agent") as agent:
+        answer = agent.post("/renew", json={"csr": request()[1]})
+        assert answer.status_code == 403
+        assert "not due before" in answer.json()["message"]
+        authority.permit_renewal("web1")
         answer = agent.post("/renew", json={"csr": request("somebody-else")[1]})
         assert answer.status_code == 200, answer.text
         peer = peer_of(x509.load_pem_x509_certificate(answer.json()["certificate"].encode()))

@@ -351,7 +351,7 @@ def test_a_revoked_certificate_ends_an_open_connection_and_lets_nobody_in(tmp_pa
         asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
         async with meeting(house) as at, await at.meet(house.agent) as agent:
             await at.events.next()
-            house.authority.revoke(house.agent.serial)
+            house.authority.revoke("web1")
             async with asyncio.timeout(5):
                 code, _ = await closing(agent)
             assert code == CLOSE_CERTIFICATE

@@ -34,7 +34,7 @@ from strongroom.daemons.director.agents.rejected_reports import (
 )
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.late_snapshots import add_late_snapshot, why_not_late
-from strongroom.daemons.director.catalog.runs import NewLine, load_run
+from strongroom.daemons.director.catalog.runs import LONGEST_LINE_CHARACTERS, NewLine, load_run
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.runs.on_connect import start_on_connect
 from strongroom.daemons.director.runs.reports import connection_text
@@ -173,12 +173,13 @@ class Agents:
             self._runs.watchers.wake(message.run_id)
             return
         async with active.lock:
-            if message.sequence > active.record.sequence and not active.record.is_final:
+            handled = max(active.record.sequence, active.agent_log.sequence)
+            if message.sequence > handled and not active.record.is_final:
                 active.is_sent = True
                 # It may end meanwhile; its end includes these counts.
                 with suppress(ConflictError):
                     await self._keep(active, message)
-            sequence = max(message.sequence, active.record.sequence)
+            sequence = max(message.sequence, handled, active.record.sequence)
         await self._context.link.send(client, Acknowledge(run_id=message.run_id, sequence=sequence))
 
     async def on_undeliverable(self, client: str, report: Undeliverable, error: Exception) -> None:
@@ -232,19 +233,28 @@ class Agents:
         if abs(message.time_ns) >= MOST_REPORTED:
             raise ProtocolError("its time is out of range")
         changes: dict[str, Any] = {"sequence": message.sequence}
-        lines: list[NewLine] = []
-        gap = message.sequence - active.record.sequence - 1
+        log, now_ns = active.agent_log, clock.now_ns()
+        said: list[tuple[int, str, str]] = []
+        gap = message.sequence - max(active.record.sequence, log.sequence) - 1
         if gap:
-            text = f"{gap} reports of the agent are missing"
-            lines.append(NewLine(clock.now_ns(), "warning", text))
-        if isinstance(message, RunEnded):
-            await self._end(active, message, lines)
-            return
+            said.append((now_ns, "warning", f"{gap} reports of the agent are missing"))
         if isinstance(message, RunLog):
-            lines.append(NewLine(message.time_ns, message.level, message.text))
-        else:
-            lines.append(NewLine(message.time_ns, "info", "the agent has started the run"))
-        await self._runs.change(active, changes, lines)
+            said.append((message.time_ns, message.level, message.text[:LONGEST_LINE_CHARACTERS]))
+        elif isinstance(message, RunStarted):
+            said.append((message.time_ns, "info", "the agent has started the run"))
+        lines = [
+            NewLine(time_ns, level, kept)
+            for time_ns, level, text in said
+            for kept in log.admit(text, active.record.log_lines)
+        ]
+        if isinstance(message, RunEnded):
+            lines += [NewLine(now_ns, "warning", text) for text in log.unsaid()]
+            await self._end(active, message, lines)
+        elif lines or not isinstance(message, RunLog):
+            await self._runs.change(active, changes, lines)
+        # What is left out is not worth a transaction: the next report that is kept brings the
+        # number along, and if the director is killed before, it only counts reports as missing.
+        log.sequence = message.sequence
 
     async def _end(self, active: ActiveRun, message: RunEnded, lines: list[NewLine]) -> None:
         record = active.record

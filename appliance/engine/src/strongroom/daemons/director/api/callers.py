@@ -79,7 +79,7 @@ class Callers:
         certified: CertifiedPeer | None = state.get("certified")
         if certified is None:
             raise NotAuthenticatedError("send a token (Authorization: Bearer) or use a certificate")
-        return self._of_certificate(certified, address)
+        return self._of_certificate(certified, address, is_known)
 
     def require_certificate(self, state: Mapping[str, Any]) -> CertifiedPeer:
         """The peer that renews a certificate. Raises NotAuthenticatedError."""
@@ -115,8 +115,8 @@ class Callers:
         rights = reduce(CallerRights.limited_to, layers, CallerRights(everything=bool(layers)))
         return Caller(Actor(token.name, "token", address), rights, token)
 
-    def _of_certificate(self, certified: CertifiedPeer, address: str) -> Caller:
-        self._check_good(certified)
+    def _of_certificate(self, certified: CertifiedPeer, address: str, is_known: bool) -> Caller:
+        self._check_good(certified, is_known=is_known)
         peer = certified.peer
         if peer.role == "director":
             return Caller(Actor(peer.name, peer.role, address), CallerRights(everything=True))
@@ -133,12 +133,15 @@ class Callers:
             )
         return Caller(Actor(peer.name, peer.role, address), rights)
 
-    def _check_good(self, certified: CertifiedPeer) -> None:
+    def _check_good(self, certified: CertifiedPeer, *, is_known: bool = False) -> None:
         # TLS checked this when the connection was made, which may be long ago.
+        peer = certified.peer
         if certified.expires_at <= clock.now_ns() / SECOND_NS:
-            raise NotAuthenticatedError(f"the certificate of {certified.peer} has expired")
-        if self._revocations is not None and self._revocations.is_revoked(certified.peer.serial):
-            raise NotAuthenticatedError(f"the certificate of {certified.peer} was revoked")
+            raise NotAuthenticatedError(f"the certificate of {peer} has expired")
+        if self._revocations is None or (is_known and not self._revocations.is_revoked(peer)):
+            return
+        if refusal := self._revocations.refusal(peer):
+            raise NotAuthenticatedError(refusal)
 
 
 def console_rights(configuration: DirectorConfiguration, name: str) -> CallerRights | None:
