@@ -20,6 +20,12 @@ def repository(tmp_path):
     return new_repository(LocalStore(tmp_path / "r"))
 
 
+def mark(repository):
+    """A tombstone of the client's packs."""
+    owner = repository.writer.client_id
+    return write_tombstone(repository.store, repository.key, owner, [bytes(32)], repository.cipher)
+
+
 def age(repository, name, seconds):
     """Make the store believe that a lease was renewed that long ago."""
     path = os.path.join(repository.store.location, "leases", name)
@@ -29,7 +35,7 @@ def age(repository, name, seconds):
 
 def test_a_lease_is_listed_while_it_is_held(repository):
     with repository.lease("laptop", os.getpid(), "backup") as lease:
-        (listed,) = list_leases(repository.store, repository.key.put_key)
+        (listed,) = list_leases(repository.store, repository.writer)
         assert listed.name == lease.name
         assert (listed.holder.host, listed.holder.process_id) == ("laptop", os.getpid())
         assert listed.holder.purpose == "backup"
@@ -38,9 +44,9 @@ def test_a_lease_is_listed_while_it_is_held(repository):
 
 
 def test_a_lease_names_the_tombstones_known_when_it_began(repository):
-    first = write_tombstone(repository.store, repository.key, [bytes(32)], repository.cipher)
+    first = mark(repository)
     with repository.lease("h", 1, "backup") as lease:
-        write_tombstone(repository.store, repository.key, [bytes(32)], repository.cipher)
+        mark(repository)
         (listed,) = list_leases(repository.store, repository.key)
         assert listed.holder.tombstones == (first,)
         lease.require()
@@ -78,7 +84,10 @@ def test_nothing_is_committed_after_the_lease_was_removed(repository):
 
 def test_nothing_is_committed_when_the_lease_was_not_renewed_in_time(repository):
     holder = Holder("h", 1, "backup", 0, ())
-    lease = Lease(repository.store, repository.key, repository.cipher, holder, expiry_seconds=0.05)
+    owner = repository.writer.client_id
+    lease = Lease(
+        repository.store, repository.key, repository.cipher, owner, holder, expiry_seconds=0.05
+    )
     lease.require()
     time.sleep(0.1)
     with pytest.raises(LeaseError, match="in time"):
@@ -93,6 +102,7 @@ def test_renewing_in_the_background_keeps_a_lease(repository):
         repository.store,
         repository.key,
         repository.cipher,
+        repository.writer.client_id,
         holder,
         renewal_seconds=0.02,
         expiry_seconds=0.5,
