@@ -218,14 +218,15 @@ class Repository:
         owner = APPLIANCE if self.client is None else self.client.client_id
         return Lease(self.store, self.key, self.cipher, owner, holder)
 
-    def load_index(self, *, chunks: bool = False) -> Index:
+    def load_index(self, *, chunks: bool = False, owner: bytes | None = None) -> Index:
         """The index of everything that the key opens; with `chunks` ready for `ChunkTable.load`.
 
-        Where a client was chosen only of what it may refer to.
+        owner: only of what this client's snapshots may refer to; by default of the chosen client's.
         """
         from strongroom.repo.index.index import Index
 
-        owner = None if self.client is None else self.client.client_id
+        if owner is None and self.client is not None:
+            owner = self.client.client_id
         return Index.load(self.store, self.key, owner, chunks=chunks)
 
     def new_pack(self, kind: int, owner: bytes | None = None) -> PackWriter:
