@@ -82,7 +82,7 @@ def test_neighbours_are_fetched_by_one_read(repository):
 
 def test_a_small_cache_still_gives_every_block(repository):
     footer = make_pack(repository, [SMALL, LARGE, *MANY])
-    reader = reader_of(repository, [footer], cache_bytes=100)
+    reader = reader_of(repository, [footer], cache=100)
     for _ in range(2):
         for chunks in (SMALL, LARGE, *MANY):
             assert reader.block(block_id_of(repository, chunks)) == b"".join(chunks)
@@ -90,7 +90,7 @@ def test_a_small_cache_still_gives_every_block(repository):
 
 def test_threads_may_read_at_the_same_time(repository):
     footer = make_pack(repository, MANY)
-    reader = reader_of(repository, [footer], cache_bytes=200)
+    reader = reader_of(repository, [footer], cache=200)
     failures = []
 
     def read(start):

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.index.index import Index
     from strongroom.repo.packs import PackFooter, PackWriter
+    from strongroom.repo.read_caches import ReadCaches
     from strongroom.stores.capabilities import Series
     from strongroom.stores.store import Store
 
@@ -237,12 +238,12 @@ class Repository:
         return PackWriter(self.store, self.key, owner, kind, self.cipher)
 
     def block_reader(
-        self, blocks: ClientBlocks, cache_bytes: int = DEFAULT_CACHE_BYTES
+        self, blocks: ClientBlocks, cache: int | ReadCaches = DEFAULT_CACHE_BYTES
     ) -> BlockReader:
-        """Reads blocks of a client; KeyRightError with a put key."""
+        """Reads blocks of a client; KeyRightError with a put key. `cache`: see BlockReader."""
         from strongroom.repo.blocks import BlockReader
 
-        return BlockReader(self.store, required_reading_key(self.key), blocks, cache_bytes)
+        return BlockReader(self.store, required_reading_key(self.key), blocks, cache)
 
     def reader_of(
         self, snapshot: Snapshot, index: Index, cache_bytes: int = DEFAULT_CACHE_BYTES

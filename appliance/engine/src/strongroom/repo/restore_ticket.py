@@ -157,7 +157,7 @@ def make_ticket(
             msgspec.structs.replace(snapshot, pages=pages, totals=totals),
             keys.chunk_key,
             keys.block_key,
-            b"".join(_pack_entries(repository.store, restore_key, sorted(holding))),
+            b"".join(_pack_entries(repository.store, restore_key, snapshot.owner, sorted(holding))),
             index_keys,
         ),
     )
@@ -249,13 +249,20 @@ def _is_above(other: bytes, path: bytes) -> bool:
     return path != other and (not other or path.startswith(join_path(other, b"")))
 
 
-def _pack_entries(store: Store, key: RestoreKey, pack_ids: Iterable[bytes]) -> Iterator[bytes]:
+def _pack_entries(
+    store: Store, key: RestoreKey, owner: bytes, pack_ids: Iterable[bytes]
+) -> Iterator[bytes]:
+    """Id and keys of each pack that is the client's or shared, whatever its index says."""
     for pack_id in pack_ids:
         try:
             header = parse_header(store.get("packs", pack_id.hex(), 0, HEADER_SIZE))
         except ObjectMissingError:
             # Its content is in another pack, or the restore reports it as missing.
             continue
+        if header.owner not in (owner, SHARED):
+            raise DamageError(
+                f"pack {pack_id.hex()} is another client's than the index says; run check"
+            )
         yield pack_id + key.pack_key(header, pack_id) + key.footer_key(header, pack_id)
 
 

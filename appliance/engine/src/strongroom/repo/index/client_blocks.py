@@ -27,9 +27,7 @@ class ClientBlocks:
         self.index = index
         self.number = number
         self._table = table
-        # Most lookups of a repository that shares nothing are spared.
         self._shared_rows: NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self._looks_further = number != SHARED_NUMBER and index.has_shared
 
     @property
     def owner(self) -> bytes:
@@ -102,6 +100,11 @@ class ClientBlocks:
         numbers = np.unique(index.pack_numbers[mine[is_wanted[best_copies]]])
         packs = index.packs()
         return [packs[number] for number in numbers.tolist()]
+
+    @property
+    def _looks_further(self) -> bool:
+        """Whether shared packs may have a block; spares most lookups where nothing is shared."""
+        return self.index.has_shared and self.number != SHARED_NUMBER
 
     def _row(self, block_id: bytes) -> int:
         row = -1
