@@ -156,7 +156,7 @@ class IdTable:
             run.find(words, found)
         recent = self._recent
         if recent:
-            items: list[bytes] = words.reshape(-1).view(self._item).tolist()
+            items = np.frombuffer(words, self._item).tolist()
             if not recent.keys().isdisjoint(items):
                 for row, item in enumerate(items):
                     found[row] = recent.get(item, found[row])
