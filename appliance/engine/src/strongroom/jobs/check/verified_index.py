@@ -15,6 +15,7 @@ from blake3 import blake3
 from strongroom.content.digests import CHUNK_ID_SIZE, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.repo.block_columns import BlockColumns, dead_flags
+from strongroom.repo.index.claims import contested_owners
 from strongroom.repo.index.index import Index
 from strongroom.repo.index.objects import read_index_object
 from strongroom.repo.index.shared_chunks import SharedChunks
@@ -143,7 +144,7 @@ def _load(repository: Repository) -> SoundIndex:
 
 def footer_summary(footer: PackFooter) -> bytes:
     """A digest of all fields of a footer."""
-    hasher = blake3(bytes([footer.kind]) + footer.size_bytes.to_bytes(8, "little"))
+    hasher = blake3(footer.owner + bytes([footer.kind]) + footer.size_bytes.to_bytes(8, "little"))
     for name in BlockColumns.__struct_fields__:
         column = getattr(footer.columns, name)
         hasher.update(len(column).to_bytes(8, "little"))
@@ -158,14 +159,17 @@ def _sound_footers(
     store, key = repository.store, repository.key
     superseded: set[tuple[bytes, str]] = set()
     sound: list[tuple[bytes, str]] = []
+    claims: list[tuple[bytes, bytes]] = []
     doubted = store.doubted("index")
     for info in store.list("index"):
         try:
             if object_name(store.get("index", info.name)) != info.name:
                 raise DamageError("its content is not what its name says")
             found = read_index_object(store, key, info.name, chunks=False)
-            superseded.update((found.owner, name) for name in found.superseded)
+            if info.name not in doubted:
+                superseded.update((found.owner, name) for name in found.superseded)
             sound.append((found.owner, info.name))
+            claims += [(footer.pack_id, footer.owner) for footer in found.footers]
         except ObjectMissingError:
             raise
         except (DamageError, UnknownFormatError) as error:
@@ -173,6 +177,8 @@ def _sound_footers(
             if isinstance(error, UnknownFormatError) and info.name not in doubted:
                 raise
             damaged.append(Damaged("index", info.name, str(error)))
+    contested = contested_owners(store, claims)
+    del claims
     # Those of shared packs first: the owner SHARED is all zeros.
     for owner, name in sorted(sound):
         if (owner, name) in superseded:
@@ -185,4 +191,6 @@ def _sound_footers(
             damaged.append(Damaged("index", name, str(error)))
         else:
             names.append(name)
-            yield from footers
+            for footer in footers:
+                if contested.get(footer.pack_id, owner) == owner:
+                    yield footer
