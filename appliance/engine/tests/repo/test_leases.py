@@ -6,8 +6,15 @@ import time
 import pytest
 
 from kit.tiny_backup import new_repository
-from strongroom.errors import LeaseError
-from strongroom.repo.leases import Holder, Lease, has_ended, list_leases
+from strongroom.errors import KeyRightError, LeaseError
+from strongroom.repo.leases import (
+    APPLIANCE,
+    MOST_AGE_SECONDS,
+    Holder,
+    Lease,
+    has_ended,
+    list_leases,
+)
 from strongroom.repo.snapshots import Snapshot
 from strongroom.repo.tombstones import write_tombstone
 from strongroom.stores.local import LocalStore
@@ -70,6 +77,60 @@ def test_a_lease_that_was_not_renewed_has_ended_by_the_clock_of_the_store(reposi
             for item in list_leases(repository.store, repository.key)
         }
         assert ended == {old.name: True, own.name: False}
+
+
+def leases_of(repository):
+    return {item.name: item for item in list_leases(repository.store, repository.key)}
+
+
+def test_a_lease_of_a_client_ends_at_most_seven_days_after_it_began(repository):
+    with (
+        repository.lease("h", os.getpid(), "backup") as lease,
+        repository.for_all_clients().lease("h", os.getpid(), "check") as appliance,
+    ):
+        for age, ends in ((MOST_AGE_SECONDS - 60, False), (MOST_AGE_SECONDS + 60, True)):
+            now = lease.store_time_ns + int(age * 1e9)
+            found = leases_of(repository)
+            renewed = found[lease.name]._replace(renewed_ns=now)
+            assert has_ended(renewed, now) == ends
+            assert not has_ended(found[appliance.name]._replace(renewed_ns=now), now)
+
+
+def test_a_client_without_a_clock_keeps_its_lease(repository):
+    holder = Holder("h", os.getpid(), "backup", 0, ())
+    owner = repository.writer.client_id
+    with Lease(repository.store, repository.key, repository.cipher, owner, holder) as lease:
+        (listed,) = list_leases(repository.store, repository.key)
+        assert not has_ended(listed, lease.store_time_ns)
+        assert abs(listed.holder.started_ns - lease.store_time_ns) < 10**10
+
+
+def test_whose_a_lease_is_everybody_sees_and_its_holder_only_its_client(repository):
+    with (
+        repository.for_client("web1").lease("one", 1, "backup") as first,
+        repository.for_all_clients().lease("all", 1, "prune") as all_of_them,
+    ):
+        web1, web2 = (repository.key.put_key(name) for name in ("web1", "web2"))
+        by_key = {
+            key.name: {item.name: item for item in list_leases(repository.store, key)}
+            for key in (web1, web2)
+        }
+        for found in by_key.values():
+            assert found[first.name].owner == web1.client_id
+            assert found[all_of_them.name].owner == APPLIANCE
+            assert found[all_of_them.name].holder is None
+        assert by_key["web1"][first.name].holder.host == "one"
+        assert by_key["web2"][first.name].holder is None
+        assert leases_of(repository)[all_of_them.name].holder.host == "all"
+
+
+def test_a_put_key_takes_no_lease_of_another_client_or_of_the_appliance(repository):
+    key = repository.key.put_key("web1")
+    holder = Holder("h", 1, "backup", 0, ())
+    for owner in (repository.key.client_id("web2"), APPLIANCE):
+        with pytest.raises(KeyRightError):
+            Lease(repository.store, key, repository.cipher, owner, holder)
+    assert list(repository.store.list("leases")) == []
 
 
 def test_nothing_is_committed_after_the_lease_was_removed(repository):

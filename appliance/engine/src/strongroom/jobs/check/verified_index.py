@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from blake3 import blake3
 
-from strongroom.content.digests import CHUNK_ID_SIZE, object_name
+from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.repo.block_columns import BlockColumns, dead_flags
 from strongroom.repo.index.claims import contested_owners
@@ -50,7 +50,8 @@ class SoundIndex:
 
     chunk_starts, chunk_lengths: by row of the index and chunk; a chunk whose bytes were dropped has
     the length -1. summaries: of each pack's footer. Chunks that clients leave to shared packs are
-    there if those are: left_at are their places in chunk_lengths, left_to the shared blocks.
+    there if those are: left_at are their places in chunk_lengths, left_to those of the shared blocks in
+    shared_blocks, joined ids.
     """
 
     index: Index
@@ -59,14 +60,18 @@ class SoundIndex:
     summaries: dict[bytes, bytes]
     object_names: list[str]
     damaged: list[Damaged] = field(default_factory=list)
-    left_at: list[int] = field(default_factory=list)
-    left_to: list[bytes] = field(default_factory=list)
+    left_at: array[int] = field(default_factory=lambda: array("q"))
+    left_to: array[int] = field(default_factory=lambda: array("q"))
+    shared_blocks: bytes = b""
 
     def lose(self, lost: Collection[tuple[bytes, bytes]]) -> None:
         """Take blocks (owner and id) for lost: clients have left chunks to shared ones of them."""
-        for at, block in zip(self.left_at, self.left_to, strict=True):
-            if (SHARED, block) in lost:
-                self.chunk_lengths[at] = -1
+        size = BLOCK_ID_SIZE
+        starts = range(0, len(self.shared_blocks), size)
+        gone = [(SHARED, self.shared_blocks[at : at + size]) in lost for at in starts]
+        if any(gone):
+            at = np.array(self.left_at)[np.array(gone)[np.array(self.left_to)]]
+            self.chunk_lengths[at] = -1
 
 
 def load_sound_index(repository: Repository) -> SoundIndex:
@@ -99,8 +104,7 @@ def _load(repository: Repository) -> SoundIndex:
     summaries: dict[bytes, bytes] = {}
     names: list[str] = []
 
-    left_at: list[int] = []
-    left_to: list[bytes] = []
+    left_at, left_to = array("q"), array("q")
     columns_of_shared: list[BlockColumns] = []
     shared: list[SharedChunks] = []
 
@@ -120,8 +124,8 @@ def _load(repository: Repository) -> SoundIndex:
                     shared.append(SharedChunks(columns_of_shared))
                 left = np.flatnonzero(dead & shared[0].covers(footer.columns))
                 ids = np.frombuffer(footer.columns.chunk_ids, np.uint8).reshape(-1, CHUNK_ID_SIZE)
-                left_at.extend((left + len(lengths)).tolist())
-                left_to.extend(shared[0].blocks_of(ids[left].tobytes()))
+                left_at.frombytes((left + len(lengths)).tobytes())
+                left_to.frombytes(shared[0].rows_of(ids[left].tobytes()).tobytes())
                 dead[left] = False
             mine[dead] = -1
             lengths.frombytes(mine.tobytes())
@@ -130,6 +134,7 @@ def _load(repository: Repository) -> SoundIndex:
             yield footer
 
     index = Index.of(footers(), marked)
+    index.object_names = tuple(names)
     return SoundIndex(
         index,
         np.array(starts),
@@ -139,6 +144,7 @@ def _load(repository: Repository) -> SoundIndex:
         damaged,
         left_at,
         left_to,
+        shared[0].block_ids if shared else b"",
     )
 
 

@@ -160,7 +160,7 @@ class BlockRows:
         return np.array(self._pack_of, np.uint32)
 
     def lost_blocks(self, bad_rows: NDArray[np.bool_]) -> set[tuple[bytes, bytes]]:
-        """Owner and id of blocks of which every copy that its client may read is bad."""
+        """Owner and id of blocks of which every copy in packs of that owner is bad."""
         if not bad_rows.any():
             return set()
         ids = np.frombuffer(self.block_ids(), np.dtype((np.void, BLOCK_ID_SIZE))).tolist()
@@ -170,11 +170,7 @@ class BlockRows:
         bad: set[tuple[int, bytes]] = set()
         for owner, block_id, is_bad in rows:
             (bad if is_bad else good).add((owner, block_id))
-        return {
-            (owners[owner], block_id)
-            for owner, block_id in bad
-            if (owner, block_id) not in good and (SHARED_NUMBER, block_id) not in good
-        }
+        return {(owners[owner], block_id) for owner, block_id in bad - good}
 
     def packs(self) -> list[IndexedPack]:
         """Every pack known."""

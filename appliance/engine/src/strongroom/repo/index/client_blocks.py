@@ -61,6 +61,12 @@ class ClientBlocks:
             rows = np.where(shared >= 0, shared, rows)
         return rows
 
+    def rows_by_owner(self, block_ids: bytes) -> list[tuple[bytes, NDArray[np.int64]]]:
+        """`rows_of` among the client's own packs, and among the shared ones."""
+        numbers = [self.number, SHARED_NUMBER] if self._looks_further else [self.number]
+        owners = self.index.owners
+        return [(owners[number], self._table.find(block_ids, number)) for number in numbers]
+
     def has_blocks(self, block_ids: bytes) -> NDArray[np.bool_]:
         """Which of n * 24 bytes of ids are in a pack that is not marked."""
         return self.usable_rows(block_ids) >= 0
