@@ -344,12 +344,12 @@ def _spared(
         begun_ns = one.holder.started_ns if one.holder else 0
         begun_ns -= int(spare_seconds * SECOND_NS)
         earliest_ns[one.owner] = min(begun_ns, earliest_ns.get(one.owner, begun_ns))
-    of_all = earliest_ns.get(APPLIANCE)
     spared = set()
     for info in packs:
         pack_id = bytes.fromhex(info.name)
-        since = [ns for ns in (of_all, earliest_ns.get(owners.get(pack_id, b""))) if ns is not None]
-        if since and info.modified_ns >= min(since):
+        # A lease that does not even say whose it is may be anybody's.
+        barring = {APPLIANCE, b"", owners.get(pack_id, APPLIANCE)} & earliest_ns.keys()
+        if barring and info.modified_ns >= min(earliest_ns[one] for one in barring):
             spared.add(pack_id)
     return frozenset(spared)
 
