@@ -163,7 +163,12 @@ class StorageSite:
         return self._words(
             *words,
             *("--repo", place, "--identity", identity, "--tls", tls),
-            *("--key-file", str(self.put_key_of(name)), "--cache-dir", str(self.folder / f"cache-{name}")),
+            *(
+                "--key-file",
+                str(self.put_key_of(name)),
+                "--cache-dir",
+                str(self.folder / f"cache-{name}"),
+            ),
         )
 
     def put_key_of(self, name: str) -> Path:

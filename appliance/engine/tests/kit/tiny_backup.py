@@ -151,7 +151,7 @@ def read_back(repository: Repository, snapshot_id: str) -> Files:
     if isinstance(repository.key, RestoreKey):
         repository = repository.for_all_clients()
     snapshot = repository.snapshot(snapshot_id)
-    reader = repository.reader_of(snapshot, repository.load_index())
+    reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
     files: Files = {}
     for groups in Listing(snapshot.pages, reader).pages():
         for rows in groups:

@@ -31,9 +31,10 @@ BLOCKS = [[b"one", b"two", b""], [b"x" * 5000], [bytes(100), b"y" * 70]]
 
 @pytest.fixture(params=["aes-256-gcm", "chacha20-poly1305", "none"])
 def repository(request, tmp_path):
-    return Repository.create(
+    made = Repository.create(
         LocalStore(tmp_path / "r"), PASSPHRASE, encryption=request.param, cost=CHEAP
     )
+    return made.for_client("host")
 
 
 def stored(repository, footer):
@@ -42,13 +43,13 @@ def stored(repository, footer):
 
 def test_the_footer_says_what_was_written(repository):
     footer = make_pack(repository, BLOCKS)
-    assert read_footer(repository.store, repository.key.put_key, footer.pack_id) == footer
+    assert read_footer(repository.store, repository.writer, footer.pack_id) == footer
     assert footer.size_bytes == len(stored(repository, footer))
     assert footer.kind == KIND_DATA
     assert make_pack(repository, BLOCKS, KIND_LISTING).kind == KIND_LISTING
     for entry, chunks in zip(footer.blocks, BLOCKS, strict=True):
-        assert entry.block_id == block_id_of(repository.key, chunks)
-        assert entry.chunk_ids == chunk_ids_of(repository.key, chunks)
+        assert entry.block_id == block_id_of(repository, chunks)
+        assert entry.chunk_ids == chunk_ids_of(repository, chunks)
         assert entry.chunk_lengths.tolist() == [len(chunk) for chunk in chunks]
         assert entry.raw_length == sum(map(len, chunks))
         assert entry.dead == b""
@@ -63,7 +64,7 @@ def test_every_block_opens_with_the_restore_key(repository):
     footer = make_pack(repository, BLOCKS)
     data = stored(repository, footer)
     header = parse_header(data[:HEADER_SIZE])
-    cipher = open_block_cipher(header, repository.restore_key)
+    cipher = open_block_cipher(header, repository.restore_key, footer.pack_id)
     for entry, chunks in zip(footer.blocks, BLOCKS, strict=True):
         sealed = data[entry.offset : entry.offset + entry.stored_length]
         text = cipher.open(sealed, entry_aad(header.raw, entry))
@@ -90,15 +91,15 @@ class Collected:
 def test_a_pack_open_while_the_machine_is_set_back_leaks_nothing(repository, codec):
     """As after a virtual machine's snapshot, the same block number is sealed twice."""
     texts = (b"the first future " * 4, b"another future!! " * 4)
-    key, store = repository.key, Collected()
-    pack = PackWriter(store, key, KIND_DATA, repository.cipher)
+    key, store = repository.writer, Collected()
+    pack = PackWriter(store, key, key.client_id, KIND_DATA, repository.cipher)
     packs = []
     for text in texts:
         reading, writing = os.pipe()
         if not os.fork():
             lengths = array("I", [len(text)])
-            ids = chunk_id(key.put_key.chunk_key, text)
-            block = block_id(key.put_key.block_key, ids_and_lengths(ids, lengths))
+            ids = chunk_id(key.client.own.chunk_key, text)
+            block = block_id(key.client.own.block_key, ids_and_lengths(ids, lengths))
             pack.add(block, ids, lengths, codec, text, len(text))
             os.write(writing, store.data)
             os._exit(0)
@@ -121,7 +122,7 @@ def xor(one: bytes, other: bytes) -> bytes:
 
 def test_the_writer_cannot_open_its_own_pack(tmp_path):
     repository = new_repository(LocalStore(tmp_path / "r"))
-    put_only = Repository.open(repository.store, repository.key.put_key)
+    put_only = Repository.open(repository.store, repository.writer)
     footer = make_pack(put_only, BLOCKS)
     assert b"x" * 20 not in stored(put_only, footer)
     assert not hasattr(put_only.key, "private")
@@ -141,7 +142,7 @@ def test_a_thinned_block_keeps_the_ids_and_lengths_of_what_it_lost(repository):
     live = [slot % 3 != 1 for slot in range(15)]
     footer = make_thinned_pack(repository, chunks, live)
     (entry,) = read_footer(repository.store, repository.key, footer.pack_id).blocks
-    assert entry.block_id == block_id_of(repository.key, chunks)
+    assert entry.block_id == block_id_of(repository, chunks)
     assert entry.chunk_lengths.tolist() == [len(chunk) for chunk in chunks]
     assert entry.raw_length == sum(len(c) for c, keep in zip(chunks, live, strict=True) if keep)
     assert [entry.dead[slot // 8] >> slot % 8 & 1 for slot in range(15)] == [

@@ -28,7 +28,7 @@ def store(tmp_path):
 
 
 def without_passphrase(store):
-    return Repository.create(store, None, encryption="none")
+    return Repository.create(store, None, encryption="none").for_client("host")
 
 
 def config_of(repository):
@@ -42,6 +42,7 @@ def change_config(repository, data):
 @pytest.mark.parametrize("encryption", ["auto", "aes-256-gcm", "chacha20-poly1305", "none"])
 def test_what_was_backed_up_reads_back_after_opening_again(store, encryption):
     made = Repository.create(store, PASSPHRASE, encryption=encryption, cost=CHEAP)
+    made = made.for_client("host")
     snapshot = back_up(made, FILES)
     opened = Repository.open(store.reopen(), PASSPHRASE)
     assert read_back(opened, snapshot.id) == FILES
@@ -78,20 +79,20 @@ def test_no_repository_says_so(store):
 def test_only_the_right_secret_opens(store, tmp_path):
     new_repository(store)
     other = new_repository(LocalStore(tmp_path / "other"))
-    for secret in (b"wrong", b"", None, other.key, other.key.put_key):
+    for secret in (b"wrong", b"", None, other.key, other.writer):
         with pytest.raises(WrongKeyError):
             Repository.open(store, secret)
 
 
 def test_a_put_key_adds_but_does_not_read(store):
     repository = new_repository(store)
-    put_only = Repository.open(store, repository.key.put_key)
+    put_only = Repository.open(store, repository.writer)
     snapshot = back_up(put_only, FILES)
     assert read_back(repository, snapshot.id) == FILES
     assert [item.id for item in put_only.snapshots()] == [snapshot.id]
     for attempt in (
         lambda: put_only.snapshot(snapshot.id),
-        lambda: put_only.block_reader(put_only.load_index()),
+        lambda: put_only.reader_of(snapshot, put_only.load_index()),
         lambda: put_only.add_passphrase(b"new"),
     ):
         with pytest.raises(KeyRightError):
@@ -101,7 +102,7 @@ def test_a_put_key_adds_but_does_not_read(store):
 def test_a_put_key_deduplicates_against_what_is_there(store):
     repository = new_repository(store)
     back_up(repository, FILES)
-    backup = TinyBackup(Repository.open(store, repository.key.put_key))
+    backup = TinyBackup(Repository.open(store, repository.writer))
     backup.store(FILES)
     backup.commit()
     assert backup.new_chunks == 0
@@ -138,11 +139,11 @@ def test_no_field_of_the_configuration_can_be_changed(store, field):
     forged = msgspec.json.decode(line)
     forged[field] = {
         "encryption": "none",
-        "restore_public": new_restore_key().put_key.restore_public.hex(),
+        "restore_public": new_restore_key().restore_public.hex(),
         "created_ns": 0,
     }[field]
     change_config(repository, msgspec.json.encode(forged) + b"\n" + authenticator + b"\n")
-    for secret in (PASSPHRASE, repository.key, repository.key.put_key):
+    for secret in (PASSPHRASE, repository.key, repository.writer):
         with pytest.raises(DamageError, match="configuration"):
             Repository.open(store, secret)
 

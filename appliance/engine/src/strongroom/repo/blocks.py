@@ -6,9 +6,8 @@ against its chunk id: a pack with other content under a block id is detected. A 
 stored several times; if a copy is missing or damaged, the others are tried. A chunk that lost its
 bytes because it was shared is read from the shared packs, by its id.
 
-Caches: raw blocks up to a limit in bytes, metadata of packs (cipher, footers) and of
-blocks (chunk lists). Safe from any thread: one lock guards the caches and is not held while reading
-or decoding, so two threads may decode the same block at the same time.
+Caches are those of `read_caches`. Safe from any thread: no lock is held while reading or decoding,
+so two threads may decode the same block at the same time.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from __future__ import annotations
 import contextlib
 import threading
 from array import array
-from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from strongroom.content.ciphers import BLOCK_OVERHEAD_SIZE, BlockCipher
+from strongroom.content.ciphers import BLOCK_OVERHEAD_SIZE
 from strongroom.content.codecs import decompress
 from strongroom.content.digests import CHUNK_ID_SIZE, block_id, chunk_id, ids_and_lengths
 from strongroom.errors import DamageError, KeyRightError
@@ -27,12 +25,12 @@ from strongroom.repo.block_columns import OFFERED, THINNED
 from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.packs import (
     HEADER_SIZE,
-    BlockEntry,
     block_aad,
     open_block_cipher,
     parse_header,
     read_footer,
 )
+from strongroom.repo.read_caches import LoadedBlock, OpenPack, ReadCaches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,50 +40,35 @@ if TYPE_CHECKING:
     from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.keys.owners import ContentKeys
     from strongroom.repo.keys.roles import ReadingKey
+    from strongroom.repo.packs import BlockEntry
     from strongroom.stores.store import Store
 
 # One copy of a block may be unreadable where another is not: a ticket has keys of some packs.
 _NOT_THIS_COPY = (DamageError, KeyRightError)
-_PACKS_CACHED = 64
-_LISTS_CACHED = 64
-_FOOTERS_CACHED_BYTES = 16 << 20
 # Blocks this close in a pack are fetched by one read, of at most so much.
 _GREATEST_GAP = 128 << 10
 _GREATEST_READ = 8 << 20
-
-
-class _OpenPack(NamedTuple):
-    header: bytes
-    cipher: BlockCipher
-
-
-class _Block(NamedTuple):
-    raw: bytes
-    chunk_ids: bytes
-    # Where each chunk begins and ends in `raw`; (-1, -1) for one whose bytes were dropped.
-    extents: list[tuple[int, int]]
-    keys: ContentKeys
 
 
 class BlockReader:
     """Blocks of one client by id, chunks by block id and slot."""
 
     def __init__(
-        self, store: Store, key: ReadingKey, blocks: ClientBlocks, cache_bytes: int = 32 << 20
+        self,
+        store: Store,
+        key: ReadingKey,
+        blocks: ClientBlocks,
+        cache: int | ReadCaches = 32 << 20,
     ) -> None:
+        """`cache`: its size in bytes, or caches that other readers use too."""
         self._store = store
         self._key = key
+        self._owner = blocks.owner
         self._keys = key.owner(blocks.owner)
         self._index = blocks
-        self._shared: tuple[ChunkTable, BlockReader] | None = None
-        self._cache_bytes = cache_bytes
+        self._caches = ReadCaches(cache) if isinstance(cache, int) else cache
         self._lock = threading.Lock()
-        self._blocks: OrderedDict[bytes, _Block] = OrderedDict()
-        self._blocks_bytes = 0
-        self._packs: OrderedDict[bytes, _OpenPack] = OrderedDict()
-        self._footers: OrderedDict[bytes, list[BlockEntry]] = OrderedDict()
-        self._footers_bytes = 0
-        self._lists: OrderedDict[bytes, tuple[bytes, array[int]]] = OrderedDict()
+        self._shared: tuple[ChunkTable, BlockReader] | None = None
 
     def block(self, wanted: bytes) -> bytes:
         """The raw bytes of a block, its chunk list verified; DamageError when it is not sound."""
@@ -136,19 +119,17 @@ class BlockReader:
         for _ in self._load_many(wanted):
             pass
 
-    def _load(self, wanted: bytes) -> _Block:
-        with self._lock:
-            block = self._blocks.get(wanted)
-            if block is not None:
-                self._blocks.move_to_end(wanted)
-                return block
+    def _load(self, wanted: bytes) -> LoadedBlock:
+        block = self._caches.blocks.get((self._owner, wanted))
+        if block is not None:
+            return block
         location = self._index.locate(wanted)
         try:
             return self._read(wanted, location)
         except _NOT_THIS_COPY as error:
             return self._copy_of(wanted, location, error)
 
-    def _read(self, wanted: bytes, location: BlockLocation) -> _Block:
+    def _read(self, wanted: bytes, location: BlockLocation) -> LoadedBlock:
         sealed = self._store.get(
             "packs", location.pack_id.hex(), location.offset, location.stored_length
         )
@@ -156,7 +137,7 @@ class BlockReader:
 
     def _copy_of(
         self, wanted: bytes, bad: BlockLocation, error: DamageError | KeyRightError
-    ) -> _Block:
+    ) -> LoadedBlock:
         """The block from another place than `bad`; raises `error` when there is no sound one."""
         for location in self._index.copies(wanted):
             if location != bad:
@@ -164,7 +145,7 @@ class BlockReader:
                     return self._read(wanted, location)
         raise error
 
-    def _chunk_in(self, block: _Block, slot: int) -> memoryview | None:
+    def _chunk_in(self, block: LoadedBlock, slot: int) -> memoryview | None:
         """A chunk of a block; None when it was dropped there, or does not match its id."""
         start, end = block.extents[slot]
         if start < 0:
@@ -176,7 +157,7 @@ class BlockReader:
             return None
         return data
 
-    def _chunk_of_copy(self, wanted: bytes, slot: int, bad: _Block) -> memoryview:
+    def _chunk_of_copy(self, wanted: bytes, slot: int, bad: LoadedBlock) -> memoryview:
         """A chunk from any copy of its block; one of them, `bad`, does not have it."""
         for location in self._index.copies(wanted):
             with contextlib.suppress(*_NOT_THIS_COPY):
@@ -198,10 +179,7 @@ class BlockReader:
             return None
         table, reader = self._shared_content()
         (reference,) = table.claim(an_id)
-        if reference is None:
-            return None
-        shared_id, slot = reference
-        return reader._chunk_in(reader._load(shared_id), slot)  # noqa: SLF001 - its own kind
+        return None if reference is None else reader.chunk(*reference)
 
     def _shared_content(self) -> tuple[ChunkTable, BlockReader]:
         """Loaded when the first chunk is missing: few restores need it."""
@@ -212,18 +190,17 @@ class BlockReader:
             if self._shared is None:
                 index = Index.load(self._store, self._key, SHARED, chunks=True)
                 blocks = index.of_client(SHARED)
-                reader = BlockReader(self._store, self._key, blocks, self._cache_bytes)
+                reader = BlockReader(self._store, self._key, blocks, self._caches)
                 self._shared = ChunkTable.load(index), reader
             return self._shared
 
     def _content_keys(self, location: BlockLocation) -> ContentKeys:
         return self._keys.content(offered=bool(location.flags & OFFERED))
 
-    def _load_many(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, _Block]]:
+    def _load_many(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, LoadedBlock]]:
         places: list[tuple[BlockLocation, bytes]] = []
         for an_id in dict.fromkeys(wanted):
-            with self._lock:
-                block = self._blocks.get(an_id)
+            block = self._caches.blocks.get((self._owner, an_id))
             if block is None:
                 places.append((self._index.locate(an_id), an_id))
             else:
@@ -248,7 +225,7 @@ class BlockReader:
                     block = self._copy_of(an_id, location, error)
                 yield an_id, block
 
-    def _decode(self, wanted: bytes, location: BlockLocation, sealed: memoryview) -> _Block:
+    def _decode(self, wanted: bytes, location: BlockLocation, sealed: memoryview) -> LoadedBlock:
         if location.stored_length < BLOCK_OVERHEAD_SIZE:
             raise DamageError(f"block {wanted.hex()} is shorter than its seal; run check")
         pack = self._pack(location.pack_id)
@@ -266,16 +243,10 @@ class BlockReader:
         compressed = pack.cipher.open(sealed, aad)
         raw = decompress(location.codec, compressed, location.raw_length)
         block = self._verified(wanted, location, raw)
-        with self._lock:
-            if wanted not in self._blocks:
-                self._blocks[wanted] = block
-                self._blocks_bytes += len(raw)
-            while self._blocks_bytes > self._cache_bytes and len(self._blocks) > 1:
-                _, oldest = self._blocks.popitem(last=False)
-                self._blocks_bytes -= len(oldest.raw)
+        self._caches.blocks.keep((self._owner, wanted), block)
         return block
 
-    def _verified(self, wanted: bytes, location: BlockLocation, raw: bytes) -> _Block:
+    def _verified(self, wanted: bytes, location: BlockLocation, raw: bytes) -> LoadedBlock:
         keys = self._content_keys(location)
         if _is_its_chunk(location):
             # The only chunk is the block: its id follows from the bytes, no footer is needed.
@@ -289,24 +260,18 @@ class BlockReader:
                 f"pack {location.pack_id.hex()} claims to hold block {wanted.hex()} "
                 "but holds something else; run check"
             )
-        return _Block(raw, ids, extents, keys)
+        return LoadedBlock(raw, ids, extents, keys)
 
     def _listed(self, wanted: bytes, slot: int) -> tuple[bytes, int]:
         """Id and length of a chunk as its block lists it, the list verified."""
-        with self._lock:
-            listed = self._lists.get(wanted)
-            if listed is not None:
-                self._lists.move_to_end(wanted)
+        listed = self._caches.lists.get((self._owner, wanted))
         if listed is None:
             location = self._index.locate(wanted)
             try:
                 listed = self._list_at(wanted, location)
-            except DamageError as error:
+            except _NOT_THIS_COPY as error:
                 listed = self._list_of_copy(wanted, location, error)
-            with self._lock:
-                self._lists[wanted] = listed
-                if len(self._lists) > _LISTS_CACHED:
-                    self._lists.popitem(last=False)
+            self._caches.lists.keep((self._owner, wanted), listed)
         ids, numbers = listed
         if slot >= len(numbers):
             raise DamageError(
@@ -323,11 +288,11 @@ class BlockReader:
         return ids, array("I", lengths)
 
     def _list_of_copy(
-        self, wanted: bytes, bad: BlockLocation, error: DamageError
+        self, wanted: bytes, bad: BlockLocation, error: DamageError | KeyRightError
     ) -> tuple[bytes, array[int]]:
         for location in self._index.copies(wanted):
             if location != bad:
-                with contextlib.suppress(DamageError):
+                with contextlib.suppress(*_NOT_THIS_COPY):
                     return self._list_at(wanted, location)
         raise error
 
@@ -352,44 +317,30 @@ class BlockReader:
             )
         return entries[location.number]
 
-    def _pack(self, pack_id: bytes) -> _OpenPack:
-        with self._lock:
-            pack = self._packs.get(pack_id)
-            if pack is not None:
-                self._packs.move_to_end(pack_id)
-                return pack
-        header = parse_header(self._store.get("packs", pack_id.hex(), 0, HEADER_SIZE))
-        pack = _OpenPack(header.raw, open_block_cipher(header, self._key, pack_id))
-        with self._lock:
-            self._packs[pack_id] = pack
-            if len(self._packs) > _PACKS_CACHED:
-                self._packs.popitem(last=False)
+    def _pack(self, pack_id: bytes) -> OpenPack:
+        # By client too: what one may read another may not.
+        pack = self._caches.packs.get((self._owner, pack_id))
+        if pack is None:
+            header = parse_header(self._store.get("packs", pack_id.hex(), 0, HEADER_SIZE))
+            if header.owner not in (self._owner, SHARED):
+                raise DamageError(
+                    f"pack {pack_id.hex()} is another client's than the index says; run check"
+                )
+            pack = OpenPack(header.raw, open_block_cipher(header, self._key, pack_id))
+            self._caches.packs.keep((self._owner, pack_id), pack)
         return pack
 
     def _footer(self, pack_id: bytes) -> list[BlockEntry]:
-        with self._lock:
-            entries = self._footers.get(pack_id)
-            if entries is not None:
-                self._footers.move_to_end(pack_id)
-                return entries
-        entries = read_footer(self._store, self._key, pack_id).blocks
-        with self._lock:
-            if pack_id not in self._footers:
-                self._footers[pack_id] = entries
-                self._footers_bytes += _memory_bytes(entries)
-            while self._footers_bytes > _FOOTERS_CACHED_BYTES and len(self._footers) > 1:
-                _, oldest = self._footers.popitem(last=False)
-                self._footers_bytes -= _memory_bytes(oldest)
+        entries = self._caches.footers.get(pack_id)
+        if entries is None:
+            entries = read_footer(self._store, self._key, pack_id).blocks
+            self._caches.footers.keep(pack_id, entries)
         return entries
 
 
 def _is_its_chunk(location: BlockLocation) -> bool:
     """Whether a block is one chunk that has not lost its bytes."""
     return location.chunk_count == 1 and not location.flags & THINNED
-
-
-def _memory_bytes(entries: list[BlockEntry]) -> int:
-    return sum(500 + len(entry.chunk_ids) + 4 * len(entry.chunk_lengths) for entry in entries)
 
 
 def _neighbours(

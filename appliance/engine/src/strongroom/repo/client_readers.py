@@ -1,8 +1,10 @@
-"""Readers of the blocks of several clients, one each; they share an index and its memory."""
+"""Readers of the blocks of several clients, one each; they share an index and caches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from strongroom.repo.read_caches import ReadCaches
 
 if TYPE_CHECKING:
     from strongroom.repo.blocks import BlockReader
@@ -18,10 +20,10 @@ class ClientReaders:
     def __init__(
         self, repository: Repository, index: Index, cache_bytes: int = _CACHE_BYTES
     ) -> None:
-        """cache_bytes: of each reader."""
+        """cache_bytes: of all readers together."""
         self._repository = repository
         self._index = index
-        self._cache_bytes = cache_bytes
+        self._caches = ReadCaches(cache_bytes)
         self._readers: dict[bytes, BlockReader] = {}
 
     def of(self, owner: bytes) -> BlockReader:
@@ -29,5 +31,5 @@ class ClientReaders:
         reader = self._readers.get(owner)
         if reader is None:
             blocks = self._index.of_client(owner)
-            reader = self._readers[owner] = self._repository.block_reader(blocks, self._cache_bytes)
+            reader = self._readers[owner] = self._repository.block_reader(blocks, self._caches)
         return reader

@@ -64,6 +64,8 @@ RENEWAL_SECONDS = 60.0
 EXPIRY_SECONDS = 1800.0
 # A client's lease ends at this age however often it is renewed.
 MOST_AGE_SECONDS = 7 * 86400.0
+# A lease begins by its holder's clock if the store's does not differ by more.
+_CLOCKS_DIFFER_NS = 60 * SECOND_NS
 
 _MAGIC = b"SRLS"
 _VERSION = 1
@@ -133,10 +135,13 @@ class Lease:
         if not store.put_new("leases", self.name, self._encoded()):
             raise LeaseError(f"another job holds the lease {self.name}: wait until it has ended")
         known = tuple(sorted(info.name for info in store.list("tombstones")))
-        if known:
-            self._holder = msgspec.structs.replace(holder, tombstones=known)
+        # Its age is judged by the store's clock: a machine without a clock may begin in 1970.
+        self._renewed_ns = begun_ns = store.info("leases", self.name).modified_ns
+        if abs(begun_ns - holder.started_ns) <= _CLOCKS_DIFFER_NS:
+            begun_ns = holder.started_ns
+        if known or begun_ns != holder.started_ns:
+            self._holder = msgspec.structs.replace(holder, tombstones=known, started_ns=begun_ns)
             store.replace("leases", self.name, self._encoded())
-        self._renewed_ns = store.info("leases", self.name).modified_ns
         self._thread: threading.Thread | None = None
         self._is_given_back = False
 

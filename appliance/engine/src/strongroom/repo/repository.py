@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.index.index import Index
     from strongroom.repo.packs import PackFooter, PackWriter
+    from strongroom.repo.read_caches import ReadCaches
     from strongroom.stores.capabilities import Series
     from strongroom.stores.store import Store
 
@@ -218,14 +219,15 @@ class Repository:
         owner = APPLIANCE if self.client is None else self.client.client_id
         return Lease(self.store, self.key, self.cipher, owner, holder)
 
-    def load_index(self, *, chunks: bool = False) -> Index:
+    def load_index(self, *, chunks: bool = False, owner: bytes | None = None) -> Index:
         """The index of everything that the key opens; with `chunks` ready for `ChunkTable.load`.
 
-        Where a client was chosen only of what it may refer to.
+        owner: only of what this client's snapshots may refer to; by default of the chosen client's.
         """
         from strongroom.repo.index.index import Index
 
-        owner = None if self.client is None else self.client.client_id
+        if owner is None and self.client is not None:
+            owner = self.client.client_id
         return Index.load(self.store, self.key, owner, chunks=chunks)
 
     def new_pack(self, kind: int, owner: bytes | None = None) -> PackWriter:
@@ -236,12 +238,12 @@ class Repository:
         return PackWriter(self.store, self.key, owner, kind, self.cipher)
 
     def block_reader(
-        self, blocks: ClientBlocks, cache_bytes: int = DEFAULT_CACHE_BYTES
+        self, blocks: ClientBlocks, cache: int | ReadCaches = DEFAULT_CACHE_BYTES
     ) -> BlockReader:
-        """Reads blocks of a client; KeyRightError with a put key."""
+        """Reads blocks of a client; KeyRightError with a put key. `cache`: see BlockReader."""
         from strongroom.repo.blocks import BlockReader
 
-        return BlockReader(self.store, required_reading_key(self.key), blocks, cache_bytes)
+        return BlockReader(self.store, required_reading_key(self.key), blocks, cache)
 
     def reader_of(
         self, snapshot: Snapshot, index: Index, cache_bytes: int = DEFAULT_CACHE_BYTES

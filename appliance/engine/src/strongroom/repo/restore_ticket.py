@@ -89,8 +89,9 @@ class TicketRepository(Repository):
         """The same repository for a forked process."""
         return TicketRepository(self.store.reopen(), self.config, self._ticket_key, self._snapshot)
 
-    def load_index(self, *, chunks: bool = False) -> Index:
-        """What the ticket opens of the index; packs that it lost meanwhile by their footers."""
+    def load_index(self, *, chunks: bool = False, owner: bytes | None = None) -> Index:
+        """What the ticket opens of the index; packs that it lacks, from their footers."""
+        del owner
         owner = self._ticket_key.content.owner
         index = Index.load(self.store, self._ticket_key, owner, chunks=chunks)
         for pack_id in self._ticket_key.packs:
@@ -120,13 +121,13 @@ def make_ticket(
 ) -> bytes:
     """A ticket for `snapshot` (read with its pages), or for `paths` in it and what is below.
 
-    receiver: the client that will use it, by default the one of the snapshot. Paths are relative to
-    the root; the directories on the way to them can be listed too, with whatever stands on the same
-    pages of the listing. Raises KeyRightError, SnapshotNotFoundError when the snapshot has no such
-    path, DamageError when its listing is not sound, StoreError.
+    receiver: the client that will use it, by default the one of the snapshot. Paths are relative
+    to the root; the directories on the way to them can be listed too, with whatever stands on the
+    same pages of the listing. Raises KeyRightError, SnapshotNotFoundError when the snapshot has no
+    such path, DamageError when its listing is not sound, StoreError.
     """
     restore_key = repository.restore_key
-    index = repository.load_index()
+    index = repository.load_index(owner=snapshot.owner)
     client = index.of_client(snapshot.owner)
     listing = Listing(snapshot.pages, repository.block_reader(client))
     wanted = _Wanted(listing, snapshot.pages)
@@ -156,7 +157,7 @@ def make_ticket(
             msgspec.structs.replace(snapshot, pages=pages, totals=totals),
             keys.chunk_key,
             keys.block_key,
-            b"".join(_pack_entries(repository.store, restore_key, sorted(holding))),
+            b"".join(_pack_entries(repository.store, restore_key, snapshot.owner, sorted(holding))),
             index_keys,
         ),
     )
@@ -248,13 +249,20 @@ def _is_above(other: bytes, path: bytes) -> bool:
     return path != other and (not other or path.startswith(join_path(other, b"")))
 
 
-def _pack_entries(store: Store, key: RestoreKey, pack_ids: Iterable[bytes]) -> Iterator[bytes]:
+def _pack_entries(
+    store: Store, key: RestoreKey, owner: bytes, pack_ids: Iterable[bytes]
+) -> Iterator[bytes]:
+    """Id and keys of each pack that is the client's or shared, whatever its index says."""
     for pack_id in pack_ids:
         try:
             header = parse_header(store.get("packs", pack_id.hex(), 0, HEADER_SIZE))
         except ObjectMissingError:
             # Its content is in another pack, or the restore reports it as missing.
             continue
+        if header.owner not in (owner, SHARED):
+            raise DamageError(
+                f"pack {pack_id.hex()} is another client's than the index says; run check"
+            )
         yield pack_id + key.pack_key(header, pack_id) + key.footer_key(header, pack_id)
 
 

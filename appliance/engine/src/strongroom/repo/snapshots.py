@@ -169,11 +169,13 @@ def decode_snapshot(key: Key, name: str, data: bytes, *, pages: bool = False) ->
     """A snapshot from its object; KeyRightError for another client's, or `pages` with a put key."""
     if object_name(data) != name:
         raise DamageError(f"snapshot {name} is not what its name says; run check")
-    if len(data) < _HEAD.size or data[:4] != _MAGIC:
+    if data[:4] != _MAGIC:
         raise DamageError(f"snapshot {name} does not begin as snapshots do; run check")
-    _, version, owner, envelope_size = _HEAD.unpack_from(data)
-    if version != _VERSION:
-        raise UnknownFormatError(f"snapshot {name} has version {version}; update strongroom")
+    if len(data) > len(_MAGIC) and data[4] != _VERSION:
+        raise UnknownFormatError(f"snapshot {name} has version {data[4]}; update strongroom")
+    if len(data) < _HEAD.size:
+        raise DamageError(f"snapshot {name} is cut off; run check")
+    _, _, owner, envelope_size = _HEAD.unpack_from(data)
     view = memoryview(data)[_HEAD.size :]
     if envelope_size + KEY_SIZE > len(view):
         raise DamageError(f"snapshot {name} is cut off; run check")

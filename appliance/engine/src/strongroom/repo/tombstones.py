@@ -64,10 +64,12 @@ def write_tombstone(
 def read_tombstone(store: Store, key: Key, name: str) -> Tombstone:
     """One tombstone; DamageError when it is not sound, KeyRightError for another client's."""
     data = store.get("tombstones", name)
-    if data[:4] != _MAGIC or len(data) < _HEAD.size:
+    if data[:4] != _MAGIC:
         raise DamageError(f"tombstone {name} does not begin as tombstones do; run repair")
-    if data[4] != _VERSION:
+    if len(data) > len(_MAGIC) and data[4] != _VERSION:
         raise UnknownFormatError(f"tombstone {name} has version {data[4]}; update strongroom")
+    if len(data) < _HEAD.size:
+        raise DamageError(f"tombstone {name} is cut off; run repair")
     _, _, owner = _HEAD.unpack_from(data)
     signed, signature = data[:-SIGNATURE_SIZE], data[-SIGNATURE_SIZE:]
     if not is_signed(key.verify_key, signature, _SIGNED_PURPOSE + signed):

@@ -67,7 +67,8 @@ class Scene:
 
     def open(self, before: Callable[[int], None] | None = None) -> Repository:
         store = LocalStore(str(self.place))
-        return Repository.open(PassingStore(store, before) if before else store, PASSPHRASE)
+        opened = Repository.open(PassingStore(store, before) if before else store, PASSPHRASE)
+        return opened.for_client("host")
 
     def keep(self, snapshot_id: str, expected: Files) -> None:
         self.expected[snapshot_id] = expected

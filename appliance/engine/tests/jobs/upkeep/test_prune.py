@@ -191,7 +191,7 @@ def test_a_backup_that_slept_while_it_committed_takes_the_commit_back(repository
             armed.append(True)
             super().put_durable(kind, name, data)
 
-    backup = TinyBackup(Repository.open(Sleepy(inner, before), repository.key))
+    backup = TinyBackup(Repository.open(Sleepy(inner, before), repository.writer))
     backup.store(files(1, 2))
     with pytest.raises(LeaseError, match="taken back"):
         backup.commit()
@@ -222,9 +222,9 @@ def test_packs_of_a_backup_under_way_are_not_marked(repository):
 def test_nothing_is_removed_when_a_snapshot_lacks_something(repository):
     lost = back_up(repository, files(1))
     forget(repository, back_up(repository, files(2)))
-    index = repository.load_index()
+    blocks = repository.load_index().of_client(lost.owner)
     pages = repository.snapshot(lost.id).pages
-    pack = index.locate(pages[0].block_id).pack_id
+    pack = blocks.locate(pages[0].block_id).pack_id
     repository.store.delete("packs", pack.hex())
     before = pack_bytes(repository)
     with pytest.raises(DamageError, match="run check"):
@@ -243,7 +243,7 @@ def test_packs_that_the_index_lost_are_not_taken_for_garbage(repository):
 
 
 def test_a_put_key_can_not_prune(repository):
-    writer = Repository.open(repository.store, repository.key.put_key)
+    writer = Repository.open(repository.store, repository.writer)
     with pytest.raises(KeyRightError):
         run(writer)
 

@@ -27,8 +27,10 @@ from strongroom.jobs.check.packs import PackAnswer, PackQuestion, check_pack
 from strongroom.jobs.check.pages import ClientPage, PageChecker
 from strongroom.jobs.check.verified_index import SoundIndex, load_sound_index
 from strongroom.jobs.upkeep.marking import Marker
+from strongroom.jobs.upkeep.pack_usage import mark_shared
 from strongroom.jobs.workers.forked_map import ForkedMap, default_processes
 from strongroom.progress import NullProgress
+from strongroom.repo.index.shared_chunks import SharedChunks
 from strongroom.repo.keys.wrapping import wrap_info
 from strongroom.repo.leases import list_leases
 from strongroom.repo.listing.reader import Listing
@@ -279,11 +281,14 @@ def _needed_packs(
 ) -> set[bytes]:
     """The packs that the snapshots use; all of them if damage hides which."""
     marker = Marker(run.repository, NullProgress())
+    repository, index = run.repository, known.index
     try:
-        marker.mark([snapshot.id for snapshot in snapshots], known.index)
-    except DamageError:
+        marker.mark([snapshot.id for snapshot in snapshots], index)
+        # Also what clients have left to shared packs, which may be among the missing ones.
+        shared = SharedChunks.load(repository.store, repository.key, index, marked=True)
+        mark_shared(repository, index, marker.live, shared)
+    except (DamageError, ObjectMissingError):
         return packs
-    index = known.index
     return {
         pack.pack_id
         for pack in index.packs()

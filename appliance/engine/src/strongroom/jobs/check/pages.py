@@ -13,7 +13,6 @@ import numpy as np
 
 from strongroom.errors import DamageError, StoreError
 from strongroom.repo.client_readers import ClientReaders
-from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.listing.page import decode_page, page_key
 from strongroom.rows.rows import BLOCK_ID_BYTES, COLUMN_COUNT, MODE, SIZE, part_starts
 from strongroom.rows.views import join_path
@@ -151,14 +150,19 @@ class PageChecker:
         lengths = np.full(len(index_rows), -1, np.int64)
         known = index_rows >= 0
         if self._lost:
-            ids = rows.part_blocks
-            owners = [SHARED if shared else owner for shared in blocks.is_shared(index_rows)]
-            present = [
-                (whose, ids[at : at + BLOCK_ID_BYTES]) not in self._lost
-                for whose, at in zip(owners, range(0, len(ids), BLOCK_ID_BYTES), strict=True)
-            ]
-            known &= np.array(present, np.bool_)
+            known &= self._are_left(blocks, rows.part_blocks)
         starts = self._known.chunk_starts
         known[known] = slots[known] < np.diff(starts)[index_rows[known]]
         lengths[known] = self._known.chunk_lengths[starts[index_rows[known]] + slots[known]]
         return lengths
+
+    def _are_left(
+        self, blocks: ClientBlocks, ids: bytes
+    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Of which blocks a copy is left that the client may read."""
+        left = np.zeros(len(ids) // BLOCK_ID_BYTES, np.bool_)
+        for owner, index_rows in blocks.rows_by_owner(ids):
+            for place in np.flatnonzero(index_rows >= 0).tolist():
+                one = ids[place * BLOCK_ID_BYTES : (place + 1) * BLOCK_ID_BYTES]
+                left[place] |= (owner, one) not in self._lost
+        return left

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from blake3 import blake3
 
-from strongroom.content.digests import CHUNK_ID_SIZE, object_name
+from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.repo.block_columns import BlockColumns, dead_flags
+from strongroom.repo.index.claims import contested_owners
 from strongroom.repo.index.index import Index
 from strongroom.repo.index.objects import read_index_object
 from strongroom.repo.index.shared_chunks import SharedChunks
@@ -49,7 +50,8 @@ class SoundIndex:
 
     chunk_starts, chunk_lengths: by row of the index and chunk; a chunk whose bytes were dropped has
     the length -1. summaries: of each pack's footer. Chunks that clients leave to shared packs are
-    there if those are: left_at are their places in chunk_lengths, left_to the shared blocks.
+    there if those are: left_at are their places in chunk_lengths, left_to those of the shared blocks in
+    shared_blocks, joined ids.
     """
 
     index: Index
@@ -58,14 +60,18 @@ class SoundIndex:
     summaries: dict[bytes, bytes]
     object_names: list[str]
     damaged: list[Damaged] = field(default_factory=list)
-    left_at: list[int] = field(default_factory=list)
-    left_to: list[bytes] = field(default_factory=list)
+    left_at: array[int] = field(default_factory=lambda: array("q"))
+    left_to: array[int] = field(default_factory=lambda: array("q"))
+    shared_blocks: bytes = b""
 
     def lose(self, lost: Collection[tuple[bytes, bytes]]) -> None:
         """Take blocks (owner and id) for lost: clients have left chunks to shared ones of them."""
-        for at, block in zip(self.left_at, self.left_to, strict=True):
-            if (SHARED, block) in lost:
-                self.chunk_lengths[at] = -1
+        size = BLOCK_ID_SIZE
+        starts = range(0, len(self.shared_blocks), size)
+        gone = [(SHARED, self.shared_blocks[at : at + size]) in lost for at in starts]
+        if any(gone):
+            at = np.array(self.left_at)[np.array(gone)[np.array(self.left_to)]]
+            self.chunk_lengths[at] = -1
 
 
 def load_sound_index(repository: Repository) -> SoundIndex:
@@ -98,8 +104,7 @@ def _load(repository: Repository) -> SoundIndex:
     summaries: dict[bytes, bytes] = {}
     names: list[str] = []
 
-    left_at: list[int] = []
-    left_to: list[bytes] = []
+    left_at, left_to = array("q"), array("q")
     columns_of_shared: list[BlockColumns] = []
     shared: list[SharedChunks] = []
 
@@ -119,8 +124,8 @@ def _load(repository: Repository) -> SoundIndex:
                     shared.append(SharedChunks(columns_of_shared))
                 left = np.flatnonzero(dead & shared[0].covers(footer.columns))
                 ids = np.frombuffer(footer.columns.chunk_ids, np.uint8).reshape(-1, CHUNK_ID_SIZE)
-                left_at.extend((left + len(lengths)).tolist())
-                left_to.extend(shared[0].blocks_of(ids[left].tobytes()))
+                left_at.frombytes((left + len(lengths)).tobytes())
+                left_to.frombytes(shared[0].rows_of(ids[left].tobytes()).tobytes())
                 dead[left] = False
             mine[dead] = -1
             lengths.frombytes(mine.tobytes())
@@ -129,6 +134,7 @@ def _load(repository: Repository) -> SoundIndex:
             yield footer
 
     index = Index.of(footers(), marked)
+    index.object_names = tuple(names)
     return SoundIndex(
         index,
         np.array(starts),
@@ -138,12 +144,13 @@ def _load(repository: Repository) -> SoundIndex:
         damaged,
         left_at,
         left_to,
+        shared[0].block_ids if shared else b"",
     )
 
 
 def footer_summary(footer: PackFooter) -> bytes:
     """A digest of all fields of a footer."""
-    hasher = blake3(bytes([footer.kind]) + footer.size_bytes.to_bytes(8, "little"))
+    hasher = blake3(footer.owner + bytes([footer.kind]) + footer.size_bytes.to_bytes(8, "little"))
     for name in BlockColumns.__struct_fields__:
         column = getattr(footer.columns, name)
         hasher.update(len(column).to_bytes(8, "little"))
@@ -158,14 +165,17 @@ def _sound_footers(
     store, key = repository.store, repository.key
     superseded: set[tuple[bytes, str]] = set()
     sound: list[tuple[bytes, str]] = []
+    claims: list[tuple[bytes, bytes]] = []
     doubted = store.doubted("index")
     for info in store.list("index"):
         try:
             if object_name(store.get("index", info.name)) != info.name:
                 raise DamageError("its content is not what its name says")
             found = read_index_object(store, key, info.name, chunks=False)
-            superseded.update((found.owner, name) for name in found.superseded)
+            if info.name not in doubted:
+                superseded.update((found.owner, name) for name in found.superseded)
             sound.append((found.owner, info.name))
+            claims += [(footer.pack_id, footer.owner) for footer in found.footers]
         except ObjectMissingError:
             raise
         except (DamageError, UnknownFormatError) as error:
@@ -173,6 +183,8 @@ def _sound_footers(
             if isinstance(error, UnknownFormatError) and info.name not in doubted:
                 raise
             damaged.append(Damaged("index", info.name, str(error)))
+    contested = contested_owners(store, claims)
+    del claims
     # Those of shared packs first: the owner SHARED is all zeros.
     for owner, name in sorted(sound):
         if (owner, name) in superseded:
@@ -185,4 +197,6 @@ def _sound_footers(
             damaged.append(Damaged("index", name, str(error)))
         else:
             names.append(name)
-            yield from footers
+            for footer in footers:
+                if contested.get(footer.pack_id, owner) == owner:
+                    yield footer

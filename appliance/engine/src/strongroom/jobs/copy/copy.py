@@ -105,8 +105,9 @@ def copy_snapshots(
     by_client: dict[tuple[str, int], list[Snapshot]] = {}
     for snapshot in missing:
         by_client.setdefault((snapshot.host, snapshot.generation), []).append(snapshot)
-    for client, mine in by_client.items():
-        writing = target.for_client(*client)
+    # All of them before anything is copied: the key may be one client's.
+    writers = [(target.for_client(*client), mine) for client, mine in by_client.items()]
+    for writing, mine in writers:
         with writing.lease(options.host, os.getpid(), "copy") as lease:
             lease.start_renewing()
             yield from _Copy(source, writing, mine[0].owner, lease, options, progress).run(mine)
@@ -129,7 +130,8 @@ class _Copy:
         self._target = target
         self._lease = lease
         self._progress = progress
-        self._reader = source.block_reader(source.load_index().of_client(owner))
+        index = source.load_index(owner=owner)
+        self._reader = source.block_reader(index.of_client(owner))
         self._stored = StoredChunks(target)
         self._footers = list(self._stored.orphans)
         self._stored_bytes = 0

@@ -314,6 +314,7 @@ def _repair_snapshots(
     if not run.options.dry_run:
         known = load_sound_index(repository)
     snapshots = _readable_snapshots(run)
+    known.lose(lost)
     checker = PageChecker(known, lost)
     answers = _bad_pages(run, snapshots, checker)
     losses = []

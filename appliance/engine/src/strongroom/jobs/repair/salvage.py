@@ -190,7 +190,7 @@ def heal_blocks(
 ) -> int:
     """Reassemble lost blocks from chunks in other blocks; returns the number of chunks found.
 
-    The other blocks are the same client's, or shared.     `index` must hold only sound blocks.
+    The other blocks are the same client's, or shared. `index` must hold only sound blocks.
     """
     wanted = {
         (block.owner, block.entry.chunk_ids[at : at + CHUNK_ID_SIZE])
@@ -204,10 +204,15 @@ def heal_blocks(
     for block in lost:
         entry = block.entry
         data: list[bytes] = []
+        is_left_to_shared = False
         dead = np.ones(len(entry.chunk_lengths), np.bool_)
         for slot in range(len(entry.chunk_lengths)):
             an_id = entry.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
-            place = places.get((SHARED, an_id)) or places.get((block.owner, an_id))
+            if block.owner != SHARED and entry.offered and (SHARED, an_id) in places:
+                # It needs no bytes here, but the block must list it.
+                is_left_to_shared = True
+                continue
+            place = places.get((block.owner, an_id))
             if place is None or is_dead(entry.dead, slot):
                 continue
             try:
@@ -215,7 +220,7 @@ def heal_blocks(
             except (DamageError, StoreError):
                 continue
             dead[slot] = False
-        if not data:
+        if not data and not is_left_to_shared:
             continue
         healed += len(data)
         raw = b"".join(data)

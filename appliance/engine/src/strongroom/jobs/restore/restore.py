@@ -127,7 +127,7 @@ class _Restore:
 
     def run(self) -> RestoreReport:
         started = elapsed_seconds()
-        index = self._repository.load_index()
+        index = self._repository.load_index(owner=self._snapshot.owner)
         _allow_open_files()
         options = self._options
         root_fd, target_is_new = open_target(options.target, options.where, dry_run=options.dry_run)

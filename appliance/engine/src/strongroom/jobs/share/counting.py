@@ -92,7 +92,11 @@ class Offers:
 
     def _by_owner(self, clients: Collection[bytes] | None) -> dict[bytes, list[str]]:
         objects: dict[bytes, list[str]] = {}
+        # What nobody has verified says nothing about packs, verified ones either.
+        doubted = self._repository.store.doubted("index")
         for name in self._index.object_names:
+            if name in doubted:
+                continue
             owner = read_index_head(self._repository.store, name).owner
             if any(owner) and (clients is None or owner in clients):
                 objects.setdefault(owner, []).append(name)

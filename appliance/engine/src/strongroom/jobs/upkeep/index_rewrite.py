@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
 
-# Chunks of one index object: 28 bytes each while it is written.
+# Chunks that wait to be written, of all owners together: 28 bytes each.
 _OBJECT_CHUNKS: Final = 2_000_000
 _SMALL_OBJECT_BYTES: Final = 4 << 20
 _MOST_SMALL_OBJECTS: Final = 16
@@ -98,18 +98,20 @@ def _write(
     replaced: owners by name, b"" for an object that does not say it.
     """
     kept: dict[bytes, list[PackFooter]] = {}
-    written: set[bytes] = set()
+    # By owner too: a false claim of one client takes no pack from another's index.
+    written: set[tuple[bytes, bytes]] = set()
     chunks: dict[bytes, int] = {}
     for footer in footers:
-        owner = footer.owner
-        if footer.pack_id in without or footer.pack_id in written:
+        owner, pack_id = footer.owner, footer.pack_id
+        if pack_id in without or (owner, pack_id) in written:
             continue
-        written.add(footer.pack_id)
+        written.add((owner, pack_id))
         kept.setdefault(owner, []).append(footer)
         chunks[owner] = chunks.get(owner, 0) + footer.columns.chunk_count
-        if chunks[owner] >= _OBJECT_CHUNKS:
-            _write_object(repository, owner, kept.pop(owner), ())
-            chunks[owner] = 0
+        if sum(chunks.values()) >= _OBJECT_CHUNKS:
+            most = max(chunks, key=lambda one: chunks[one])
+            _write_object(repository, most, kept.pop(most), ())
+            del chunks[most]
     for owner in sorted(kept.keys() | set(replaced.values()) - {b""}):
         names = sorted(name for name, whose in replaced.items() if whose == owner)
         _write_object(repository, owner, kept.get(owner, []), names)

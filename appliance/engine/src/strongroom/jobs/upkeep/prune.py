@@ -267,6 +267,12 @@ def _plan_once(
     settled = [usage for usage in usages if usage.pack.pack_id not in spared]
     unused = [usage.pack.pack_id for usage in settled if not usage.in_use]
     repacked = choose_repacked(settled, options.repack_below, options.max_unused, doubted)
+    # A client's index could name another's pack, whose leases would not keep it then.
+    for pack_id in unused + [usage.pack.pack_id for usage in repacked]:
+        owners[pack_id] = _owner_of(repository, pack_id)
+    repacked = [
+        usage for usage in repacked if owners[usage.pack.pack_id] == numbers[usage.pack.owner]
+    ]
     charges = _charges(index, marker, lost)
     return _Plan(
         index, keepers, shared, owners, charges, usages, sizes, unused + orphans, orphans, repacked
@@ -308,7 +314,7 @@ def _charge(repository: Repository, plan: _Plan) -> None:
 
 
 def _owner_of(repository: Repository, pack_id: bytes) -> bytes:
-    """Whose a pack says it is that no index names; nobody's where it says nothing."""
+    """Whose a pack says it is; nobody's, which every lease bars, where it says nothing."""
     try:
         return read_owner(repository.store, pack_id)
     except (DamageError, UnknownFormatError, ObjectMissingError):
@@ -338,12 +344,12 @@ def _spared(
         begun_ns = one.holder.started_ns if one.holder else 0
         begun_ns -= int(spare_seconds * SECOND_NS)
         earliest_ns[one.owner] = min(begun_ns, earliest_ns.get(one.owner, begun_ns))
-    of_all = earliest_ns.get(APPLIANCE)
     spared = set()
     for info in packs:
         pack_id = bytes.fromhex(info.name)
-        since = [ns for ns in (of_all, earliest_ns.get(owners.get(pack_id, b""))) if ns is not None]
-        if since and info.modified_ns >= min(since):
+        # A lease that does not even say whose it is may be anybody's.
+        barring = {APPLIANCE, b"", owners.get(pack_id, APPLIANCE)} & earliest_ns.keys()
+        if barring and info.modified_ns >= min(earliest_ns[one] for one in barring):
             spared.add(pack_id)
     return frozenset(spared)
 

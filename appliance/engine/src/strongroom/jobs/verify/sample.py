@@ -70,7 +70,8 @@ def restore_sample(
     Raises what restore and verify raise; the folder is removed in any case.
     """
     started = clock.elapsed_seconds()
-    reader = repository.reader_of(snapshot, repository.load_index(), _CACHE_BYTES)
+    index = repository.load_index(owner=snapshot.owner)
+    reader = repository.reader_of(snapshot, index, _CACHE_BYTES)
     sample = _draw(Listing(snapshot.pages, reader, 1), most_files, most_bytes)
     faults = _Faults()
     if sample:

@@ -135,7 +135,7 @@ class _Verification:
 
     def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> VerifyReport:
         started = elapsed_seconds()
-        index = self._repository.load_index()
+        index = self._repository.load_index(owner=self._snapshot.owner)
         here = os.open(b".", os.O_PATH | os.O_CLOEXEC)
         try:
             root_fd = os.open(self._options.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

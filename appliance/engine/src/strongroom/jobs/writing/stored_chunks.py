@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from strongroom.content.digests import is_object_name
-from strongroom.errors import DamageError, KeyRightError
+from strongroom.errors import DamageError, UnknownFormatError
 from strongroom.repo.index.chunk_table import ChunkTable
 from strongroom.repo.packs import KIND_DATA, PackFooter, read_footer, read_owner
 from strongroom.repo.tombstones import read_tombstones
@@ -62,7 +62,7 @@ class StoredChunks:
         for pack_id in ids:
             if self.index.pack(pack_id) is None and pack_id not in doomed:
                 # Those of other clients are none of ours, and shared ones are indexed at once.
-                with contextlib.suppress(DamageError, KeyRightError):
+                with contextlib.suppress(DamageError, UnknownFormatError):
                     if read_owner(store, pack_id) == self._repository.writer.client_id:
                         footers.append(read_footer(store, key, pack_id))
         # After a power failure an index written early may name packs that were lost or truncated.

@@ -55,12 +55,15 @@ class IndexedPack(NamedTuple):
 
 
 class BlockRows:
-    """Packs and the rows of their blocks, by number."""
+    """Packs and the rows of their blocks, by number. has_shared: whether any pack is shared."""
 
     def __init__(self) -> None:
         self._packs: list[IndexedPack] = []
         self._pack_numbers: dict[bytes, int] = {}
         self._owners = {SHARED: SHARED_NUMBER}
+        # Of each pack whether it is marked; asked for every directory of a backup.
+        self._marks = bytearray()
+        self.has_shared = False
         self._block_ids = bytearray()
         self._codecs = bytearray()
         self._stored_lengths = array("I")
@@ -78,11 +81,6 @@ class BlockRows:
     def owners(self) -> list[bytes]:
         """The owner of each number."""
         return list(self._owners)
-
-    @property
-    def has_shared(self) -> bool:
-        """Whether any pack is shared."""
-        return any(pack.owner == SHARED_NUMBER for pack in self._packs)
 
     def number_of(self, owner: bytes) -> int:
         """The number of an owner, also of one without packs."""
@@ -104,9 +102,9 @@ class BlockRows:
 
     def is_marked(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which blocks are in packs that are about to be removed."""
-        if not any(pack.marked for pack in self._packs):
+        if 1 not in self._marks:
             return np.zeros(len(rows), np.bool_)
-        marked = np.array([pack.marked for pack in self._packs], np.bool_)
+        marked = np.frombuffer(self._marks, np.bool_)
         found: NDArray[np.bool_] = marked[np.frombuffer(self._pack_of, np.uint32)[rows]]
         return found
 
@@ -162,7 +160,7 @@ class BlockRows:
         return np.array(self._pack_of, np.uint32)
 
     def lost_blocks(self, bad_rows: NDArray[np.bool_]) -> set[tuple[bytes, bytes]]:
-        """Owner and id of blocks of which every copy that its client may read is bad."""
+        """Owner and id of blocks of which every copy in packs of that owner is bad."""
         if not bad_rows.any():
             return set()
         ids = np.frombuffer(self.block_ids(), np.dtype((np.void, BLOCK_ID_SIZE))).tolist()
@@ -172,11 +170,7 @@ class BlockRows:
         bad: set[tuple[int, bytes]] = set()
         for owner, block_id, is_bad in rows:
             (bad if is_bad else good).add((owner, block_id))
-        return {
-            (owners[owner], block_id)
-            for owner, block_id in bad
-            if (owner, block_id) not in good and (SHARED_NUMBER, block_id) not in good
-        }
+        return {(owners[owner], block_id) for owner, block_id in bad - good}
 
     def packs(self) -> list[IndexedPack]:
         """Every pack known."""
@@ -192,6 +186,7 @@ class BlockRows:
         for pack_id in pack_ids:
             number = self._pack_numbers[pack_id]
             self._packs[number] = self._packs[number]._replace(marked=True)
+            self._marks[number] = 1
 
     def add_pack(self, footer: PackFooter, *, marked: bool) -> bool:
         """Add the rows of a pack; False when it is there already."""
@@ -203,6 +198,8 @@ class BlockRows:
         first_row = len(self._codecs)
         owner = self.number_of(footer.owner)
         self._pack_numbers[footer.pack_id] = number
+        self._marks.append(marked)
+        self.has_shared |= owner == SHARED_NUMBER
         self._packs.append(
             IndexedPack(
                 footer.pack_id, owner, footer.kind, footer.size_bytes, first_row, count, marked

@@ -27,9 +27,7 @@ class ClientBlocks:
         self.index = index
         self.number = number
         self._table = table
-        # Most lookups of a repository that shares nothing are spared.
         self._shared_rows: NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self._looks_further = number != SHARED_NUMBER and index.has_shared
 
     @property
     def owner(self) -> bytes:
@@ -62,6 +60,12 @@ class ClientBlocks:
             shared = self._table.find(block_ids, SHARED_NUMBER)
             rows = np.where(shared >= 0, shared, rows)
         return rows
+
+    def rows_by_owner(self, block_ids: bytes) -> list[tuple[bytes, NDArray[np.int64]]]:
+        """`rows_of` among the client's own packs, and among the shared ones."""
+        numbers = [self.number, SHARED_NUMBER] if self._looks_further else [self.number]
+        owners = self.index.owners
+        return [(owners[number], self._table.find(block_ids, number)) for number in numbers]
 
     def has_blocks(self, block_ids: bytes) -> NDArray[np.bool_]:
         """Which of n * 24 bytes of ids are in a pack that is not marked."""
@@ -102,6 +106,11 @@ class ClientBlocks:
         numbers = np.unique(index.pack_numbers[mine[is_wanted[best_copies]]])
         packs = index.packs()
         return [packs[number] for number in numbers.tolist()]
+
+    @property
+    def _looks_further(self) -> bool:
+        """Whether shared packs may have a block; spares most lookups where nothing is shared."""
+        return self.index.has_shared and self.number != SHARED_NUMBER
 
     def _row(self, block_id: bytes) -> int:
         row = -1

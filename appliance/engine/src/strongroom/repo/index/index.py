@@ -23,6 +23,7 @@ from strongroom.errors import (
     UnknownFormatError,
 )
 from strongroom.repo.index.block_rows import BlockRows
+from strongroom.repo.index.claims import contested_owners
 from strongroom.repo.index.client_blocks import ClientBlocks
 from strongroom.repo.index.objects import read_index_head, read_index_object
 from strongroom.repo.index.owned_ids import OwnedIds
@@ -101,10 +102,16 @@ class Index(BlockRows):
             for name in an_object.superseded
         }
         current = [item for item in objects if (item.owner, item.name) not in superseded]
-        footers = (footer for an_object in current for footer in an_object.footers)
+        footers = [footer for an_object in current for footer in an_object.footers]
+        claims = ((footer.pack_id, footer.owner) for footer in footers)
+        if contested := contested_owners(store, claims):
+            footers = [one for one in footers if contested.get(one.pack_id, one.owner) == one.owner]
         doubted_packs = {bytes.fromhex(name) for name in store.doubted("packs")}
         index = cls.of(footers, marked, doubted_packs, chunks=chunks)
-        index.superseded_names = tuple(sorted(name for _, name in superseded))
+        # Only what an object of the same owner replaces: the next prune deletes these.
+        index.superseded_names = tuple(
+            sorted(item.name for item in objects if (item.owner, item.name) in superseded)
+        )
         index.object_names = tuple(item.name for item in current)
         return index
 

@@ -152,7 +152,7 @@ def read_index_object(
     second_at = first_size + (SIGNATURE_SIZE if owner == SHARED else 0)
     sealed = memoryview(store.get("index", name, _HEAD.size, None if chunks else second_at))
     first, signature, second = sealed[:first_size], sealed[first_size:second_at], sealed[second_at:]
-    if signature and not is_signed(
+    if owner == SHARED and not is_signed(
         key.verify_key, signature, _SIGNED_PURPOSE + head.raw + bytes(first)
     ):
         raise DamageError(f"index {name} is for all clients, but the appliance did not sign it")

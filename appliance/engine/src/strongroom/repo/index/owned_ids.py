@@ -31,25 +31,24 @@ class OwnedIds:
 
     def add_recent(self, block_ids: bytes, owner: int, values: Sequence[int]) -> None:
         """Add a few of one owner, which count before those added earlier."""
-        owners = np.full(len(values), owner, np.int64)
-        self._table.add(_keys(block_ids, owners).tobytes(), values)
+        self._table.add(_keys(block_ids, owner).tobytes(), values)
 
     def find(self, block_ids: bytes, owner: int) -> NDArray[np.int64]:
         """The value of each of n * 24 bytes of ids for an owner, -1 where there is none."""
-        count = len(block_ids) // BLOCK_ID_SIZE
-        return self.find_of(block_ids, np.full(count, owner, np.int64))
+        return self._table.find_words(_keys(block_ids, owner))
 
     def find_of(self, block_ids: bytes, owners: NDArray[np.int64]) -> NDArray[np.int64]:
         """`find` for an owner of each id."""
-        return self._table.find(_keys(block_ids, owners).tobytes())
+        return self._table.find_words(_keys(block_ids, owners))
 
     def find_one(self, block_id: bytes, owner: int) -> int:
         """The value of one id, or -1."""
         return self._table.find_one(block_id + owner.to_bytes(_WORD_SIZE, "little"))
 
 
-def _keys(block_ids: bytes, owners: NDArray[np.int64]) -> NDArray[np.uint64]:
-    keys = np.empty((len(owners), BLOCK_ID_WORDS + 1), np.uint64)
+def _keys(block_ids: bytes, owners: NDArray[np.int64] | int) -> NDArray[np.uint64]:
+    """Ids and owners (one for each id, or one for all) as rows of words."""
+    keys = np.empty((len(block_ids) // BLOCK_ID_SIZE, BLOCK_ID_WORDS + 1), np.uint64)
     keys[:, :-1] = np.frombuffer(block_ids, np.uint64).reshape(-1, BLOCK_ID_WORDS)
     keys[:, -1] = owners
     return keys

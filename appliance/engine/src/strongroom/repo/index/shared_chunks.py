@@ -77,12 +77,14 @@ class SharedChunks:
             covered[covered] = self.has(ids[covered].tobytes())
         return covered
 
-    def blocks_of(self, chunk_ids: bytes) -> list[bytes]:
-        """The shared block of each of n * 24 bytes of ids, b"" where it is not there."""
-        rows = (self._table.find(chunk_ids) >> _SLOT_BITS).tolist()
-        size = BLOCK_ID_SIZE
-        ids = self._block_ids
-        return [bytes(ids[row * size : (row + 1) * size]) if row >= 0 else b"" for row in rows]
+    def rows_of(self, chunk_ids: bytes) -> NDArray[np.int64]:
+        """The place in `block_ids` of the block of each of n * 24 bytes of ids, -1 for none."""
+        return self._table.find(chunk_ids) >> _SLOT_BITS
+
+    @property
+    def block_ids(self) -> bytes:
+        """The ids of the shared blocks, joined."""
+        return bytes(self._block_ids)
 
     def mark(self, chunk_ids: bytes, live: LiveBlocks) -> None:
         """Mark chunks by n * 24 bytes of ids, all of which are there."""

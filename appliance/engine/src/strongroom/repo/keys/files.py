@@ -2,7 +2,7 @@
 
 -----BEGIN STRONGROOM PUT KEY-----          (or APPLIANCE KEY, or RESTORE KEY)
 base64 of: version u8 | repository id (16) | the secrets of that kind
-| the first 4 bytes of the BLAKE3 of all before
+| the first 4 bytes of the BLAKE3 of the title (STRONGROOM PUT KEY) and all before
 -----END STRONGROOM PUT KEY-----
 
 put key        restore public (32) | verify key (32) | client id (16) | client secret (32)
@@ -56,7 +56,7 @@ def export_key(key: Key) -> str:
     else:
         raise UsageError("a restore ticket is not a key to export")
     body = bytes([_VERSION]) + secrets
-    text = base64.b64encode(body + blake3(body).digest(4)).decode()
+    text = base64.b64encode(body + _checksum(title, body)).decode()
     lines = [text[at : at + 64] for at in range(0, len(text), 64)]
     return "\n".join([f"-----BEGIN {title}-----", *lines, f"-----END {title}-----", ""])
 
@@ -76,11 +76,15 @@ def import_key(text: str) -> PutKey | ApplianceKey:
     except ValueError as error:
         raise UsageError(f"the key file is damaged ({error})") from error
     body, checksum = decoded[:-4], decoded[-4:]
-    if not body or blake3(body).digest(4) != checksum:
+    if not body or _checksum(title, body) != checksum:
         raise UsageError("the key file is damaged: its checksum differs")
     if body[0] != _VERSION:
         raise UnknownFormatError(f"key file of version {body[0]}; update strongroom")
     return _put_key(body[1:]) if title == _PUT else _whole_key(title, body[1:])
+
+
+def _checksum(title: str, body: bytes) -> bytes:
+    return blake3(title.encode() + body).digest(4)
 
 
 def _put_key(body: bytes) -> PutKey:

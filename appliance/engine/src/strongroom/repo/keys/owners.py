@@ -49,24 +49,27 @@ class OwnerKeys:
     @cached_property
     def index_key(self) -> bytes:
         """Key of pack footers, index objects and tombstones."""
-        if not self.secret:
-            raise KeyRightError("a restore ticket has no key of another client's index")
-        return derive_key(self.secret, self.salt, b"strongroom index 1")
+        return self._derive(b"strongroom index 1")
 
     @cached_property
     def snapshot_key(self) -> bytes:
         """Key of snapshot envelopes."""
-        return derive_key(self.secret, self.salt, b"strongroom snapshots 1")
+        return self._derive(b"strongroom snapshots 1")
 
     @cached_property
     def lease_key(self) -> bytes:
         """Key of leases."""
-        return derive_key(self.secret, self.salt, b"strongroom leases 1")
+        return self._derive(b"strongroom leases 1")
 
     @cached_property
     def ticket_key(self) -> bytes:
         """Key of the restore tickets that this client receives."""
-        return derive_key(self.secret, self.salt, b"strongroom tickets 1")
+        return self._derive(b"strongroom tickets 1")
+
+    def _derive(self, purpose: bytes) -> bytes:
+        if not self.secret:
+            raise KeyRightError("a restore ticket opens content only, no objects of another client")
+        return derive_key(self.secret, self.salt, purpose)
 
 
 def content_keys(secret: bytes, salt: bytes) -> ContentKeys:

@@ -152,10 +152,12 @@ class ApplianceKey(_Opener):
         return known
 
     def client_id(self, name: str, generation: int = 0) -> bytes:
-        """The id of a client by its name; UsageError for a name that nobody can have."""
+        """The id of a client by its name; UsageError for one that nobody can have."""
         encoded = name.encode("utf-8", "surrogateescape")
-        if not 0 < len(encoded) <= _NAME_SIZE_LIMIT or not 0 <= generation <= MOST_GENERATIONS:
+        if not 0 < len(encoded) <= _NAME_SIZE_LIMIT:
             raise UsageError(f"{printable(name)!r} is no name of a client: 1 to 255 bytes")
+        if not 0 <= generation <= MOST_GENERATIONS:
+            raise UsageError(f"the keys of a client have no generation {generation}: 0 to 65535")
         text = _GENERATION.pack(generation) + encoded
         return blake3(text, key=self._ids_key).digest(CLIENT_ID_SIZE)
 
