@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 
 class StoredFile(NamedTuple):
-    """Chunk ids of a file, and whether they are under the common keys."""
+    """Chunks of a file by id and by length in bytes; offered: the ids are under the common keys."""
 
     offered: bool
     chunk_ids: tuple[bytes, ...]
+    lengths: tuple[int, ...]
 
 
 class OfferingSite:
@@ -40,7 +41,7 @@ class OfferingSite:
 
     def back_up(
         self,
-        *paths: Path,
+        *paths: Path | str,
         host: str = "web1",
         below: tuple[str, ...] = (),
         source: Source | None = None,
@@ -59,10 +60,15 @@ class OfferingSite:
             source = open_source("files", SourceRequest(tuple(os.fsencode(one) for one in paths)))
         return back_up(self.repository, source, options, lambda: nullcontext(NullProgress()))
 
-    def stored(self, report: BackupReport) -> dict[bytes, StoredFile]:
-        """What a snapshot has of each file with content, by the file's path from the root."""
-        assert report.snapshot is not None
-        snapshot = self.repository.snapshot(report.snapshot.id)
+    def stored(self, backup: BackupReport | str) -> dict[bytes, StoredFile]:
+        """What a snapshot has of each file with content, by the file's path from the root.
+
+        backup: that made the snapshot, or the snapshot's id.
+        """
+        if not isinstance(backup, str):
+            assert backup.snapshot is not None
+            backup = backup.snapshot.id
+        snapshot = self.repository.snapshot(backup)
         repository = self.repository.for_client(snapshot.host)
         keys = repository.writer.client
         entries = {entry.block_id: entry for entry in self.entries(snapshot.owner)}
@@ -71,6 +77,7 @@ class OfferingSite:
         for groups in Listing(snapshot.pages, reader).pages():
             for view in (view for rows in groups for view in views(rows) if view.parts):
                 ids = []
+                lengths = []
                 kinds = set()
                 for block, slot in view.parts:
                     an_id = entries[block].chunk_ids[CHUNK_ID_SIZE * slot :][:CHUNK_ID_SIZE]
@@ -79,14 +86,15 @@ class OfferingSite:
                     # The flag says what the id is.
                     assert an_id == chunk_id(keys.content(offered=offered).chunk_key, data)
                     ids.append(an_id)
+                    lengths.append(len(data))
                     kinds.add(offered)
                 assert len(kinds) == 1, view.path
-                found[b"/" + view.path] = StoredFile(kinds.pop(), tuple(ids))
+                found[b"/" + view.path] = StoredFile(kinds.pop(), tuple(ids), tuple(lengths))
         return found
 
-    def offered(self, report: BackupReport) -> set[bytes]:
+    def offered(self, backup: BackupReport | str) -> set[bytes]:
         """The paths of files that a snapshot offers."""
-        return {path for path, one in self.stored(report).items() if one.offered}
+        return {path for path, one in self.stored(backup).items() if one.offered}
 
     def entries(self, owner: bytes, *, listings: bool = False) -> list[BlockEntry]:
         """The blocks in the footers of a client's packs."""
@@ -96,5 +104,5 @@ class OfferingSite:
             if is_object_name(info.name):
                 footer = read_footer(store, key, bytes.fromhex(info.name))
                 if footer.owner == owner and (footer.kind == KIND_LISTING) == listings:
-                    found += footer.blocks()
+                    found += footer.blocks
         return found
