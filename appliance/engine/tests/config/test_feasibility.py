@@ -129,8 +129,8 @@ def test_nothing_is_wrong_with_the_base():
          "warning", "no job of Client t ever starts: Maximum Concurrent Jobs is 0"),
         ('Client { Name = t; Address = h; Password = "p"; Share Below = /usr, srv }', 69, "error",
          "Share Below: 'srv' is no folder to share: write an absolute path such as /usr"),
-        ('Client { Name = t; Address = h; Password = "p"; Share Below = "/usr/../etc" }', 64, "error",
-         "Share Below: '/usr/../etc' is no folder to share"),
+        ('Client { Name = t; Address = h; Password = "p"; Share Below = "/usr/../etc" }', 64,
+         "error", "Share Below: '/usr/../etc' is no folder to share"),
         ('Client { Name = t; Address = h; Password = "p"; Share Below = "", /usr }', 64, "error",
          'Share Below: "" stands for no folder, so name no others'),
         (('Storage { Name = t; Address = h; Password = "p"; Device = d; Media Type = File\n'

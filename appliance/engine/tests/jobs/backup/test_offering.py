@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit.offering_site import OfferingSite
+from kit.restless_mount import mounted_restless_file
 from kit.tiny_backup import new_repository
 from kit.tree_removal import remove_tree
 from strongroom.sources.registry import open_source
@@ -259,6 +260,16 @@ def test_two_clients_have_equal_ids_of_what_both_offer_and_of_nothing_else(
     shared, private = (os.fsencode(usr / f"{18 << 20}-{mode}") for mode in ("644", "640"))
     cuts = {one[private].lengths for one in stored} | {stored[0][shared].lengths}
     assert len(cuts) == 3
+
+
+def test_what_changed_while_it_was_read_is_not_offered(site: OfferingSite, public_folder: Path):
+    """Nobody knows what its mode was when it held what was read."""
+    usr = public_folder / "usr"
+    usr.mkdir()
+    with mounted_restless_file(usr):
+        report = site.back_up(usr, below=(str(usr),))
+    assert site.stored(report).keys() == {os.fsencode(usr / name) for name in ("busy", "calm")}
+    assert site.offered(report) == {os.fsencode(usr / "calm")}
 
 
 def test_slices_of_a_wide_directory_are_offered_too(site: OfferingSite, public_folder: Path):
