@@ -79,8 +79,8 @@ def _settled(text: str) -> str:
     steps = [step for step in text.split("/") if step]
     if not text.startswith("/") or "." in steps or ".." in steps or not text.isprintable():
         raise UsageError(
-            f"{printable(text)!r} is no folder to share: write an absolute path without . and .. in "
-            "it, such as /usr"
+            f"{printable(text)!r} is no folder to share: write an absolute path such as /usr, "
+            "without . and .. in it"
         )
     return "/" + "/".join(steps)
 

@@ -15,8 +15,8 @@ class StorageSettings:
 
     repository: how the director itself gets at the repository, a folder or the local socket of the
     daemon, "" where it has no way; passphrase_file: "" for a repository without a passphrase.
-    maximum_concurrent_read_jobs: 0 for no limit of its own. share_chunks_from: how many clients must
-    hold a chunk that they offer before it is shared; 0: none is.
+    maximum_concurrent_read_jobs: 0 for no limit of its own. share_chunks_from: how many clients
+    must hold a chunk that they offer before it is shared; 0: none is.
     """
 
     name: str

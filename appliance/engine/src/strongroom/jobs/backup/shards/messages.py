@@ -92,7 +92,7 @@ class Scanned(WorkerMessage, frozen=True, tag="scanned"):
 
     task: int
     children: list[bytes]
-    closed: list[bytes] = []
+    closed: list[bytes] = msgspec.field(default_factory=list)
 
 
 class ContentIsRead(WorkerMessage, frozen=True, tag="content-is-read"):
@@ -120,7 +120,7 @@ class Same(WorkerMessage, frozen=True, tag="same"):
 
     task: int
     children: list[bytes]
-    closed: list[bytes] = []
+    closed: list[bytes] = msgspec.field(default_factory=list)
 
 
 class ParentWanted(WorkerMessage, frozen=True, tag="parent"):
