@@ -10,6 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kit.appliance_keys import client_of
 from kit.ports import free_port
 from kit.small_director import SmallDirector
 from strongroom.daemons.agent.put_keys import keep_put_key
@@ -77,10 +78,11 @@ class AgentSite:
             str(self.folder / "director"), DIRECTOR, "director", ["127.0.0.1"]
         )
         self.identity = self.folder / "identity"
-        self.authority.issue_identity(str(self.identity), CLIENT, "agent")
         self.repository = self.folder / "repository"
         made = Repository.create(LocalStore(str(self.repository)), PASSPHRASE, cost=_CHEAP)
         self.restore_key = made.restore_key
+        clients = [client_of(made.key, CLIENT)]
+        self.authority.issue_identity(str(self.identity), CLIENT, "agent", clients=clients)
         keep_put_key(str(self.identity), export_key(made.key.put_key(CLIENT)))
         made.close()
         self.scripts = self.folder / "scripts"

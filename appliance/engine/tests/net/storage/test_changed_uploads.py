@@ -38,7 +38,7 @@ def attacked(folder):
         port = server.ports[0]
         store = RemoteStore(
             "strongroom://vault",
-            lambda: connect("127.0.0.1", relay(port), "vault", house.agent, "off"),
+            lambda: connect("127.0.0.1", relay(port), "vault", house.director, "off"),
             StorageHello(PROTOCOL_VERSION),
         )
         stores.append(store)
