@@ -24,7 +24,7 @@ def test_a_beginning_of_an_object_stops_no_backup_restore_or_maintenance(
 ):
     attacker, victim = open_as(daemon.agent("web1")), open_as(daemon.agent("web2"))
     snapshot = back_up(victim, FILES)
-    forged = MAGIC[kind] + bytes([version]) + bytes(3) + attacker.writer.client_id
+    forged = MAGIC[kind] + bytes([version]) + bytes(3) + attacker.writer.client_id + bytes(4)
     with attacker.lease("web1", 1, "backup"):
         attacker.store.put(kind, object_name(forged), forged)
 

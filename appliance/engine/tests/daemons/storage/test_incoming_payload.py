@@ -25,7 +25,7 @@ from strongroom.net.identities.peer import Peer
 from strongroom.stores.local import LocalStore
 from strongroom.stores.local_root import TEMPORARY_PREFIX
 
-APPLIANCE = rights_of(Peer("root", "local", ""), "", None)
+APPLIANCE = rights_of(Peer("root", "local", ""), frozenset(), "", None)
 
 
 @pytest.fixture

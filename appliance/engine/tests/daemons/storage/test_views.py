@@ -268,7 +268,8 @@ def test_after_a_lost_book_objects_are_still_their_clients(daemon, appliance, op
         assert names(daemon.agent("web1"), kind) == names(daemon.local(), kind) != set()
         assert names(daemon.agent("web2"), kind) == set()
     assert daemon.local().doubted("packs") == names(daemon.local(), "packs")
-    assert read_back(appliance, snapshot.id) == FILES
+    whole = Repository(daemon.local(), appliance.config, appliance.key)
+    assert read_back(whole, snapshot.id) == FILES
     backup = TinyBackup(Repository.open(daemon.agent("web1"), appliance.key.put_key("web1")))
     backup.store(FILES)
     assert backup.new_chunks == 0

@@ -106,7 +106,9 @@ class StorageRights:
 
     def owns(self, kind: Kind, name: str, book: Provenance) -> bool:
         """Whether this peer gave the object its name."""
-        return book.is_owned(kind, name, self.owner, self.client)
+        # The appliance stores in the name of any client.
+        client = self.client if self.owner else book.client(kind, name)
+        return book.is_owned(kind, name, self.owner, client)
 
     def sees(self, kind: Kind, name: str, book: Provenance) -> bool:
         """Whether an object is visible to this peer."""
