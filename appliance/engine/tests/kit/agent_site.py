@@ -33,6 +33,7 @@ from strongroom.stores.local import LocalStore
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from strongroom.net.identities.peer import ClientOf
     from strongroom.repo.snapshots import Snapshot
 
 DIRECTOR = "vault-dir"
@@ -61,7 +62,8 @@ Director {{
 class AgentSite:
     """Everything in `folder`; the agent runs after `start`. `others`: the authority of others.
 
-    user: whom the agent runs as, 0 for whoever tests.
+    user: whom the agent runs as, 0 for whoever tests. clients: which client the agent is in further
+    repositories.
     """
 
     folder: Path
@@ -70,6 +72,7 @@ class AgentSite:
     listens_at: int = 0
     others: Authority | None = None
     user: int = 0
+    clients: tuple[ClientOf, ...] = ()
     director: SmallDirector = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +84,7 @@ class AgentSite:
         self.repository = self.folder / "repository"
         made = Repository.create(LocalStore(str(self.repository)), PASSPHRASE, cost=_CHEAP)
         self.restore_key = made.restore_key
-        clients = [client_of(made.key, CLIENT)]
+        clients = [client_of(made.key, CLIENT), *self.clients]
         self.authority.issue_identity(str(self.identity), CLIENT, "agent", clients=clients)
         keep_put_key(str(self.identity), export_key(made.key.put_key(CLIENT)))
         made.close()
