@@ -21,7 +21,7 @@ Director {{ Name = boss; Password = x; Messages = standard; Address = 127.0.0.1;
   Working Directory = "{folder}/work"
   Identity Directory = "{folder}/boss"
   Authority Directory = "{folder}/ca"
-  Put Key File = "{folder}/put.key"
+  Appliance Key File = "{folder}/appliance.key"
   Maximum Concurrent Jobs = {at_once} }}
 Messages {{ Name = standard; Console = all }}
 Catalog {{ Name = main; Db Name = main; Db User = x; Db Password = x }}

@@ -36,7 +36,7 @@ def named(make_daemon):
     """A daemon whose configuration names its peers; its repository has a key and a snapshot."""
     daemon = make_daemon(admission=NAMED)
     appliance = new_repository(daemon.local())
-    back_up(appliance, FILES)
+    back_up(appliance, FILES, "web1")
     yield daemon
     appliance.close()
 
@@ -45,7 +45,11 @@ def test_the_wrapped_restore_key_is_for_the_director_and_local_maintenance_only(
     (key,) = named.local().list("keys")
     assert [info.name for info in named.peer(BOSS).list("keys")] == [key.name]
     assert named.peer(BOSS).get("keys", key.name) == named.local().get("keys", key.name)
-    for store in (named.peer(ANN), named.agent("web1"), named.local(view_as="web1")):
+    for store in (
+        named.peer(ANN),
+        named.agent("web1"),
+        named.local(view_as=named.client_id("web1").hex()),
+    ):
         assert list(store.list("keys")) == []
         for read in (store.get, store.info):
             with pytest.raises(ObjectMissingError):

@@ -238,9 +238,11 @@ class Site:
             ("key", "remove"): [[EVIL]],
             ("key", "change"): [["--new-password-file", out]],
             ("key", "export-put"): [[out + "/put.key"], [str(self.tree)]],
+            ("key", "export-appliance"): [[out + "/appliance.key"], [str(self.tree)]],
             ("key", "export-restore"): [[out + "/restore.key"], [str(self.tree)]],
             ("key", "import"): [[out + "/absent"], [str(self.good)]],
             ("vouch",): [[], ["--key-file", out], damaged],
+            ("share",): [[], ["--key-file", out], damaged],
         }  # fmt: skip
 
     def _configuration_lines(self) -> dict[Leaf, list[list[str]]]:
@@ -318,6 +320,7 @@ class Site:
                 [EVIL, *authority],
             ],
             ("ca", "list"): [authority, ["--ca", self.out]],
+            ("ca", "renew"): [["web1", *authority], [EVIL, *authority]],
             ("ca", "revoke"): [["web1", *authority], [EVIL, *authority]],
             ("self-test",): [[]],
             ("version",): [[]],

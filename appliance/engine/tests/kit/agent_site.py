@@ -10,6 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kit.appliance_keys import client_of
 from kit.ports import free_port
 from kit.small_director import SmallDirector
 from strongroom.daemons.agent.put_keys import keep_put_key
@@ -32,6 +33,7 @@ from strongroom.stores.local import LocalStore
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from strongroom.net.identities.peer import ClientOf
     from strongroom.repo.snapshots import Snapshot
 
 DIRECTOR = "vault-dir"
@@ -60,7 +62,8 @@ Director {{
 class AgentSite:
     """Everything in `folder`; the agent runs after `start`. `others`: the authority of others.
 
-    user: whom the agent runs as, 0 for whoever tests.
+    user: whom the agent runs as, 0 for whoever tests. clients: which client the agent is in further
+    repositories.
     """
 
     folder: Path
@@ -69,6 +72,7 @@ class AgentSite:
     listens_at: int = 0
     others: Authority | None = None
     user: int = 0
+    clients: tuple[ClientOf, ...] = ()
     director: SmallDirector = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,10 +81,11 @@ class AgentSite:
             str(self.folder / "director"), DIRECTOR, "director", ["127.0.0.1"]
         )
         self.identity = self.folder / "identity"
-        self.authority.issue_identity(str(self.identity), CLIENT, "agent")
         self.repository = self.folder / "repository"
         made = Repository.create(LocalStore(str(self.repository)), PASSPHRASE, cost=_CHEAP)
         self.restore_key = made.restore_key
+        clients = [client_of(made.key, CLIENT), *self.clients]
+        self.authority.issue_identity(str(self.identity), CLIENT, "agent", clients=clients)
         keep_put_key(str(self.identity), export_key(made.key.put_key(CLIENT)))
         made.close()
         self.scripts = self.folder / "scripts"

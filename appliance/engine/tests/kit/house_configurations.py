@@ -16,7 +16,7 @@ Director {{ Name = {director}; Password = x; Messages = standard; Address = 127.
   Working Directory = "{folder}/work"
   Identity Directory = "{folder}/boss"
   Authority Directory = "{folder}/ca"
-  Put Key File = "{folder}/put.key"
+  Appliance Key File = "{folder}/appliance.key"
   Maximum Concurrent Jobs = 20
   {further} }}
 Messages {{ Name = standard; Console = all }}

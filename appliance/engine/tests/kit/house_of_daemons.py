@@ -321,7 +321,7 @@ class HouseOfDaemons:
             self.start_agent(name)
 
     def _copy(self, like: HouseOfDaemons) -> None:
-        for name in ("passphrase", "put.key", "restore.key"):
+        for name in ("passphrase", "appliance.key", "restore.key"):
             shutil.copy2(like.folder / name, self.folder / name)
         folders = ["ca", "vault", "boss", *self.people]
         folders += [f"{name}/identity" for name in self.names if name in like.names]
@@ -343,7 +343,7 @@ class HouseOfDaemons:
         place = ("--repo", f"unix:{self.folder}/storage.sock", "--password-file", str(secret))
         self.command("init", *place)
         self.command("key", "export-restore", str(self.restore_key), *place)
-        self.maintain("key", "export-put", str(self.folder / "put.key"))
+        self.maintain("key", "export-appliance", str(self.folder / "appliance.key"))
         # What copies of this house begin with.
         shutil.copytree(self.repository, self.folder / "pristine")
         self.start_director()

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kit.appliance_keys import client_of
 from kit.ports import free_port
 from kit.tiny_backup import new_repository
 from strongroom.net.identities.authority import Authority
@@ -82,8 +83,13 @@ class StorageSite:
         )
 
     def identity(self, name: str, role: str, *hosts: str) -> Identity:
-        """A new identity in a folder of its name."""
-        return self.authority.issue_identity(str(self.folder / name), name, role, hosts)
+        """A new identity in a folder of its name; an agent is the client of that name."""
+        clients = []
+        if role == "agent" and self.restore_key.exists():
+            clients = [client_of(import_key(self.restore_key.read_text()), name)]
+        return self.authority.issue_identity(
+            str(self.folder / name), name, role, hosts, clients=clients
+        )
 
     def make_repository(self) -> None:
         """Make the repository through the daemon, and its keys as files."""

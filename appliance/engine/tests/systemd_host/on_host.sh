@@ -51,15 +51,15 @@ wait_for 30 "the storage daemon's socket" test -S /run/strongroom-storage/storag
 install -m 0400 -o strongroom-director /dev/null /var/lib/strongroom/director/passphrase
 echo "a long passphrase" > /var/lib/strongroom/director/passphrase
 strongroom init --repo unix:/run/strongroom-storage/storage.sock --password-file /var/lib/strongroom/director/passphrase
-strongroom key export-put /var/lib/strongroom/director/put.key --repo unix:/run/strongroom-storage/storage.sock --password-file /var/lib/strongroom/director/passphrase
-chown strongroom-director /var/lib/strongroom/director/put.key
+strongroom key export-appliance /var/lib/strongroom/director/appliance.key --repo unix:/run/strongroom-storage/storage.sock --password-file /var/lib/strongroom/director/passphrase
+chown strongroom-director /var/lib/strongroom/director/appliance.key
 
 step "director"
 cat > /etc/strongroom/director.d/all/director.conf <<'EOF'
 Director { Name = boss; Password = unused; Messages = Standard
   Working Directory = /var/lib/strongroom/director
   Authority Directory = /var/lib/strongroom/ca
-  Put Key File = /var/lib/strongroom/director/put.key }
+  Appliance Key File = /var/lib/strongroom/director/appliance.key }
 Messages { Name = Standard; Console = all }
 Catalog { Name = Main; Db Name = catalog; Db User = unused; Db Password = unused }
 Storage { Name = vault; Address = 127.0.0.1; Password = unused; Device = disk; Media Type = File

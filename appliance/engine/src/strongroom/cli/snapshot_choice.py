@@ -22,7 +22,7 @@ ROOT = b""
 def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:
     """Give `parser` the options that filter snapshots."""
     group = parser.add_argument_group("which snapshots")
-    group.add_argument("--host", metavar="NAME", help="only those of this host")
+    group.add_argument("--host", metavar="NAME", help="only those of the client of this name")
     group.add_argument("--job", metavar="NAME", help="only those of this job")
     group.add_argument(
         "--path",

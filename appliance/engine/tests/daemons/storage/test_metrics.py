@@ -42,7 +42,7 @@ def test_refused_deletes_are_counted_from_zero_on(daemon, open_as):
     agent = daemon.agent("web1")
     snapshot = back_up(open_as(agent), {b"one": b"first"})
     thief = daemon.agent("web2")
-    thief.put_new("leases", "1" * 32, b"mine")
+    thief.put_new("leases", "1" * 32, daemon.object_of("web2", b"mine"))
     thief.delete("leases", "1" * 32)
     assert figures(daemon)[refused] == 0
     with pytest.raises(RightError):

@@ -189,7 +189,7 @@ def test_a_backup_whose_daemon_has_few_places_ends(make_daemon):
     appliance = new_repository(daemon.local())
     from strongroom.repo.repository import Repository
 
-    agent = Repository.open(daemon.agent("web1"), appliance.key.put_key)
+    agent = Repository.open(daemon.agent("web1"), appliance.key.put_key("web1"))
     snapshot = back_up(agent, FILES)
     assert read_back(appliance, snapshot.id) == FILES
     agent.close()

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from strongroom.cli.access import begin_store, open_repository
+from strongroom.cli.access import begin_store, open_repository, read_key_file
 from strongroom.cli.knob_options import add_knob_options, knob_settings
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text, size_text
@@ -65,7 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_exclusions(parser.add_argument_group("what to leave out"))
     snapshot = parser.add_argument_group("the snapshot")
     snapshot.add_argument("--tag", action="append", default=[], metavar="TAG[,TAG]")
-    snapshot.add_argument("--host", default=None, metavar="NAME", help="instead of this machine's")
+    snapshot.add_argument(
+        "--host",
+        default=None,
+        metavar="NAME",
+        help="the client's name (else the put key's, else this machine's)",
+    )
     snapshot.add_argument("--job", default="", metavar="NAME")
     snapshot.add_argument("--fileset", default="", metavar="NAME")
     snapshot.add_argument(
@@ -193,7 +198,7 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         exclude_smaller_than_bytes=_size(arguments.exclude_smaller_than, "--exclude-smaller-than"),
     )
     return BackupOptions(
-        host=arguments.host or socket.gethostname(),
+        host=arguments.host or _own_name(arguments),
         job=arguments.job,
         fileset=arguments.fileset,
         level=arguments.level,
@@ -212,6 +217,17 @@ def _share_below(given: list[str] | None) -> tuple[str, ...]:
         return share_folders(DEFAULT_SHARE_BELOW if given is None else given)
     except UsageError as error:
         raise UsageError(f"--share-below: {error}") from error
+
+
+def _own_name(arguments: argparse.Namespace) -> str:
+    """The client's name: that of the put key if one was given, else of this machine."""
+    from strongroom.repo.keys.roles import PutKey
+
+    if arguments.settings.key_file:
+        key = read_key_file(arguments.settings.key_file)
+        if isinstance(key, PutKey):
+            return key.name
+    return socket.gethostname()
 
 
 def _encoded(texts: list[str]) -> tuple[bytes, ...]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
     from strongroom.net.identities.authority import Authority
     from strongroom.net.identities.authority_files import Issued
+    from strongroom.net.identities.peer import ClientOf
 
 EPILOG = """\
 examples:
@@ -42,6 +43,7 @@ examples:
   strongroom ca issue web1 --role agent --request web1.csr --out web1.pem
   strongroom ca token web1 --out web1.token               then on web1: strongroom agent enrol
   strongroom ca token --any-name --lifetime 15min --out -   for any new client
+  strongroom ca token web1 --new-client --out web1.token    after a compromise of web1
   strongroom ca list
   strongroom ca revoke web1                               open connections end within seconds
   strongroom ca renew web1                                then on web1: strongroom agent renew
@@ -71,6 +73,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     issuing.add_argument("name", metavar="NAME", help="the client's or daemon's name")
     issuing.add_argument("--role", required=True, choices=ROLES, help="what it may act as")
     _add_host_option(issuing)
+    issuing.add_argument(
+        "--appliance-key",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="of an agent: the appliance key of a repository in which it is the client of this name"
+        "; may be repeated",
+    )
+    issuing.add_argument(
+        "--generation",
+        type=int,
+        default=0,
+        metavar="NUMBER",
+        help="of an agent: how often the name became a new client (default 0)",
+    )
     issuing.add_argument("--days", type=float, metavar="NUMBER", help="how long it is valid")
     issuing.add_argument(
         "--folder", metavar="FOLDER", help="make a whole identity with a new key in FOLDER"
@@ -121,6 +138,12 @@ def _add_token_action(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--role", default="agent", choices=ROLES, help="default agent")
     _add_host_option(parser)
+    parser.add_argument(
+        "--new-client",
+        action="store_true",
+        help="after a compromise: the name is another client from then on, with other keys, and "
+        "its certificates before are revoked; else enrolling again gives the same client",
+    )
     parser.add_argument("--lifetime", default="1h", metavar="TIME", help="default 1h")
     parser.add_argument(
         "--out", metavar="FILE", help="write it to the new file FILE; `-` prints it"
@@ -176,10 +199,18 @@ def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--out needs --request; with --folder everything is written to the folder")
     if arguments.owner and not arguments.folder:
         raise UsageError("--owner needs --folder")
+    if arguments.appliance_key and arguments.role != "agent":
+        raise UsageError("--appliance-key is for agents: others are no clients of a repository")
+    clients = [_client_of(file, arguments) for file in arguments.appliance_key]
     authority = _open(arguments, terminal)
     if arguments.folder:
         authority.issue_identity(
-            arguments.folder, arguments.name, arguments.role, arguments.host, arguments.days
+            arguments.folder,
+            arguments.name,
+            arguments.role,
+            arguments.host,
+            arguments.days,
+            clients,
         )
         if arguments.owner:
             give_tree(os.fsencode(arguments.folder), arguments.owner)
@@ -191,7 +222,12 @@ def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 f"cannot read {printable(arguments.request)}: {error.strerror}"
             ) from error
         certificate = authority.issue(
-            request, arguments.name, arguments.role, arguments.host, arguments.days
+            request,
+            arguments.name,
+            arguments.role,
+            arguments.host,
+            arguments.days,
+            clients=clients,
         )
         if arguments.out:
             write_file(os.path.abspath(os.fsencode(arguments.out)), certificate, PUBLIC_MODE)
@@ -207,6 +243,20 @@ def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
         revoked = os.fsdecode(authority.revoked_path)
         terminal.line(f"put {printable(revoked)} beside it: without that list nobody is trusted")
     return EXIT_DONE
+
+
+def _client_of(file: str, arguments: argparse.Namespace) -> ClientOf:
+    """Which client the name is in the repository of an appliance key."""
+    from strongroom.cli.access import read_key_file
+    from strongroom.net.identities.peer import ClientOf
+    from strongroom.repo.keys.roles import ApplianceKey
+
+    key = read_key_file(file)
+    if not isinstance(key, ApplianceKey):
+        raise UsageError(
+            f"{printable(file)} is no appliance key; `strongroom key export-appliance` makes one"
+        )
+    return ClientOf(key.repository_id, key.client_id(arguments.name, arguments.generation))
 
 
 def _revoke(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -293,7 +343,11 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not prints and os.path.lexists(arguments.out):
         raise UsageError(f"{printable(arguments.out)} is there already; name a new file")
     token = authority.tokens.create(
-        arguments.name or "", arguments.role, lifetime.seconds, arguments.host
+        arguments.name or "",
+        arguments.role,
+        lifetime.seconds,
+        arguments.host,
+        new_client=arguments.new_client,
     )
     secret: dict[str, object] = {}
     if not prints:

@@ -221,7 +221,8 @@ def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
     key = read_key_file(arguments.file)
     if not isinstance(key, RestoreKey):
         raise KeyRightError(
-            f"{printable(arguments.file)} is a put key, which opens nothing; use it with --key-file"
+            f"{printable(arguments.file)} is no restore key, so it opens nothing; use it with "
+            "--key-file"
         )
     place = repository_place(arguments)
     repository = Repository.open(open_store(place, arguments.settings), key)

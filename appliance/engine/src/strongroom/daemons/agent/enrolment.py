@@ -49,7 +49,7 @@ class _Issued(msgspec.Struct, frozen=True):
     authority: str
     revoked: str = ""
     director: str = ""
-    put_key: str | None = None
+    put_keys: tuple[str, ...] = ()
 
 
 def enrol(
@@ -96,8 +96,7 @@ def enrol(
         )
     identity = store_identity(identity_folder, key_pem, issued.certificate.encode(), authority)
     _keep_revoked(identity, issued)
-    if issued.put_key:
-        keep_put_key(identity_folder, issued.put_key)
+    _keep_put_keys(identity_folder, issued)
     return identity, issued.director
 
 
@@ -126,7 +125,13 @@ def renew(director: KnownDirector, identity_folder: str) -> Identity:
         identity_folder, key_pem, issued.certificate.encode(), identity.authority_pem
     )
     _keep_revoked(renewed, issued)
+    _keep_put_keys(identity_folder, issued)
     return renewed
+
+
+def _keep_put_keys(identity_folder: str, issued: _Issued) -> None:
+    for text in issued.put_keys:
+        keep_put_key(identity_folder, text)
 
 
 def _keep_revoked(identity: Identity, issued: _Issued) -> None:

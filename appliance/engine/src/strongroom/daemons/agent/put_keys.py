@@ -2,7 +2,8 @@
 
     IDENTITY/put-keys/REPOSITORY_ID.key
 
-A put key allows adding and deduplicating but not reading; it comes with the enrolment.
+A put key allows adding and deduplicating in the name of this client, but not reading. It comes with
+the enrolment, and again with each renewal of the certificate.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from strongroom.daemons.director.api.server import ApiServer, renew_identity, tl
 from strongroom.daemons.director.catalog.retry import RETRY_SECONDS
 from strongroom.daemons.director.configuration import load_configuration
 from strongroom.daemons.director.director import Director
-from strongroom.daemons.director.key_files import authority_passphrase, put_key
+from strongroom.daemons.director.key_files import appliance_keys, authority_passphrase
 from strongroom.daemons.director.results import Actor
 from strongroom.daemons.service_manager import notify
 from strongroom.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
@@ -76,7 +76,7 @@ class DirectorDaemon:
         self.settings = loaded.settings.director
         self._identity = own_identity(self.settings)
         self._authority = self._open_authority()
-        self._put_key = put_key(self.settings)
+        self._appliance_keys = appliance_keys(self.settings)
         self._tls_context: ssl.SSLContext
         self._director: Director
         self._dialling: AgentDialling
@@ -208,7 +208,7 @@ class DirectorDaemon:
             director=self._director,
             callers=Callers(self._director, revocations, wrong_tokens),
             agents=agents,
-            enrolling=None if authority is None else Enrolling(authority, self._put_key),
+            enrolling=None if authority is None else Enrolling(authority, self._appliance_keys),
             wrong_enrolments=Attempts(WRONG_ENROLMENTS, WINDOW_SECONDS),
             names=self._names,
             limits=self.limits,

@@ -33,7 +33,7 @@ from strongroom.net.storage.protocol import (
     UploadData,
     decode,
 )
-from strongroom.repo.leases import EXPIRY_SECONDS
+from strongroom.repo.leases import EXPIRY_SECONDS, MOST_AGE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +136,7 @@ class Changes:
         wanted = decode(frame.header, ObjectName)
         kind, name = wanted.kind, wanted.name
         undone = kind == "snapshots" and self._undo.pop(name, 0.0) > clock.elapsed_seconds()
-        own_lease = kind == "leases" and self._book.is_owned(kind, name, self._rights.owner)
+        own_lease = kind == "leases" and self._rights.owns(kind, name, self._book)
         if self._rights.role != "local" and not undone and not own_lease:
             if kind == "leases" and self._book.standing(kind, name) is None:
                 # Released already, or removed by a prune.
@@ -152,8 +152,8 @@ class Changes:
         largest = self._limits.object_bytes
         if kind in _SMALL_KINDS:
             largest = self._limits.small_object_bytes
-        owner, quotas = self._rights.owner, self._served.quotas
-        return Upload(self._store, kind, owner, quotas, largest, self._places)
+        rights, quotas = self._rights, self._served.quotas
+        return Upload(self._store, kind, rights, quotas, largest, self._places)
 
     def _name(self, upload: Upload, name: str, mode: PutMode) -> bool:
         """Finish an upload; returns whether the name was free."""
@@ -167,6 +167,8 @@ class Changes:
                 # Removed by another process since its holder checked: do not restore it.
                 self._remove(kind, name)
                 raise ObjectMissingError(f"the lease {name} is missing")
+            if is_renewal and self._rights.owner:
+                self._require_young(name)
             size = upload.size_bytes
             was_free = upload.commit(self._store, name, mode, is_digest=kind in DIGESTED_KINDS)
             if renewed_ns is not None:
@@ -177,7 +179,8 @@ class Changes:
             upload.release()
             if mode == "new":
                 return False
-        self._enter(kind, name, size, is_new=was_free, is_replaced=mode == "replace")
+        client = upload.client
+        self._enter(kind, name, size, client, is_new=was_free, is_replaced=mode == "replace")
         if kind == "snapshots":
             # An older one cannot be taken back: it is not what was just stored.
             is_new = was_free and mode != "replace"
@@ -188,22 +191,32 @@ class Changes:
             self._book.sync()
         return was_free
 
-    def _enter(self, kind: Kind, name: str, size: int, *, is_new: bool, is_replaced: bool) -> None:
+    def _enter(
+        self,
+        kind: Kind,
+        name: str,
+        size: int,
+        client: bytes,
+        *,
+        is_new: bool,
+        is_replaced: bool,
+    ) -> None:
         """Record an object that has its name now. Raises RightError where it is another's.
 
         Whoever gave it its name is its owner. Somebody who stores the same bytes later gains
         nothing by that: neither sight of the object nor the right to remove it.
         """
         owner, book = self._rights.owner, self._book
+        now_ns = self._served.time.now_ns()
         if is_replaced:
-            if charged := book.replaced(kind, name, size, owner, self._served.time.now_ns()):
+            if charged := book.replaced(kind, name, size, owner, client, now_ns):
                 self._served.quotas.release(*charged)
         elif is_new:
-            now_ns = self._served.time.now_ns()
-            book.record(kind, name, size, owner, now_ns, vouched=self._rights.is_appliance)
+            vouched = self._rights.is_appliance
+            book.record(kind, name, size, owner, client, now_ns, vouched=vouched)
         elif self._rights.is_appliance:
             book.judge(kind, (name,), VOUCHED)
-        elif not book.is_owned(kind, name, owner):
+        elif book.client(kind, name) != client:
             raise RightError(f"{kind} {name} was stored by somebody else, and stays theirs")
 
     def _require_fit(self, kind: Kind, name: str) -> None:
@@ -215,7 +228,7 @@ class Changes:
         if not owner:
             return
         if kind == "leases":
-            held = self._book.owned("leases", owner)
+            held = self._book.owned("leases", owner, self._rights.client)
             if name not in held and len(held) >= self._limits.leases_each:
                 held = {one for one in held if self._is_there("leases", one)}
             if name not in held and len(held) >= self._limits.leases_each:
@@ -248,6 +261,22 @@ class Changes:
             "refers to may be gone; nothing was committed: run the same command again"
         )
 
+    def _require_young(self, name: str) -> None:
+        """Refuse to renew a lease that was first stored too long ago, whatever it says itself.
+
+        One that is renewed for ever would keep prune from freeing space.
+        """
+        since_ns = self._book.stored_ns("leases", name)
+        age_ns = 0 if since_ns is None else self._served.time.now_ns() - since_ns
+        if age_ns <= MOST_AGE_SECONDS * SECOND_NS:
+            return
+        self._remove("leases", name)
+        raise LeaseError(
+            f"the lease {name} of this job has ended: it was held for "
+            f"{MOST_AGE_SECONDS / 86400:.0f} days, and no client may hold one longer; nothing was "
+            "committed: run the same command again"
+        )
+
     def _confirm_lease(self, name: str, *, is_new: bool) -> None:
         if self._rights.owner and not self._holds_lease():
             if is_new:
@@ -259,7 +288,7 @@ class Changes:
             )
 
     def _holds_lease(self) -> bool:
-        held = self._book.owned("leases", self._rights.owner)
+        held = self._book.owned("leases", self._rights.owner, self._rights.client)
         return any(self._is_there("leases", name) for name in held)
 
     def _is_there(self, kind: Kind, name: str) -> bool:

@@ -81,7 +81,7 @@ class Serving:
         if wanted in self._repositories:
             return self._repositories[wanted]
         for served in self._repositories.values():
-            if served.repository_id() == wanted:
+            if served.repository_id().hex() == wanted:
                 return served
         raise RepositoryNotFoundError(
             f"this storage daemon has no repository {wanted}; its devices are "

@@ -19,7 +19,7 @@ from strongroom.daemons.storage.changes import Changes
 from strongroom.daemons.storage.incoming_payload import Incoming
 from strongroom.daemons.storage.provenance import DOUBTED, FALSE, VOUCHED
 from strongroom.daemons.storage.response_writer import Answers
-from strongroom.daemons.storage.rights import rights_of
+from strongroom.daemons.storage.rights import as_client, rights_of
 from strongroom.errors import (
     ConnectionLostError,
     DamageError,
@@ -39,6 +39,7 @@ from strongroom.net.storage.protocol import (
     FrameType,
     ObjectName,
     ObjectPart,
+    SharedCharge,
     StorageHello,
     StorageWelcome,
     Vouching,
@@ -112,6 +113,7 @@ class Session:
             FrameType.METRICS: self._metrics,
             FrameType.OWNERS: self._owners,
             FrameType.CONFIRM_CLOCK: self._confirm_clock,
+            FrameType.CHARGE: self._charge,
         }
 
     def run(self) -> None:
@@ -202,12 +204,15 @@ class Session:
                 )
             grant = self._serving.read_grant(hello.grant) if hello.grant else None
             verbs = self._serving.admission.verbs(self.peer)
-            self._rights = rights_of(self.peer, verbs, hello.view_as, grant)
+            rights = rights_of(self.peer, verbs, hello.view_as, grant)
             self._served: ServedRepository = self._serving.repository(hello.repository)
+            self._rights = as_client(rights, self.peer, self._served.repository_id())
         except StrongroomError as error:
             self.answers.fail(error)
             raise PeerRefusedError(str(error)) from error
         self._book = self._served.book
+        if self._rights.client:
+            self._book.learn_name(self._rights.client, self.peer.name)
         self._store: ServableStore = self._served.open_store()
         self._bandwidth: JobBandwidth = self._serving.bandwidths.enter(self.peer.name, hello.job)
         self._changes = Changes(
@@ -353,6 +358,12 @@ class Session:
         pairs = self._book.owners(decode(frame.header, Kind))  # type: ignore[arg-type]
         for start in range(0, len(pairs), LISTED_AT_ONCE):
             self.answers.send_part(msgspec.msgpack.encode(pairs[start : start + LISTED_AT_ONCE]))
+        self.answers.send(None)
+
+    def _charge(self, frame: Frame) -> None:
+        charge = decode(frame.header, SharedCharge)
+        self._served.charge(charge.client, charge.size_bytes)
+        self._book.sync()
         self.answers.send(None)
 
     def _confirm_clock(self, frame: Frame) -> None:

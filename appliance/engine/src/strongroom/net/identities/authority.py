@@ -16,6 +16,7 @@ lock.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,10 @@ from strongroom.net.identities.trust import Trust, fingerprint, host_names, root
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from strongroom.net.identities.enrolment_tokens import TokenUse
+    from strongroom.net.identities.peer import ClientOf
 
 LIFETIME_DAYS: dict[Role, int] = {"agent": 30, "director": 90, "storage": 90, "operator": 90}
 # What was issued longer ago than this has expired, so that it need not be revoked any more.
@@ -138,12 +142,14 @@ class Authority:
         hosts: Sequence[str] = (),
         lifetime_days: float | None = None,
         folder: str = "",
+        clients: Sequence[ClientOf] = (),
     ) -> bytes:
         """A certificate (PEM) for the key of a request (PEM, PKCS #10).
 
         Name and role are those that the caller states, never those of the request. `hosts`: DNS
-        names and addresses under which a server is reached. Raises UsageError, PeerRefusedError for
-        a bad request, or what reading the root key raises.
+        names and addresses under which a server is reached. `clients`: which client an agent is;
+        who has the appliance key of a repository makes these ids. Raises UsageError,
+        PeerRefusedError for a bad request, or what reading the root key raises.
         """
         checked_role = check_role(role)
         public_key = requested_key(request_pem)
@@ -151,7 +157,7 @@ class Authority:
         if not 0 < days <= GREATEST_LIFETIME_DAYS:
             raise UsageError(f"a certificate is good for up to 825 days, not {days}")
         with files.locked(self.folder):
-            signed, entry = self._sign(public_key, name, checked_role, hosts, days, folder)
+            signed, entry = self._sign(public_key, name, checked_role, hosts, days, folder, clients)
             # Before it is handed out: an unlisted certificate could not be revoked by its name.
             files.add_issued(self.folder, entry)
         return pem_of(signed)
@@ -163,6 +169,7 @@ class Authority:
         role: str,
         hosts: Sequence[str] = (),
         lifetime_days: float | None = None,
+        clients: Sequence[ClientOf] = (),
     ) -> Identity:
         """Make a key and a certificate in a folder of this machine, replacing any there.
 
@@ -174,15 +181,25 @@ class Authority:
             place.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UsageError(f"{printable(place)} is not UTF-8; name another folder") from error
+        request = certificate_request(key_pem, name)
         certificate_pem = self.issue(
-            certificate_request(key_pem, name), name, role, hosts, lifetime_days, os.fsdecode(place)
+            request, name, role, hosts, lifetime_days, os.fsdecode(place), clients
         )
         identity = store_identity(place, key_pem, certificate_pem, self.certificate_pem)
         install_list(identity.revoked_path, self.revoked_pem(), [self._root])
         return identity
 
-    def enrol(self, token: str, request_pem: bytes, name: str) -> bytes:
+    def enrol(
+        self,
+        token: str,
+        request_pem: bytes,
+        name: str,
+        clients: Callable[[TokenUse], Sequence[ClientOf]] = lambda _: (),
+    ) -> bytes:
         """The certificate that an enrolment token permits; consumes the token.
+
+        clients: called with the token once it is consumed; see `issue`. Where the token makes a new
+        client of the name, all certificates before are revoked.
 
         A token for any name does not give a name that is taken. Raises PeerRefusedError or
         UsageError; an invalid request does not consume the token.
@@ -195,13 +212,22 @@ class Authority:
         if not permitted.name:
             self._check_unclaimed(name)
         use = self.tokens.use(token, name)
-        return self.issue(request_pem, name, use.role, use.hosts)
+        if use.new_client:
+            # Whoever has one would get the new client's keys by renewing it.
+            with suppress(UsageError):
+                self.revoke(name)
+        return self.issue(request_pem, name, use.role, use.hosts, clients=clients(use))
 
-    def renew(self, certificate_der: bytes, request_pem: bytes) -> bytes:
+    def renew(
+        self,
+        certificate_der: bytes,
+        request_pem: bytes,
+        clients: Sequence[ClientOf] | None = None,
+    ) -> bytes:
         """A new certificate (PEM) that succeeds a valid one, for another key.
 
-        Raises PeerRefusedError when that one is not valid any more, is not due, has a newer one
-        beside it, or was renewed a moment ago.
+        clients: see `issue`; None: as in that one. Raises PeerRefusedError when that one is not
+        valid any more, is not due, has a newer one beside it, or was renewed a moment ago.
         """
         peer = self.trust.judge(certificate_der, ROLES)
         certificate = x509.load_der_x509_certificate(certificate_der)
@@ -214,7 +240,10 @@ class Authority:
             entries = self._living()
             successor = require_renewable(peer, certificate, entries)
             hosts = host_names(certificate)
-            signed, entry = self._sign(public_key, peer.name, check_role(peer.role), hosts, days)
+            clients = peer.clients if clients is None else clients
+            signed, entry = self._sign(
+                public_key, peer.name, check_role(peer.role), hosts, days, clients=clients
+            )
             entry = structs.replace(entry, renews=peer.serial)
             if successor is not None:
                 changed = without_earlier_successors(self.revoked(), peer, entry)
@@ -305,6 +334,7 @@ class Authority:
         hosts: Sequence[str],
         days: float,
         folder: str = "",
+        clients: Sequence[ClientOf] = (),
     ) -> tuple[x509.Certificate, files.Issued]:
         """A certificate and its record; with the lock held."""
         of_name = [e for e in files.read_issued(self.folder) if (e.role, e.name) == (role, name)]
@@ -323,6 +353,7 @@ class Authority:
             hosts,
             timedelta(days=days),
             datetime.fromtimestamp(issued, UTC),
+            clients,
         )
         signed = builder.sign(self._private_key(), SHA256())
         entry = files.Issued(

@@ -24,6 +24,7 @@ from strongroom.net.identities.peer import (
     SERVER_ROLES,
     Role,
     check_name,
+    client_uri,
     common_name,
     holder_uri,
     malformed,
@@ -31,6 +32,8 @@ from strongroom.net.identities.peer import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from strongroom.net.identities.peer import ClientOf
 
 _ROOT_LIFETIME = timedelta(days=20 * 365)
 _GREATEST_REQUEST_BYTES = 16 << 10
@@ -55,10 +58,11 @@ def build_certificate(
     hosts: Sequence[str],
     lifetime: timedelta,
     issued: datetime,
+    clients: Sequence[ClientOf] = (),
 ) -> x509.CertificateBuilder:
     """A certificate without its signature, valid from `issued` on; it never outlives the root's.
 
-    Raises UsageError for an impossible name or host.
+    clients: which client an agent is. Raises UsageError for an impossible name or host.
     """
     builder = (
         x509.CertificateBuilder()
@@ -69,7 +73,7 @@ def build_certificate(
         .not_valid_before(issued - BACKDATED)
         .not_valid_after(min(issued + lifetime, root.not_valid_after_utc))
     )
-    return _with_extensions(builder, root, public_key, role, name, hosts)
+    return _with_extensions(builder, root, public_key, role, name, hosts, clients)
 
 
 def _common_name(name: str) -> x509.Name:
@@ -103,8 +107,10 @@ def _with_extensions(
     role: Role,
     name: str,
     hosts: Sequence[str],
+    clients: Sequence[ClientOf],
 ) -> x509.CertificateBuilder:
-    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(holder_uri(role, name))]
+    uris = [holder_uri(role, name), *map(client_uri, clients if role == "agent" else ())]
+    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in uris]
     known = list(dict.fromkeys(hosts))
     if role in SERVER_ROLES and name not in known and _HOST_NAME.fullmatch(name):
         known.append(name)

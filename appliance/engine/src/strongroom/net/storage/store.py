@@ -26,6 +26,7 @@ from strongroom.net.storage.protocol import (
     ObjectPart,
     PutMode,
     PutObject,
+    SharedCharge,
     StorageHello,
     Vouching,
     decode,
@@ -204,6 +205,10 @@ class RemoteStore:
         for start in range(0, len(names), 512):
             chosen = tuple(names[start : start + 512])
             self.change(FrameType.VOUCH, Vouching(kind, chosen, sound))
+
+    def charge(self, client_id: bytes, size_bytes: int) -> None:
+        """Set what shared packs hold in place of a client; only on the daemon's own machine."""
+        self.change(FrameType.CHARGE, SharedCharge(client_id, size_bytes))
 
     def limit_bandwidth(self, bytes_per_second: int) -> None:
         """Limit all connections of this job together; 0: the daemon's limit."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kit.agent_site import PASSPHRASE
+from kit.agent_site import CLIENT, PASSPHRASE
 from kit.large_ticket import with_more_packs
 from kit.tree_compare import compare_trees
 from strongroom.filesets.spec import FileSetInclude, FileSetOptions, FileSetSpec
@@ -41,7 +41,7 @@ def ticket_of(agent: AgentSite, snapshot_id: str, more_packs: int = 0) -> Ticket
     repository = agent.open()
     ticket = make_ticket(repository, repository.snapshot(snapshot_id))
     if more_packs:
-        ticket = with_more_packs(ticket, agent.restore_key.put_key, more_packs)
+        ticket = with_more_packs(ticket, agent.restore_key.put_key(CLIENT), more_packs)
     stored = store_ticket(repository.store, ticket)
     repository.close()
     return stored

@@ -101,12 +101,15 @@ async def test_a_restore_opens_one_snapshot_for_one_agent(director):
     assert peer.name == "dir"
     assert said == {
         "agent": "web2",
-        "owner": "web1",
+        "client": director.repository().key.client_id("web1").hex(),
         "snapshot": snapshot,
         "ticket": order.ticket.name,
     }
-    put_key = director.repository().key.put_key
+    put_key = director.repository().key.put_key("web2")
     store = LocalStore(str(director.folder / "main"))
+    with pytest.raises(DamageError):
+        ticket = fetch_ticket(store, order.ticket)
+        open_with_ticket(store, director.repository().key.put_key("web1"), ticket)
     opened = open_with_ticket(store, put_key, fetch_ticket(store, order.ticket))
     assert [one.id for one in opened.snapshots()] == [snapshot]
     assert opened.snapshot(snapshot).totals.files == 2

@@ -38,8 +38,8 @@ def reconcile(director):
 
 def made_there(director, name: str = "main", **fields) -> str:
     """A snapshot made without the director, of nothing."""
-    repository = director.repository(name)
     fields = {"host": "web1", "job": "nightly", "paths": (b"/home",)} | fields
+    repository = director.repository(name).for_client(fields["host"])
     lease = repository.lease("host", os.getpid(), "backup")
     try:
         return repository.commit(Snapshot(**fields), lease).id

@@ -17,6 +17,7 @@ from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.config.settings.admin_commands import parse_admin_command
 from strongroom.config.settings.levels import VERIFY_SAMPLE
+from strongroom.daemons.director.catalog.clients import load_clients
 from strongroom.daemons.director.catalog.retry import outlast
 from strongroom.daemons.director.catalog.runs import remove_old_runs
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
@@ -164,7 +165,7 @@ class OwnJobs:
             found = await outlast(context.with_repository, self._rebuild, storage)
             text = f"{len(found.entered)} snapshots were entered"
             return Outcome("done", {}, (("info", text), *found.lines()))
-        description = self._upkeep(command.verb, storage)
+        description = await outlast(context.in_thread, self._upkeep, command.verb, storage)
         outcome = _outcome(await run_own_job(description, active, runs), {})
         if command.verb != "prune" or outcome.state not in ("done", "incomplete"):
             return outcome
@@ -172,14 +173,17 @@ class OwnJobs:
         return Outcome(outcome.state, outcome.changes, (*outcome.lines, *found.lines()))
 
     def _upkeep(self, verb: AdminVerb, storage: str) -> Prune | Share | Vouch:
+        """The description of a job of upkeep. Blocks."""
         place, host = self._place(storage), self._context.name
         folder = self._cache_folder
         if verb == "vouch":
             return Vouch(place=place, host=host, cache_folder=folder)
         configuration = self._context.configuration
+        known = load_clients(self._context.catalog)
+        generations = {name: one.generation for name, one in known.items()}
         sharing = Sharing(
             configuration.storages[storage].share_chunks_from,
-            tuple((name, 0) for name in configuration.clients),
+            tuple((name, generations.get(name, 0)) for name in configuration.clients),
         )
         kind = Prune if verb == "prune" else Share
         return kind(place=place, host=host, cache_folder=folder, sharing=sharing)

@@ -1,9 +1,9 @@
 """Checks that a snapshot in a repository belongs to the client in its catalog record.
 
-The catalog takes the client from the snapshot's own host, for runs, copy jobs, the director's own
-jobs, and snapshots read back. Only if the repository was unavailable at the end of a backup did it
-trust the agent's report, and a compromised agent may have named the snapshot of another client. So
-every caller that opens or removes a snapshot checks here.
+The name of the client in a snapshot is proven by its id. But where the director had no access to
+the repository at the end of a backup, the catalog took the agent's report, and a compromised agent
+may have named the snapshot of another client. So every caller that opens or removes a snapshot
+checks here.
 """
 
 from __future__ import annotations

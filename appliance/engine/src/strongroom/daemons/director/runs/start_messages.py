@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from strongroom.daemons.director.catalog.clients import generation_of
 from strongroom.daemons.director.catalog.runs import NewLine, find_runs
 from strongroom.daemons.director.catalog.snapshots import (
     load_snapshot,
@@ -307,12 +308,14 @@ def _opened(
                 f"snapshot {snapshot.id[:8]} is not in the repository of {snapshot.storage} any "
                 "more: somebody removed it there, or it is lost (see `strongroom check`)"
             ) from error
-        ticket = store_ticket(repository.store, make_ticket(repository, found, paths))
+        receiver = repository.key.put_key(agent, generation_of(context.catalog, agent))
+        made = make_ticket(repository, found, paths, receiver)
+        ticket = store_ticket(repository.store, made)
     finally:
         repository.close()
     payload = {
         "agent": agent,
-        "owner": snapshot.client,
+        "client": found.owner.hex(),
         "snapshot": snapshot.id,
         "ticket": ticket.name,
     }

@@ -5,18 +5,17 @@ console, a local backup. A snapshot in the catalog that the repository does not 
 removed; if it comes back (a disk was not mounted), it is unmarked. A snapshot that the catalog does
 not have is added; with an empty catalog that rebuilds it.
 
-Everything that a restore needs is in the repository: snapshots contain their client (the host),
-job, FileSet, level and times, and in their tags the run and the pool. What is only in the catalog
-(failed runs, logs, tokens, the audit log) can only be restored from a backup of the catalog.
+Everything that a restore needs is in the repository: snapshots contain their client (its name,
+which whoever opens one compares with its id, and its generation), job, FileSet, level and times,
+and in their tags the run and the pool. What is only in the catalog (failed runs, logs, tokens, the
+audit log) can only be restored from a backup of the catalog.
 
-Names in a snapshot are set by its writer, and an agent that could use another's name could make
-retention remove the other's snapshots. The storage daemon knows who stored what, so a snapshot that
-an agent stored is added only if that agent is the client that the snapshot names; and, except in a
-requested rebuild, only one for each run, which carries that run's tag: the one that the run's agent
-reported, or one of a run that was given up (`late_snapshots`). Else an agent could make retention
-remove its own machine's old snapshots by storing new ones. Snapshots that the appliance stored, or
-that have no known owner, are trusted, as are all in a plain folder; but impossible totals are
-refused everywhere. Snapshots of an active run are left to that run.
+A snapshot that an agent stored, as the storage daemon knows, is added, except in a requested
+rebuild, only one for each run, which carries that run's tag: the one that the run's agent reported,
+or one of a run that was given up (`late_snapshots`). Else an agent could make retention remove its
+own machine's old snapshots by storing new ones. Snapshots that the appliance stored, or that have
+no known owner, are trusted, as are all in a plain folder; but impossible totals are refused
+everywhere. Snapshots of an active run are left to that run.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ import msgspec
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.access import add_audit
+from strongroom.daemons.director.catalog.clients import note_generation
 from strongroom.daemons.director.catalog.late_snapshots import add_late_snapshot, why_not_late
 from strongroom.daemons.director.catalog.runs import (
     RunRecord,
@@ -60,8 +60,8 @@ from strongroom.errors import (
     ConflictError,
     UnknownNameError,
 )
-from strongroom.jobs.upkeep.forged_snapshots import falsely_named, owners_of
 from strongroom.repo.snapshots import list_snapshots
+from strongroom.stores.capabilities import KnowsOwners
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -159,7 +159,7 @@ def reconcile(
         if not names.keys() <= known.keys() | set(leave_out):
             leave_out = known.keys() | set(leave_out)
             found = list_snapshots(repository.store, repository.key, leave_out=leave_out)
-            refused = _impossible(repository, found)
+            refused = _impossible(found)
             owned = frozenset() if rebuilds else _stored_by_agents(repository, found)
             busy = frozenset() if rebuilds else _under_way(context, found)
             for one in found:
@@ -176,21 +176,26 @@ def reconcile(
     unfit = {**_enter(context, records), **_enter_late(context, lates)}
     records += lates
     entered = tuple(record.id for record in records if record.id not in unfit)
+    _note_generations(context, [one for one in found if one.id in entered])
     result = Reconciled(tuple(gone), tuple(returned), entered, {**refused, **unfit})
     _tell(context, storage, result, mine)
     return result
 
 
-def _impossible(repository: Repository, found: list[Snapshot]) -> dict[str, str]:
+def _impossible(found: list[Snapshot]) -> dict[str, str]:
     """Snapshots that are entered by nobody's order, and why."""
-    refused = {
-        name: f"says that it is of another client, but {owner} stored it"
-        for name, owner in falsely_named(repository.store, found).items()
-    }
-    for one in found:
-        if fault := false_total(one) or _false_time(one):
-            refused.setdefault(one.id, fault)
-    return refused
+    faults = {one.id: false_total(one) or _false_time(one) for one in found}
+    return {name: fault for name, fault in faults.items() if fault}
+
+
+def _note_generations(context: DirectorContext, entered: list[Snapshot]) -> None:
+    newest: dict[str, int] = {}
+    for one in entered:
+        # A client of the source of a copy may have become a new one there, not here.
+        if one.generation and not one.original:
+            newest[one.host] = max(newest.get(one.host, 0), one.generation)
+    for name, generation in newest.items():
+        note_generation(context.catalog, name, generation)
 
 
 def _late(
@@ -206,7 +211,8 @@ def _late(
 
 
 def _stored_by_agents(repository: Repository, found: list[Snapshot]) -> frozenset[str]:
-    owners = owners_of(repository.store)
+    knowing = repository.store.capability(KnowsOwners)
+    owners = {} if knowing is None else knowing.owners("snapshots")
     return frozenset(one.id for one in found if "" not in owners.get(one.id, {""}))
 
 

@@ -35,6 +35,7 @@ def upgrade() -> None:
         _text("address"),
         _text("certificate_serial"),
         _number("enrolled_ns"),
+        _number("generation"),
         _number("last_seen_ns"),
         _number("clock_ahead_ns"),
         _text("version"),
