@@ -34,9 +34,9 @@ def lease_of(house, name):
 
 
 FORGED = {
-    "nothing": lambda house: b"",
-    "noise": lambda house: os.urandom(200),
-    "the appliance's": lambda house: head(APPLIANCE) + bytes(80),
+    "nothing": lambda _: b"",
+    "noise": lambda _: os.urandom(200),
+    "the appliance's": lambda _: head(APPLIANCE) + bytes(80),
     "the victim's": lambda house: head(house.key.client_id("web2")) + bytes(80),
     "its own": lambda house: lease_of(house, "web1"),
 }

@@ -4,8 +4,8 @@ Why this is safe beside writers and other prunes:
 
 - A tombstone is swept only when every existing lease of its client, or of the appliance, names it;
   one of shared packs when every lease does. A client's lease ends within seven days, so it bars no
-  older tombstone, which it knew when it began. The holder of such a lease began after the marking and
-  does not refer to the packs; writers that began before have committed or failed.
+  older tombstone, which it knew when it began. The holder of such a lease began after the marking
+  and does not refer to the packs; writers that began before have committed or failed.
 - After that, and not before, snapshots are listed, then tombstones, index and packs read. A marked
   pack is removed only if each of its chunks that a snapshot uses is also in a present pack that
   no prune has marked. Two prunes that mark each other's copy see both marks and keep both.
