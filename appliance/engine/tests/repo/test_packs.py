@@ -12,7 +12,9 @@ from strongroom.content.ciphers import NONCE_SIZE, TAG_SIZE
 from strongroom.content.ciphers import NONE as CIPHER_NONE
 from strongroom.content.codecs import NONE, ZSTD, decompress
 from strongroom.content.digests import BLOCK_ID_SIZE, block_id, chunk_id, ids_and_lengths
-from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
+from strongroom.errors import DamageError, KeyRightError, ObjectMissingError, UnknownFormatError
+from strongroom.repo.keys.owners import SHARED
+from strongroom.repo.keys.roles import new_restore_key
 from strongroom.repo.packs import (
     HEADER_SIZE,
     KIND_DATA,
@@ -182,8 +184,9 @@ def replant(repository, data):
     return pack_id
 
 
-def test_a_changed_byte_of_header_footer_or_trailer_is_found(repository):
-    footer = make_pack(repository, BLOCKS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_changed_byte_of_header_footer_or_trailer_is_found(repository, shared):
+    footer = make_pack(repository, BLOCKS, shared=shared)
     data = stored(repository, footer)
     footer_at = footer.blocks[-1].offset + footer.blocks[-1].stored_length
     for at in (
@@ -196,8 +199,9 @@ def test_a_changed_byte_of_header_footer_or_trailer_is_found(repository):
             read_footer(repository.store, repository.key, replant(repository, forged))
 
 
-def test_a_pack_cut_anywhere_is_found(repository):
-    data = stored(repository, make_pack(repository, BLOCKS))
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_pack_cut_anywhere_is_found(repository, shared):
+    data = stored(repository, make_pack(repository, BLOCKS, shared=shared))
     for size in range(0, len(data), 11):
         with pytest.raises(DamageError):
             read_footer(repository.store, repository.key, replant(repository, data[:size]))
@@ -241,6 +245,47 @@ def test_the_key_of_another_repository_reads_no_footer(repository, tmp_path):
     footer = make_pack(repository, BLOCKS)
     with pytest.raises(DamageError):
         read_footer(repository.store, other.key, footer.pack_id)
+
+
+def test_a_shared_pack_is_read_by_every_client_and_only_as_the_appliance_signed_it(repository):
+    footer = make_pack(repository, BLOCKS, shared=True)
+    assert footer.owner == SHARED
+    assert all(entry.offered for entry in footer.blocks)
+    web1 = repository.key.put_key("web1")
+    assert read_footer(repository.store, web1, footer.pack_id) == footer
+    data = stored(repository, footer)
+    unsigned, signature, trailer = data[:-72], data[-72:-8], data[-8:]
+    other = make_pack(repository, BLOCKS, shared=True)
+    for forged in (bytes(64), b"", stored(repository, other)[-72:-8], new_restore_key().sign(b"")):
+        assert forged != signature
+        with pytest.raises(DamageError):
+            read_footer(repository.store, web1, replant(repository, unsigned + forged + trailer))
+
+
+def test_the_pack_of_a_client_is_closed_to_others(repository):
+    footer = make_pack(repository, BLOCKS)
+    web1 = repository.key.put_key("web1")
+    with pytest.raises(KeyRightError):
+        read_footer(repository.store, web1, footer.pack_id)
+    with pytest.raises(KeyRightError):
+        PackWriter(repository.store, web1, footer.owner, KIND_DATA, repository.cipher)
+    # Its bytes under another's header neither.
+    data = stored(repository, footer)
+    forged = replant(repository, data[:8] + web1.client_id + data[24:])
+    for key in (web1, repository.key):
+        with pytest.raises(DamageError):
+            read_footer(repository.store, key, forged)
+
+
+def test_an_offered_block_is_not_taken_for_another_nor_the_other_way_round(repository):
+    chunks = [b"public", b"file"]
+    footers = [make_pack(repository, [chunks], offered=offered) for offered in (True, False)]
+    one, other = (footer.blocks[0] for footer in footers)
+    assert (one.offered, other.offered) == (True, False)
+    assert one.block_id != other.block_id
+    assert one.chunk_ids != other.chunk_ids
+    header = parse_header(stored(repository, footers[0])[:HEADER_SIZE])
+    assert entry_aad(header.raw, one) != entry_aad(header.raw, one._replace(offered=False))
 
 
 def test_a_missing_pack_says_so(repository):

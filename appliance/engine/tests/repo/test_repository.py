@@ -1,9 +1,13 @@
 """A repository opens with its keys only, and with none that somebody slipped in."""
 
+import dataclasses
+
 import msgspec
 import pytest
 
 from kit.tiny_backup import CHEAP, PASSPHRASE, TinyBackup, back_up, new_repository, read_back
+from strongroom.content.ciphers import AES_256_GCM
+from strongroom.content.digests import object_name
 from strongroom.errors import (
     DamageError,
     KeyRightError,
@@ -17,6 +21,7 @@ from strongroom.errors import (
 from strongroom.repo.keys.roles import new_restore_key
 from strongroom.repo.keys.wrapping import wrap_key
 from strongroom.repo.repository import Repository
+from strongroom.repo.snapshots import Snapshot, encode_snapshot, read_snapshot
 from strongroom.stores.local import LocalStore
 
 FILES = {b"a": b"text", b"b": b"more text"}
@@ -106,6 +111,73 @@ def test_a_put_key_deduplicates_against_what_is_there(store):
     backup.store(FILES)
     backup.commit()
     assert backup.new_chunks == 0
+
+
+def test_whoever_writes_says_for_which_client(store):
+    repository = new_repository(store).for_all_clients()
+    assert repository.client is None
+    with pytest.raises(KeyRightError, match="which client"):
+        _ = repository.writer
+    web1, web2 = repository.for_client("web1"), repository.for_client("web2")
+    for client, files in ((web1, FILES), (web2, {b"c": b"of web2"})):
+        back_up(client, files)
+    assert sorted(one.host for one in repository.snapshots()) == ["web1", "web2"]
+    assert {one.owner for one in repository.snapshots()} == {
+        web1.writer.client_id,
+        web2.writer.client_id,
+    }
+    assert len(repository.load_index().packs()) == 4
+    for client in (web1, web2):
+        assert len(client.load_index().packs()) == 2
+        assert len(client.for_all_clients().load_index().packs()) == 4
+        assert client.reopen().writer == client.writer
+
+
+def test_a_put_key_is_its_client_and_no_other(store):
+    repository = new_repository(store)
+    web1 = Repository.open(store, repository.key.put_key("web1"))
+    web2 = Repository.open(store, repository.key.put_key("web2"))
+    back_up(web1, FILES)
+    assert web2.snapshots() == []
+    assert web2.load_index().packs() == []
+    assert web1.for_client("web1").writer == web1.writer
+    for attempt in (lambda: web1.for_client("web2"), web1.for_all_clients):
+        with pytest.raises(KeyRightError):
+            attempt()
+    # Chunks of others are not found, and so nothing tells that they are there.
+    backup = TinyBackup(web2)
+    backup.store(FILES)
+    backup.commit()
+    assert backup.new_chunks == len(FILES)
+
+
+def test_no_snapshot_of_one_client_is_another_clients_by_its_name(store):
+    repository = new_repository(store)
+    thief = dataclasses.replace(repository.key.put_key("web1"), name="web2")
+    with repository.for_client("web1").lease("h", 1, "backup"):
+        forged = write_snapshot_as(store, thief)
+    with pytest.raises(DamageError, match="says that it is of web2"):
+        read_snapshot(store, repository.key, forged)
+    with pytest.raises(KeyRightError):
+        read_snapshot(store, repository.key.put_key("web2"), forged)
+
+
+def write_snapshot_as(store, key):
+    data = encode_snapshot(key, Snapshot(host=""), AES_256_GCM)
+    store.put_durable("snapshots", object_name(data), data)
+    return object_name(data)
+
+
+def test_a_configuration_that_another_appliance_signed_is_refused(store, tmp_path):
+    """An agent knows everything in it, and so could write one, but not sign it."""
+    repository = new_repository(store)
+    line, _, _ = config_of(repository).split(b"\n")
+    stranger = new_restore_key().sign(b"strongroom configuration 1" + line).hex().encode()
+    for signature in (stranger, b"", b"0" * 128, b"not hexadecimal"):
+        change_config(repository, line + b"\n" + signature + b"\n")
+        for secret in (PASSPHRASE, repository.key, repository.writer):
+            with pytest.raises(DamageError, match="configuration"):
+                Repository.open(store, secret)
 
 
 def test_passphrases_come_and_go(store):

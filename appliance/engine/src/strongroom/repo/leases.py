@@ -98,6 +98,11 @@ class ListedLease(NamedTuple):
     renewed_ns: int
     holder: Holder | None
 
+    @property
+    def may_be_a_clients(self) -> bool:
+        """Whether it is none of the appliance, or cannot be read and only says that it is."""
+        return self.holder is None or self.owner != APPLIANCE
+
 
 class Lease:
     """A lease held by this process; a context manager that releases it."""
@@ -305,8 +310,8 @@ def has_ended(
     if store_time_ns - lease.renewed_ns > int(expiry_seconds * SECOND_NS):
         return True
     holder = lease.holder
-    # A client that renews for ever would keep space from being freed. Whoever lies about its
-    # beginning meets the storage daemon, which knows it.
+    # A client that renews for ever would keep space from being freed. One that lies about its
+    # beginning bars no old tombstones either: see jobs.upkeep.sweep.
     if holder is None:
         return False
     age_ns = store_time_ns - holder.started_ns

@@ -34,7 +34,7 @@ def repository():
 
 
 def mixed(files, others):
-    """One of the others after every three files: with four to a block no two hosts have equal ones."""
+    """One of the others after every three files: no two hosts have equal blocks of four then."""
     names, rest = list(files), list(others)
     order = [name for at in range(3) for name in (*names[at * 3 : at * 3 + 3], rest[at])]
     return {name: (files | others)[name] for name in order}

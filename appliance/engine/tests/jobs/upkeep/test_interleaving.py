@@ -112,6 +112,12 @@ def job_backup(scene: Scene, repository: Repository) -> None:
     scene.keep(back_up(repository, mine).id, mine)
 
 
+def job_backup_of_another(scene: Scene, repository: Repository) -> None:
+    """What it stores others have stored too, and something is new."""
+    mine = files(0, 4, 20, 30, 60)
+    scene.keep(back_up(repository, mine, "other").id, mine)
+
+
 def job_forget_and_prune(scene: Scene, repository: Repository) -> None:
     forgotten = min(scene.expected)
     del scene.expected[forgotten]
@@ -178,6 +184,8 @@ PAIRS = [
     (job_backup, job_prune),
     (job_backup, job_forget_and_prune),
     (job_backup, job_backup),
+    (job_prune, job_backup_of_another),
+    (job_backup_of_another, job_forget_and_prune),
 ]
 
 

@@ -8,7 +8,7 @@ from kit.block_making import block_id_of, chunk_ids_of, make_pack, make_thinned_
 from kit.passing_store import PassingStore
 from kit.tiny_backup import new_repository
 from strongroom.content.digests import BLOCK_ID_SIZE
-from strongroom.errors import DamageError, UnknownFormatError
+from strongroom.errors import DamageError, KeyRightError, UnknownFormatError
 from strongroom.repo.index.chunk_table import ChunkTable
 from strongroom.repo.index.index import Index
 from strongroom.repo.index.objects import (
@@ -17,8 +17,9 @@ from strongroom.repo.index.objects import (
     split_columns,
     write_index_object,
 )
+from strongroom.repo.keys.roles import new_restore_key
 from strongroom.repo.packs import KIND_LISTING
-from strongroom.repo.tombstones import read_tombstones, write_tombstone
+from strongroom.repo.tombstones import read_tombstone, read_tombstones, write_tombstone
 from strongroom.stores.local import LocalStore
 
 ONE = [[b"one", b"two"], [b"three"]]
@@ -131,6 +132,52 @@ def test_an_object_that_is_replaced_while_the_index_loads_does_no_harm(repositor
     assert len(index) == 4
 
 
+def test_each_client_sees_its_own_blocks_and_shared_ones(repository):
+    other = repository.for_client("other")
+    own, theirs = make_pack(repository, ONE), make_pack(other, ONE)
+    shared = make_pack(repository, TWO, shared=True)
+    repository.write_index([own, theirs, shared])
+    assert len(list(repository.store.list("index"))) == 3
+    footers = [own, theirs, shared]
+    whole = repository.for_all_clients().load_index()
+    assert {pack.pack_id for pack in whole.packs()} == {footer.pack_id for footer in footers}
+    for client, expected in ((repository, [True, False, True]), (other, [False, True, True])):
+        for index in (whole, client.load_index(), Index.load(repository.store, client.writer)):
+            blocks = mine(client, index)
+            for footer, is_seen in zip(footers, expected, strict=True):
+                ids = footer.columns.block_ids
+                assert blocks.has_blocks(ids).tolist() == [is_seen] * 2
+                assert (blocks.rows_of(ids) >= 0).tolist() == [is_seen] * 2
+                assert (ids[:BLOCK_ID_SIZE] in blocks) == is_seen
+                assert bool(blocks.copies(ids[:BLOCK_ID_SIZE])) == is_seen
+        assert {pack.pack_id for pack in client.load_index().packs()} == {
+            footer.pack_id for footer, is_seen in zip(footers, expected, strict=True) if is_seen
+        }
+
+
+def test_a_shared_copy_stands_before_the_clients_own_and_both_are_found(repository):
+    own, shared = (
+        make_pack(repository, TWO, offered=True),
+        make_pack(repository, TWO, shared=True),
+    )
+    repository.write_index([own, shared])
+    index = repository.load_index()
+    blocks = mine(repository, index)
+    for number, block in enumerate(own.blocks):
+        assert shared.blocks[number].block_id == block.block_id
+        assert blocks.locate(block.block_id).pack_id == shared.pack_id
+        copies = {location.pack_id for location in blocks.copies(block.block_id)}
+        assert copies == {own.pack_id, shared.pack_id}
+    ids = own.columns.block_ids
+    assert blocks.is_shared(blocks.rows_of(ids)).all()
+    assert {pack.pack_id for pack in blocks.packs_holding(ids)} == copies
+    # A mark on one of them leaves the other.
+    for pack_id in (shared.pack_id, own.pack_id):
+        assert blocks.has_blocks(ids).all()
+        index.exclude([pack_id])
+    assert not blocks.has_blocks(ids).any()
+
+
 def test_chunks_are_found_by_id(repository):
     repository.write_index([make_pack(repository, ONE)])
     table = ChunkTable.load(repository.load_index(chunks=True))
@@ -203,16 +250,38 @@ def first_end(data):
     return 28 + int.from_bytes(data[24:28], "little")
 
 
+def test_a_tombstone_is_the_appliances_and_of_one_client(repository):
+    name = mark(repository, [bytes(32)])
+    assert [one.name for one in read_tombstones(repository.store, repository.writer)] == [name]
+    # Another client passes over it.
+    web1 = repository.key.put_key("web1")
+    assert read_tombstones(repository.store, web1) == []
+    owner = repository.writer.client_id
+    with pytest.raises(KeyRightError):
+        write_tombstone(repository.store, repository.writer, owner, [bytes(32)], repository.cipher)
+    data = repository.store.get("tombstones", name)
+    stranger = new_restore_key().sign(b"strongroom tombstone 1" + data[:-64])
+    for forged in (data[:-64], data[:-64] + bytes(64), data[:-64] + stranger):
+        repository.store.delete("tombstones", name)
+        repository.store.put("tombstones", name, forged)
+        for key in (web1, repository.writer, repository.key):
+            with pytest.raises(DamageError):
+                read_tombstone(repository.store, key, name)
+
+
 def replant(repository, name, data):
     repository.store.delete("index", name)
     repository.store.put("index", name, data)
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("chunks", [False, True])
-def test_a_changed_or_cut_index_object_is_found(repository, chunks):
-    name = written(repository, [make_pack(repository, ONE)])
+def test_a_changed_or_cut_index_object_is_found(repository, chunks, shared):
+    footer = make_pack(repository, ONE, shared=shared)
+    store, key, cipher = repository.store, repository.key, repository.cipher
+    name = write_index_object(store, key, footer.owner, [footer], [], cipher)
     data = repository.store.get("index", name)
-    end = len(data) if chunks else first_end(data)
+    end = len(data) if chunks else first_end(data) + (64 if shared else 0)
     # A client passes over what seems to be another's.
     repository = repository.for_all_clients()
     for at in (*range(5), *range(8, end, 5), end - 1):

@@ -50,8 +50,8 @@ class SoundIndex:
 
     chunk_starts, chunk_lengths: by row of the index and chunk; a chunk whose bytes were dropped has
     the length -1. summaries: of each pack's footer. Chunks that clients leave to shared packs are
-    there if those are: left_at are their places in chunk_lengths, left_to those of the shared blocks in
-    shared_blocks, joined ids.
+    there if those are: left_at are their places in chunk_lengths, left_to those of the shared
+    blocks in shared_blocks, joined ids.
     """
 
     index: Index

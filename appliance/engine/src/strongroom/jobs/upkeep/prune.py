@@ -36,7 +36,7 @@ from strongroom.jobs.upkeep.repack import Repacker
 from strongroom.jobs.upkeep.sweep import Swept, doubted_packs, live_leases, sweep
 from strongroom.repo.index.shared_chunks import SharedChunks
 from strongroom.repo.keys.owners import SHARED
-from strongroom.repo.leases import APPLIANCE, list_leases
+from strongroom.repo.leases import APPLIANCE, MOST_AGE_SECONDS, list_leases
 from strongroom.repo.packs import read_owner
 from strongroom.repo.ticket_objects import remove_expired_tickets
 from strongroom.repo.tombstones import read_tombstones, write_tombstone
@@ -335,13 +335,17 @@ def _spared(
     """
     if lease is not None:
         others = live_leases(repository, lease)
+        now_ns = lease.store_time_ns
     else:
         others = list_leases(repository.store, repository.key)
+        now_ns = clock.now_ns()
     if not others:
         return frozenset()
     earliest_ns: dict[bytes, int] = {}
     for one in others:
         begun_ns = one.holder.started_ns if one.holder else 0
+        if one.may_be_a_clients:
+            begun_ns = max(begun_ns, now_ns - int(MOST_AGE_SECONDS * SECOND_NS))
         begun_ns -= int(spare_seconds * SECOND_NS)
         earliest_ns[one.owner] = min(begun_ns, earliest_ns.get(one.owner, begun_ns))
     spared = set()

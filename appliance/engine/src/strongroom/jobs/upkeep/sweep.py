@@ -3,8 +3,9 @@
 Why this is safe beside writers and other prunes:
 
 - A tombstone is swept only when every existing lease of its client, or of the appliance, names it;
-  one of shared packs when every lease does. The holder of such a lease began after the marking and
-  does not refer to the packs; writers that began before have committed or failed.
+  one of shared packs when every lease does. A client's lease ends within seven days, so it bars no
+  older tombstone, which it knew when it began. The holder of such a lease began after the marking
+  and does not refer to the packs; writers that began before have committed or failed.
 - After that, and not before, snapshots are listed, then tombstones, index and packs read. A marked
   pack is removed only if each of its chunks that a snapshot uses is also in a present pack that
   no prune has marked. Two prunes that mark each other's copy see both marks and keep both.
@@ -33,7 +34,15 @@ from strongroom.repo.index.block_rows import SHARED_NUMBER
 from strongroom.repo.index.owned_ids import OwnedIds
 from strongroom.repo.index.shared_chunks import SharedChunks
 from strongroom.repo.keys.owners import SHARED
-from strongroom.repo.leases import APPLIANCE, Holder, Lease, ListedLease, has_ended, list_leases
+from strongroom.repo.leases import (
+    APPLIANCE,
+    MOST_AGE_SECONDS,
+    Holder,
+    Lease,
+    ListedLease,
+    has_ended,
+    list_leases,
+)
 from strongroom.repo.packs import read_footer
 from strongroom.repo.tombstones import read_tombstones
 
@@ -53,6 +62,8 @@ if TYPE_CHECKING:
 SWEEP_LEASE: Final = "5" * 32
 # Grace for readers without a lease: how long marked packs stay while others hold leases.
 GRACE_BESIDE_OTHERS_SECONDS: Final = 3600.0
+# What is older was there when any client's lease began; clocks may differ a little.
+_OLD_SECONDS: Final = MOST_AGE_SECONDS + 3600.0
 
 
 @dataclass(slots=True)
@@ -137,11 +148,14 @@ def _ripe_tombstones(
     barring: dict[str, None] = {}
     owners = {one.name: one.owner for one in read_tombstones(repository.store, repository.key)}
     for info in repository.store.list("tombstones"):
+        # Whatever a client's lease says, it has ended or began when this tombstone was there.
+        is_old = lease.store_time_ns - info.modified_ns > int(_OLD_SECONDS * SECOND_NS)
         bars = [
             listed
             for listed in others
             if _concerns(listed, owners.get(info.name, SHARED))
             and (listed.holder is None or info.name not in listed.holder.tombstones)
+            and not (is_old and listed.may_be_a_clients)
         ]
         if bars:
             barring.update(dict.fromkeys(map(_shown_holder, bars)))
