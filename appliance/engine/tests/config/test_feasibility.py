@@ -83,7 +83,7 @@ def test_nothing_is_wrong_with_the_base():
          "Copy job k has a Selection Pattern that is no regular expression"),
         (("Job { Name = a; JobDefs = usual; Type = Admin\n"
          '  RunScript { Runs On Client = no; Console = "label volume" } }'), 36, "error",
-         "there is no console command 'label volume' for admin jobs; there are vouch, share, prune"),
+         "there is no console command 'label volume' for admin jobs; there are vouch, share"),
         (("Job { Name = a; JobDefs = usual; Type = Admin\n"
          '  RunScript { Runs On Client = no; Console = "expire runs" } }'), 36, "error",
          "write `expire runs DAYS`"),
