@@ -76,6 +76,8 @@ class Daemon:
         self.open_store = open_store
         self._key: ApplianceKey | None = None
         self._names: list[tuple[Store, str]] = []
+        # Agents whose certificates say of no repository which client they are.
+        self.anonymous: set[str] = set()
         self.server = self._start()
 
     def _start(self) -> StorageServer:
@@ -156,7 +158,12 @@ class Daemon:
         if not name:
             raise ConnectionLostError("nobody was named")
         clients: tuple[ClientOf, ...] = ()
-        if role == "agent" and (client := self.client_id(name)) and self._key is not None:
+        if (
+            role == "agent"
+            and name not in self.anonymous
+            and (client := self.client_id(name))
+            and self._key is not None
+        ):
             clients = (ClientOf(self._key.repository_id, client),)
         channel = LocalChannel(connection, Peer(name, role, "ab", clients=clients))
         send_welcome(channel)

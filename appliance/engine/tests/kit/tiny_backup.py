@@ -93,13 +93,17 @@ class TinyBackup:
                     self._references[name] = (block, slot, len(data))
         self._footers.append(pack.finish())
 
+    def refer(self, name: bytes, block: bytes, slot: int, size: int) -> None:
+        """Add a file whose content is said to be in a block, as an attacker may say of any."""
+        self._references[name] = (block, slot, size)
+
     def checkpoint(self) -> None:
         """Make what was stored known to others."""
         if self._footers:
             self._repository.write_index(self._footers)
             self._footers = []
 
-    def commit(self, tags: tuple[str, ...] = ()) -> Snapshot:
+    def commit(self, tags: tuple[str, ...] = (), job: str = "") -> Snapshot:
         """Write listing, index and snapshot; LeaseError when the lease has ended."""
         try:
             names = sorted(self._references)
@@ -117,7 +121,7 @@ class TinyBackup:
             if names:
                 pages = (self._store_page(encode_page([rows]), names[0], len(names)),)
             self.checkpoint()
-            snapshot = Snapshot(host="", paths=(DIRECTORY,), tags=tags, pages=pages)
+            snapshot = Snapshot(host="", job=job, paths=(DIRECTORY,), tags=tags, pages=pages)
             return self._repository.commit(snapshot, self._lease)
         finally:
             self._lease.end()

@@ -19,6 +19,7 @@ from strongroom.daemons.director.results import RestoreRequest, RunFilter, Snaps
 from strongroom.errors import (
     ConfigurationError,
     ConflictError,
+    DamageError,
     SnapshotNotFoundError,
     SourceError,
     UnknownNameError,
@@ -107,9 +108,9 @@ async def test_a_restore_opens_one_snapshot_for_one_agent(director):
     }
     put_key = director.repository().key.put_key("web2")
     store = LocalStore(str(director.folder / "main"))
+    ticket, owners = fetch_ticket(store, order.ticket), director.repository().key.put_key("web1")
     with pytest.raises(DamageError):
-        ticket = fetch_ticket(store, order.ticket)
-        open_with_ticket(store, director.repository().key.put_key("web1"), ticket)
+        open_with_ticket(store, owners, ticket)
     opened = open_with_ticket(store, put_key, fetch_ticket(store, order.ticket))
     assert [one.id for one in opened.snapshots()] == [snapshot]
     assert opened.snapshot(snapshot).totals.files == 2
