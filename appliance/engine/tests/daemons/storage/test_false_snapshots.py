@@ -45,7 +45,7 @@ def names(store):
 
 
 def unreadable(agent):
-    garbage = os.urandom(1000)
+    garbage = b"SRSN\1\0\0\0" + agent.writer.client_id + os.urandom(1000)
     with agent.lease("web1", 1, "backup"):
         agent.store.put_durable("snapshots", object_name(garbage), garbage)
     return object_name(garbage)
@@ -75,7 +75,7 @@ def test_it_is_hidden_from_agents_and_seen_and_removed_by_the_appliance(
     for sees, peer in (
         (False, daemon.agent("web1")),
         (False, daemon.peer(Peer("o", "operator", "2"))),
-        (False, daemon.local(view_as="web1")),
+        (False, daemon.local(view_as=agent.writer.client_id.hex())),
         (True, daemon.local()),
         (True, daemon.peer(DIRECTOR)),
     ):
