@@ -19,6 +19,7 @@ from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING
 from strongroom.repo.repository import Repository
 from strongroom.repo.snapshots import PageReference, Snapshot, Totals
+from strongroom.rows.entry_counts import count_entries
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows, new_rows
 from strongroom.rows.views import join_path
 from strongroom.scan.attributes import read_flags_of, read_xattrs
@@ -135,11 +136,15 @@ def store(
         block = block_id(keys.block_key, ids_and_lengths(an_id, length))
         listing_pack.add(block, an_id, [len(raw)], 0, raw, len(raw))
         first_name = page[0].names.partition(b"\0")[0]
+        counts = count_entries(page)
         row_count = sum(rows.row_count for rows in page)
-        references.append(PageReference(page[0].directory, first_name, block, row_count))
+        references.append(
+            PageReference(page[0].directory, first_name, block, row_count, counts.content_bytes)
+        )
     footers.append(listing_pack.finish())
     repository.write_index(footers)
-    totals = Totals(files=sum(rows.row_count for rows in found))
+    whole = count_entries(found)
+    totals = Totals(whole.files, whole.directories, whole.others, whole.content_bytes)
     snapshot = Snapshot(host="host", paths=paths, totals=totals, pages=tuple(references))
     with repository.lease("host", os.getpid(), "test") as lease:
         committed = repository.commit(snapshot, lease)

@@ -20,7 +20,7 @@ from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING
 from strongroom.repo.repository import Repository
-from strongroom.repo.snapshots import PageReference, Snapshot
+from strongroom.repo.snapshots import PageReference, Snapshot, Totals
 from strongroom.rows.rows import UNREADABLE, new_rows
 from strongroom.rows.views import views
 
@@ -118,11 +118,17 @@ class TinyBackup:
                 rows.part_blocks += block
                 rows.part_slots.append(slot)
             pages: tuple[PageReference, ...] = ()
+            totals = Totals(
+                files=len(names),
+                content_bytes=sum(self._references[name][2] for name in names),
+            )
             if names:
-                pages = (self._store_page(encode_page([rows]), names[0], len(names)),)
+                pages = (self._store_page(encode_page([rows]), names[0], totals),)
             self.checkpoint()
-            snapshot = Snapshot(host="", job=job, paths=(DIRECTORY,), tags=tags, pages=pages)
-            return self._repository.commit(snapshot, self._lease)
+            made = Snapshot(
+                host="", job=job, paths=(DIRECTORY,), tags=tags, totals=totals, pages=pages
+            )
+            return self._repository.commit(made, self._lease)
         finally:
             self._lease.end()
 
@@ -130,7 +136,7 @@ class TinyBackup:
         """Stop without committing, as a job does that fails."""
         self._lease.end()
 
-    def _store_page(self, raw: bytes, first_name: bytes, row_count: int) -> PageReference:
+    def _store_page(self, raw: bytes, first_name: bytes, totals: Totals) -> PageReference:
         an_id = chunk_id(self._keys.chunk_key, raw)
         length = len(raw).to_bytes(4, "little")
         block = block_id(self._keys.block_key, ids_and_lengths(an_id, length))
@@ -138,7 +144,7 @@ class TinyBackup:
         codec, stored = self._compressor.compress(raw)
         pack.add(block, an_id, [len(raw)], codec, stored, len(raw))
         self._footers.append(pack.finish())
-        return PageReference(DIRECTORY, first_name, block, row_count)
+        return PageReference(DIRECTORY, first_name, block, totals.files, totals.content_bytes)
 
 
 def back_up(

@@ -181,7 +181,11 @@ def decode_snapshot(key: Key, name: str, data: bytes, *, pages: bool = False) ->
         raise DamageError(f"snapshot {name} is cut off; run check")
     if envelope_size > ENVELOPE_SIZE_LIMIT + SEALED_OVERHEAD_SIZE:
         raise DamageError(f"snapshot {name} claims an envelope of {envelope_size} bytes; run check")
-    envelope = open_object(key.owner(owner).snapshot_key, _ENVELOPE_LABEL, view[:envelope_size])
+    snapshot_key = key.owner(owner).snapshot_key
+    try:
+        envelope = open_object(snapshot_key, _ENVELOPE_LABEL, view[:envelope_size])
+    except DamageError as error:
+        raise DamageError(f"snapshot {name}: {error}") from error
     sealed_pages = view[envelope_size:]
     try:
         snapshot = msgspec.msgpack.decode(_unpack(envelope, ENVELOPE_SIZE_LIMIT), type=Snapshot)

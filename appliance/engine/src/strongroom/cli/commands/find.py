@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.entry_view import entry_line, entry_object
 from strongroom.cli.snapshot_choice import (
+    Choice,
     add_snapshot_filters,
-    filtered_snapshots,
     normal_path,
     shown_path,
 )
@@ -21,7 +21,6 @@ from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.jobs.looking.find import Criteria, Finder, Match
 from strongroom.printable import printable
 from strongroom.repo.client_readers import ClientReaders
-from strongroom.repo.snapshots import find_snapshot
 
 if TYPE_CHECKING:
     import argparse
@@ -95,9 +94,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal)
     try:
         finder = Finder(criteria, ClientReaders(repository, repository.load_index()))
-        snapshots = filtered_snapshots(arguments, repository)
+        choice = Choice(arguments, repository)
+        choice.warn(terminal)
+        snapshots = choice.snapshots
         if arguments.only is not None:
-            snapshots = [find_snapshot(snapshots, arguments.only)]
+            snapshots = [choice.find(arguments.only)]
         searched = _searched(finder, repository, reversed(snapshots))
         if arguments.show_snapshots:
             _show_versions(searched, arguments, terminal)

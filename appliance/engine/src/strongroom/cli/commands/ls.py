@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     paths = arguments.paths or [inside or "/"]
     repository = open_repository(arguments, terminal)
     try:
-        snapshot = chosen_snapshot(arguments, repository, name)
+        snapshot = chosen_snapshot(arguments, repository, terminal, name)
         listing = Listing(snapshot.pages, repository.reader_of(snapshot, repository.load_index()))
         for number, path in enumerate(paths):
             wanted = normal_path(path)

@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal)
     try:
         wanted = arguments.snapshot.partition(":")[0]
-        snapshot = chosen_snapshot(arguments, repository, wanted)
+        snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
         if options.in_place and snapshot.host == socket.gethostname():
             options = replace(options, keeps_privileges=True)
         from strongroom.jobs.restore.restore import restore

@@ -24,7 +24,7 @@ from strongroom.daemons.director.catalog.access import (
 )
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import load_run
-from strongroom.daemons.director.catalog.snapshots import load_snapshot
+from strongroom.daemons.director.catalog.snapshots import GONE, load_snapshot, note_removed
 from strongroom.daemons.director.configuration import read_configuration, repository_places
 from strongroom.daemons.director.consoles import console_type, missing_resource
 from strongroom.daemons.director.results import Actor
@@ -149,13 +149,26 @@ class Commands:
             return found.info()
 
     async def forget_snapshot(self, snapshot_id: str, who: Actor) -> Snapshot:
-        """Remove a snapshot; ConflictError while Minimum Retention keeps it."""
+        """Remove a snapshot; ConflictError while Minimum Retention keeps it.
+
+        For one that is gone from its repository: say that this was meant.
+        """
         async with self._audited(who, "forget", snapshot_id) as about:
             record = await self._snapshot(snapshot_id)
             about.note(record.job, record.client)
+            if record.removed_reason == GONE:
+                # It was meant to go: nobody is to be warned any more.
+                await self._context.in_thread(
+                    note_removed,
+                    self._context.catalog,
+                    [record.id],
+                    record.removed_ns,
+                    f"by {who.title}",
+                )
+                return snapshot_info(self._context.configuration, await self._snapshot(record.id))
             if record.removed_ns:
                 raise ConflictError(f"snapshot {record.id[:8]} was removed already")
-            if obstacle := self._scheduler.guard.obstacle:
+            if (obstacle := self._scheduler.guard.obstacle) and not record.false_reason:
                 raise ConflictError(obstacle)
             pool = self._context.configuration.pools.get(record.pool)
             removed, _ = await self._context.with_repository(

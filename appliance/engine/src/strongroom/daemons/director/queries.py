@@ -19,7 +19,13 @@ from strongroom.daemons.director.catalog.runs import (
     load_run,
     log_lines,
 )
-from strongroom.daemons.director.catalog.snapshots import find_snapshots, load_snapshot
+from strongroom.daemons.director.catalog.snapshots import (
+    false_snapshots,
+    find_snapshots,
+    load_snapshot,
+    missed_snapshots,
+    missed_text,
+)
 from strongroom.daemons.director.metrics import catalog_metrics, live_metrics, permitted
 from strongroom.daemons.director.results import (
     FINAL_STATES,
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
 
     from strongroom.config.settings.client import ClientSettings
     from strongroom.config.settings.job import JobSettings
+    from strongroom.daemons.director.catalog.database import Catalog
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
@@ -84,6 +91,7 @@ class Queries:
         clients = [name for name in context.configuration.clients if permits("client", name)]
         ended = RunFilter(states=tuple(sorted(FINAL_STATES)), limit=_RECENT_RUNS)
         recent = await context.in_thread(find_runs, context.catalog, ended)
+        suspect = await context.in_thread(_suspect, context.catalog)
         now_ns = clock.now_ns()
         obstacle = self._scheduler.guard.obstacle
         trust = context.identity.trust.revocations if context.identity is not None else None
@@ -109,6 +117,13 @@ class Queries:
                     and permits("schedule", one.schedule)
                 ),
                 *filter(None, faults),
+                *(
+                    text
+                    for record, text in suspect
+                    if permits("client", record.client)
+                    and permits("job", record.job)
+                    and permits("storage", record.storage)
+                ),
             ),
         )
 
@@ -180,6 +195,11 @@ class Queries:
         records = await self._context.in_thread(
             find_snapshots, self._context.catalog, _bounded(wanted)
         )
+        return [snapshot_info(self._context.configuration, record) for record in records]
+
+    async def missed_snapshots(self) -> list[Snapshot]:
+        """The newest of each client and job in a storage, where it is gone and none is newer."""
+        records = await self._context.in_thread(missed_snapshots, self._context.catalog)
         return [snapshot_info(self._context.configuration, record) for record in records]
 
     async def snapshot(self, snapshot_id: str) -> Snapshot:
@@ -313,3 +333,12 @@ def _version() -> str:
     from strongroom import __version__
 
     return __version__
+
+
+def _suspect(catalog: Catalog) -> list[tuple[SnapshotRecord, str]]:
+    """Snapshots that an operator has to look at, and why."""
+    false = [
+        (one, f"snapshot {one.id[:8]} of {one.client} is false: {one.false_reason}; forget it")
+        for one in false_snapshots(catalog)
+    ]
+    return false + [(one, missed_text(one)) for one in missed_snapshots(catalog)]

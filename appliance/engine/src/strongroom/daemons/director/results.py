@@ -239,6 +239,7 @@ class SnapshotFilter:
     after_ns: int = 0
     before_ns: int = 0
     with_removed: bool = False
+    with_false: bool = True
     with_copies: bool = True
     exactly: bool = False
     limit: int = 100
@@ -251,7 +252,8 @@ class Snapshot:
     """A snapshot in the catalog, including removed ones.
 
     original: the id of the snapshot that it is a copy of, or "". Before the time until which it is
-    kept nobody can remove it (Minimum Retention).
+    kept nobody can remove it (Minimum Retention). false_reason: why it counts for nothing and
+    nothing keeps it; "" for a sound one.
     """
 
     id: str
@@ -272,6 +274,7 @@ class Snapshot:
     tags: tuple[str, ...]
     removed_ns: Time
     kept_until_ns: Time
+    false_reason: str = ""
 
 
 @served()

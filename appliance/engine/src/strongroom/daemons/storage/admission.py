@@ -40,7 +40,7 @@ _REQUESTS: Final = {
             FrameType.REMOVE_ABANDONED,
         )
     ),
-    "vouch": frozenset((FrameType.VOUCH, FrameType.OWNERS)),
+    "vouch": frozenset((FrameType.VOUCH, FrameType.OWNERS, FrameType.FALSE)),
     "metrics": frozenset((FrameType.METRICS,)),
 }
 # Whoever may do anything may do it more slowly.

@@ -142,7 +142,7 @@ class Changes:
                 # Released already, or removed by a prune.
                 return
             raise RightError(f"{self._shown} may not delete {kind} {name}: only maintenance may")
-        if kind == "snapshots" and not undone:
+        if kind == "snapshots" and not undone and self._book.standing(kind, name) != FALSE:
             self._require_old(name)
         self._remove(kind, name)
         if kind != "leases":

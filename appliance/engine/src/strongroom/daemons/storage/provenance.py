@@ -6,8 +6,10 @@ name one that is gone: `reconcile` corrects that when the daemon starts. An obje
 has no owner and is DOUBTED: agents do not see it until the appliance has verified it.
 
 Standing of an object: DOUBTED until the appliance has verified it, then VOUCHED, or FALSE if
-verification failed: such an object is hidden from everybody. What the appliance itself stores is
-VOUCHED from the start.
+verification failed: such an object is hidden from everybody (a snapshot only from agents). What the
+appliance itself stores is VOUCHED from the start. What was verified once never becomes FALSE:
+nobody can take the protection of Minimum Retention from it. A FALSE snapshot, which the appliance
+sees and may remove at any age, becomes VOUCHED when what it lacked is there again.
 
 Client of an object: the id in its bytes 8 to 24, zeros for what is shared; objects of other kinds
 have none. What the appliance stores for a client (packs that prune rewrote) has that client's id
@@ -202,11 +204,13 @@ class Provenance:
         return {row[0] for row in rows}
 
     def judge(self, kind: Kind, names: Iterable[str], standing: int) -> None:
-        """Set the standing of objects that were verified. FALSE is final."""
+        """Set the standing of objects that were doubted, or of snapshots that were false."""
+        before = FALSE if kind == "snapshots" and standing == VOUCHED else DOUBTED
         with self._transaction() as database:
             database.executemany(
-                "update objects set standing = ? where kind = ? and name = ? and standing != ?",
-                [(standing, kind, name, FALSE) for name in names],
+                "update objects set standing = ? where kind = ? and name = ? "
+                "and standing in (?, ?)",
+                [(standing, kind, name, DOUBTED, before) for name in names],
             )
 
     def stored_ns(self, kind: Kind, name: str) -> int | None:

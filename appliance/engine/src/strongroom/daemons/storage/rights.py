@@ -13,11 +13,12 @@ reading.
 an agent sees.
 - Local, that is root and the daemon's own user at the Unix socket: everything.
 
-Everything excludes objects that were found false, which nobody sees, and restore tickets, which
-only local peers see and the agent whose grant names one. The wrapped restore keys (`keys`) are for
-directors and local peers alone: whoever has one may guess its passphrase. Whether something was
-verified shows in nothing that an agent sees: shared objects are the appliance's own. An object that
-a peer may not see is reported as missing, with the same message.
+Everything excludes objects that were found false, which nobody sees (but directors and local peers
+see false snapshots, to tell of them and to remove them), and restore tickets, which only local
+peers see and the agent whose grant names one. The wrapped restore keys (`keys`) are for directors
+and local peers alone: whoever has one may guess its passphrase. Whether something was verified
+shows in nothing that an agent sees: shared objects are the appliance's own. An object that a peer
+may not see is reported as missing, with the same message.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _ADDED_KINDS: Final = frozenset(("packs", "index", "snapshots", "leases"))
 # Of these there are some that belong to all clients.
 _SHARED_KINDS: Final = frozenset(("packs", "index", "tombstones"))
+_APPLIANCE: Final = frozenset(("director", "local"))
 _WHOLE_SIGHT: Final = frozenset(("operator", "director", "local"))
 
 
@@ -119,7 +121,7 @@ class StorageRights:
         if kind == "keys" and not self._sees_keys:
             return False
         if self.view is None or kind == "config":
-            return book.standing(kind, name) != FALSE
+            return self._sees_false(kind) or book.standing(kind, name) != FALSE
         standing, client = book.standing(kind, name), book.client(kind, name)
         if kind in _SHARED_KINDS and client == SHARED:
             return standing == VOUCHED
@@ -127,7 +129,7 @@ class StorageRights:
 
     def hidden_or_seen(self, kind: Kind, book: Provenance) -> tuple[set[str], set[str] | None]:
         """Names of a kind that this peer does not see, and those it sees; None: all others."""
-        false = book.of_standing(kind, FALSE)
+        false = set() if self._sees_false(kind) else book.of_standing(kind, FALSE)
         if kind == "tickets" and not self._sees_all_tickets:
             return false, {self.ticket} - {""}
         if self.snapshot and kind == "snapshots":
@@ -147,7 +149,10 @@ class StorageRights:
 
     @property
     def _sees_keys(self) -> bool:
-        return self.view is None and self.role in ("director", "local")
+        return self.view is None and self.role in _APPLIANCE
+
+    def _sees_false(self, kind: Kind) -> bool:
+        return kind == "snapshots" and self.view is None and self.role in _APPLIANCE
 
     def _shown(self) -> str:
         return f"{self.role} {self.owner}".rstrip()

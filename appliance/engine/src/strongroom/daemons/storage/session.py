@@ -114,6 +114,7 @@ class Session:
             FrameType.OWNERS: self._owners,
             FrameType.CONFIRM_CLOCK: self._confirm_clock,
             FrameType.CHARGE: self._charge,
+            FrameType.FALSE: self._false,
         }
 
     def run(self) -> None:
@@ -349,9 +350,20 @@ class Session:
     def _doubted(self, frame: Frame) -> None:
         kind: Kind = decode(frame.header, Kind)  # type: ignore[arg-type]
         # An agent sees nothing but what it stored itself and what was verified.
-        doubted = [] if self._rights.view else sorted(self._book.of_standing(kind, DOUBTED))
-        for start in range(0, len(doubted), LISTED_AT_ONCE):
-            self.answers.send_part(msgspec.msgpack.encode(doubted[start : start + LISTED_AT_ONCE]))
+        is_whole = self._rights.view is None
+        doubted = self._book.of_standing(kind, DOUBTED) if is_whole else set()
+        if kind == "snapshots" and is_whole:
+            # Whoever sees those that were found false must not rely on them either.
+            doubted |= self._book.of_standing(kind, FALSE)
+        self._send_names(doubted)
+
+    def _false(self, frame: Frame) -> None:
+        self._send_names(self._book.of_standing(decode(frame.header, Kind), FALSE))  # type: ignore[arg-type]
+
+    def _send_names(self, names: set[str]) -> None:
+        listed = sorted(names)
+        for start in range(0, len(listed), LISTED_AT_ONCE):
+            self.answers.send_part(msgspec.msgpack.encode(listed[start : start + LISTED_AT_ONCE]))
         self.answers.send(None)
 
     def _owners(self, frame: Frame) -> None:
@@ -379,7 +391,7 @@ class Session:
         self._book.judge(vouching.kind, vouching.names, VOUCHED if vouching.sound else FALSE)
         if not vouching.sound:
             shown = ", ".join(vouching.names)
-            log.warning("%s: found false and hidden: %s %s", self.shown, vouching.kind, shown)
+            log.warning("%s: found false: %s %s", self.shown, vouching.kind, shown)
         self._book.sync()
         self.answers.send(None)
 

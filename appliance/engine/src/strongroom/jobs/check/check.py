@@ -35,6 +35,7 @@ from strongroom.repo.keys.wrapping import wrap_info
 from strongroom.repo.leases import list_leases
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.snapshots import was_stored_unreadable
+from strongroom.stores.capabilities import found_false
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -172,8 +173,12 @@ def _renew(run: _Check) -> None:
 def _snapshots(run: _Check) -> list[Snapshot]:
     snapshots = []
     wanted = set(run.options.snapshot_ids)
+    false = found_false(run.repository.store)
     for info in run.repository.store.list("snapshots"):
         if wanted and info.name not in wanted:
+            continue
+        if info.name in false:
+            run.notes.append(f"snapshot {info.name} was found false and is not checked; forget it")
             continue
         try:
             snapshots.append(run.repository.snapshot(info.name))

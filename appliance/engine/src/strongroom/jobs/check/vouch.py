@@ -11,8 +11,11 @@ Then:
   not match its name is damage of our own disk, for `check` and `repair`.
 - An index object that replaces none and agrees with the footers of its packs is vouched for once
   all its packs are. One that differs from them is false.
-- A snapshot that can't be decoded is false, so that it does not prevent listing the others.
 - Vouched packs that no trusted index object names are written into a new index object of ours.
+- A snapshot is vouched for if it decodes and its listing is sound (`walk`) by what was vouched for.
+  One that is not sound, even counting what waits, is false: it counts for nothing, and whoever
+  maintains the repository may remove it at any age. It is judged again by every run: what it lacks
+  may be lost on our own disk, and come back. While a pack is damaged, none is called false.
 
 Objects that appear or vanish meanwhile are left for the next run. It may run at any time, several
 times at once, and may be interrupted anywhere.
@@ -31,17 +34,22 @@ from strongroom.content.digests import is_object_name, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError, UsageError
 from strongroom.jobs.check.packs import bad_blocks
 from strongroom.jobs.check.verified_index import footer_summary
+from strongroom.jobs.check.walk import Walker
 from strongroom.repo.block_columns import OFFERED, THINNED
+from strongroom.repo.index.index import Index
 from strongroom.repo.index.objects import read_index_object
 from strongroom.repo.packs import KIND_DATA, read_footer
 from strongroom.repo.snapshots import read_snapshot
 from strongroom.stores.capabilities import KeepsJudgements
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from strongroom.progress import Progress
     from strongroom.repo.index.objects import IndexObject
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
     from strongroom.stores.store import Kind, Store
 
 # Judgements of so many packs are stored together.
@@ -54,8 +62,10 @@ class VouchReport:
 
     packs: int = 0
     index_objects: int = 0
+    snapshots: int = 0
     read_bytes: int = 0
     waiting_index_objects: int = 0
+    waiting_snapshots: int = 0
     false_objects: list[tuple[str, str, str]] = field(default_factory=list)
     damaged_objects: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -65,7 +75,9 @@ class VouchReport:
             "type": "summary",
             "packs": self.packs,
             "index_objects": self.index_objects,
+            "snapshots": self.snapshots,
             "waiting_index_objects": self.waiting_index_objects,
+            "waiting_snapshots": self.waiting_snapshots,
             "read_bytes": self.read_bytes,
             "false_objects": len(self.false_objects),
             "damaged_objects": len(self.damaged_objects),
@@ -82,10 +94,12 @@ def vouch(repository: Repository, judge: KeepsJudgements, progress: Progress) ->
     with repository.lease(socket.gethostname(), os.getpid(), "vouch") as lease:
         lease.start_renewing()
         run = _Vouching(repository, judge, progress)
+        # What they refer to was stored before them, so it is judged by then.
+        snapshots = repository.store.doubted("snapshots")
         run.judge_packs()
-        run.judge_snapshots()
         run.judge_index()
         run.write_index()
+        run.judge_snapshots(snapshots)
         return run.report
 
 
@@ -120,18 +134,6 @@ class _Vouching:
             ]
             self._judge.vouch("packs", sound, sound=True)
             self.report.packs += len(sound)
-
-    def judge_snapshots(self) -> None:
-        """Decode every doubted snapshot: a false one would prevent listing the others."""
-        for name in sorted(filter(is_object_name, self._store.doubted("snapshots"))):
-            try:
-                read_snapshot(self._store, self._repository.key, name, pages=True)
-            except (ObjectMissingError, UnknownFormatError):
-                continue
-            except DamageError as error:
-                self._settle_damage("snapshots", name, error)
-            else:
-                self._judge.vouch("snapshots", [name], sound=True)
 
     def judge_index(self) -> None:
         """Compare every doubted index object with the footers of its packs."""
@@ -181,6 +183,48 @@ class _Vouching:
         if footers:
             self._repository.write_index(footers)
             self._store.sync()
+
+    def judge_snapshots(self, names: Collection[str]) -> None:
+        """Walk snapshots."""
+        self._progress.message(f"walking {len(names)} snapshots")
+        found: list[Snapshot] = []
+        for name in sorted(filter(is_object_name, names)):
+            try:
+                found.append(read_snapshot(self._store, self._repository.key, name))
+            except (ObjectMissingError, UnknownFormatError):
+                continue
+            except DamageError as error:
+                self._settle_damage("snapshots", name, error)
+        if not found:
+            return
+        index = Index.load(self._store, self._repository.key, only_verified=True)
+        verified = Walker(self._repository, index)
+        anything: Walker | None = None
+        # Those of one client share pages.
+        for listed in sorted(found, key=lambda one: (one.owner, one.start_ns)):
+            try:
+                snapshot = self._repository.snapshot(listed.id)
+            except ObjectMissingError:
+                continue
+            except DamageError as error:
+                self._settle_damage("snapshots", listed.id, error)
+                continue
+            fault = verified.walk(snapshot)
+            if not fault:
+                self._judge.vouch("snapshots", [snapshot.id], sound=True)
+                self.report.snapshots += 1
+                continue
+            if anything is None:
+                anything = Walker(self._repository, self._repository.load_index())
+            if anything.walk(snapshot) and not self._is_disk_damaged():
+                self._judge.vouch("snapshots", [snapshot.id], sound=False)
+                self.report.false_objects.append(("snapshots", snapshot.id, fault))
+            else:
+                self.report.waiting_snapshots += 1
+
+    def _is_disk_damaged(self) -> bool:
+        """Whether packs that nobody verified are damaged: what refers to them is not to blame."""
+        return any(kind == "packs" for kind, _, _ in self.report.damaged_objects)
 
     def _is_sound(self, name: str) -> bool:
         """Whether a pack holds what it claims; a false one is recorded at once."""

@@ -18,11 +18,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from strongroom.clock import elapsed_seconds
-from strongroom.errors import DamageError, ObjectMissingError, StrongroomError
+from strongroom.errors import (
+    DamageError,
+    ObjectMissingError,
+    StrongroomError,
+    UnknownFormatError,
+)
 from strongroom.jobs.looking.row_lookup import RowLookup
 from strongroom.jobs.mount.names import NameTree
 from strongroom.repo.client_readers import ClientReaders
-from strongroom.repo.snapshots import read_snapshot
+from strongroom.repo.snapshots import read_snapshot, was_stored_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -150,6 +155,10 @@ class MountedRepository:
             except ObjectMissingError:
                 # Forgotten since it was listed.
                 continue
+            except (DamageError, UnknownFormatError):
+                if was_stored_unreadable(self._repository.store, self._repository.key, name):
+                    continue
+                raise
             self._known[name] = snapshot
         snapshots = sorted(self._known.values(), key=lambda item: (item.start_ns, item.id))
         self._names = NameTree(self._choose(snapshots))

@@ -36,6 +36,7 @@ from strongroom.jobs.upkeep.sweep import exclusive_lease, live_leases
 from strongroom.jobs.workers.forked_map import ForkedMap, default_processes
 from strongroom.repo.leases import list_leases
 from strongroom.repo.snapshots import was_stored_unreadable
+from strongroom.stores.capabilities import found_false
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -337,7 +338,11 @@ def _repair_snapshots(
 
 def _readable_snapshots(run: _Repair) -> list[Snapshot]:
     snapshots = []
+    # A repaired copy of one that was found false would count as sound, and be the appliance's.
+    false = found_false(run.repository.store)
     for info in run.repository.store.list("snapshots"):
+        if info.name in false:
+            continue
         try:
             snapshots.append(run.repository.snapshot(info.name))
         except ObjectMissingError:

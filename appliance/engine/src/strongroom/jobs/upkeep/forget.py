@@ -42,7 +42,8 @@ class ForgetOptions:
 
     snapshot_ids: whole ids; if there are any, `rules` do not apply. group_by: of GROUP_PARTS;
     rules apply to each group separately. allow_remove_all: a group may lose all its snapshots to
-    the rules. minimum_retention_seconds: younger snapshots are kept in any case.
+    the rules. minimum_retention_seconds: younger snapshots are kept in any case. false: ids of
+    snapshots that were found false: no rule counts or removes them, and nothing protects them.
     """
 
     rules: RetentionRules = field(default_factory=RetentionRules)
@@ -50,6 +51,7 @@ class ForgetOptions:
     snapshot_ids: tuple[str, ...] = ()
     allow_remove_all: bool = False
     minimum_retention_seconds: int = 0
+    false: frozenset[str] = frozenset()
     dry_run: bool = False
 
 
@@ -140,6 +142,8 @@ def _grouped(
         return {(): [snapshot for snapshot in snapshots if snapshot.id in wanted]}
     groups: dict[GroupKey, list[Snapshot]] = {}
     for snapshot in snapshots:
+        if snapshot.id in options.false:
+            continue
         key = tuple((part, GROUP_PARTS[part](snapshot)) for part in options.group_by)
         groups.setdefault(key, []).append(snapshot)
     return dict(sorted(groups.items(), key=lambda item: repr(item[0])))
@@ -157,6 +161,9 @@ def _judge(
         reasons = reasons_to_keep(candidates, options.rules)
     earliest_ns = clock.now_ns() - options.minimum_retention_seconds * SECOND_NS
     for item in snapshots:
+        if item.id in options.false:
+            # Its protection and its age are what a forger wants them to be.
+            continue
         if item.protected:
             reasons[item.id].append("protected")
         if options.minimum_retention_seconds and received_ns[item.id] > earliest_ns:

@@ -46,15 +46,17 @@ class Marker:
         self.live = LiveBlocks()
         # Shared blocks that each client's snapshots refer to, ascending ids of 24 bytes.
         self._shared: dict[bytes, NDArray[np.void]] = {}
-        # Unverified snapshots that refer to what is not there, and what.
+        # Unverified snapshots that refer to what is not there, and what; and whose they are.
         self.false_snapshots: dict[str, str] = {}
+        self.false_owners: set[bytes] = set()
 
     def mark(self, names: Iterable[str], index: Index) -> None:
         """Mark the snapshots of these ids; `index` must have been loaded after they were listed.
 
         DamageError when one of them can't be read or refers to what is not there: nothing may be
         removed then. But a snapshot that nobody has verified yet stops nobody: what it refers to
-        is kept as far as it is there.
+        is kept as far as it is there, and nothing of `false_owners` may be removed, in case its
+        index was lost.
         """
         readers = ClientReaders(self._repository, index, _CACHE_BYTES)
         doubted = self._repository.store.doubted("snapshots")
@@ -82,6 +84,7 @@ class Marker:
                     raise DamageError(f"snapshot {snapshot.short_id}: {error}") from error
                 self._mark_what_is_there(ids, blocks, readers.of(owner))
                 self.false_snapshots[name] = str(error)
+                self.false_owners.add(owner)
             else:
                 self._pages.update((owner, page) for page in ids)
             self._progress.add(files=sum(page.row_count for page in fresh))

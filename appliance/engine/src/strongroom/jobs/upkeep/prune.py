@@ -89,6 +89,8 @@ class PruneReport:
     also those marked by earlier runs. kept_packs: marked once but needed after all.
     waiting_packs: marked and still there, because of waiting_for. freed_bytes: what the store lost
     in all. In a dry run removed_packs and removed_bytes are what the run would remove.
+    false_snapshots: ids of unverified snapshots that refer to what is not there, and what; nothing
+    of their clients is removed.
     """
 
     snapshots: int
@@ -109,6 +111,7 @@ class PruneReport:
     temporary_files: int
     elapsed_seconds: float
     dry_run: bool
+    false_snapshots: tuple[tuple[str, str], ...] = ()
 
     @property
     def freed_bytes(self) -> int:
@@ -137,6 +140,9 @@ class PruneReport:
             "waiting_packs": self.waiting_packs,
             "waiting_for": list(self.waiting_for),
             "temporary_files": self.temporary_files,
+            "false_snapshots": [
+                {"snapshot": name, "problem": problem} for name, problem in self.false_snapshots
+            ],
             "elapsed_seconds": round(self.elapsed_seconds, 3),
         }
 
@@ -263,6 +269,7 @@ def _plan_once(
     owners = {pack.pack_id: numbers[pack.owner] for pack in index.packs()}
     owners.update((pack_id, _owner_of(repository, pack_id)) for pack_id in unknown)
     spared = _spared(repository, packs, owners, lease, options.spare_seconds) | late
+    spared |= {pack_id for pack_id, owner in owners.items() if owner in marker.false_owners}
     orphans = [pack_id for pack_id in unknown if pack_id not in spared]
     settled = [usage for usage in usages if usage.pack.pack_id not in spared]
     unused = [usage.pack.pack_id for usage in settled if not usage.in_use]
@@ -416,4 +423,5 @@ def _report(
         temporary_files=swept.temporary_files,
         elapsed_seconds=clock.elapsed_seconds() - started,
         dry_run=options.dry_run,
+        false_snapshots=tuple(sorted(marker.false_snapshots.items())),
     )

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from strongroom.content.codecs import Compressor, parse_compression
 from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.snapshots import PageReference
-from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows
+from strongroom.rows.entry_counts import count_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,10 +23,7 @@ if TYPE_CHECKING:
     from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.keys.roles import PutKey
     from strongroom.repo.packs import PackFooter
-
-_FORMAT = 0o170000
-_REGULAR = 0o100000
-_DIRECTORY = 0o040000
+    from strongroom.rows.rows import Rows
 
 
 class ListingWriter:
@@ -83,7 +78,7 @@ class ListingWriter:
             self._pack = None
 
     def _store(self, page: list[Rows]) -> None:
-        self._count(page)
+        content_bytes = self._count(page)
         raw = encode_page(page)
         chunk = chunk_id(self._keys.chunk_key, raw)
         length = len(raw).to_bytes(4, "little")
@@ -106,18 +101,16 @@ class ListingWriter:
                 first_name=first.names.partition(b"\0")[0],
                 block_id=block,
                 row_count=sum(rows.row_count for rows in page),
+                content_bytes=content_bytes,
             )
         )
 
-    def _count(self, page: list[Rows]) -> None:
-        stats = np.frombuffer(b"".join([rows.stats for rows in page]), "<i8")
-        stats = stats.reshape(-1, COLUMN_COUNT)
-        formats = stats[:, MODE] & _FORMAT
-        regular = formats == _REGULAR
-        files = int(np.count_nonzero(regular))
-        directories = int(np.count_nonzero(formats == _DIRECTORY))
-        self.files += files
-        self.directories += directories
-        self.others += len(stats) - files - directories
-        self.size_bytes += int(stats[regular, SIZE].sum())
-        self._progress.add(files=len(stats))
+    def _count(self, page: list[Rows]) -> int:
+        """Add a page to the totals; the bytes of its files."""
+        counts = count_entries(page)
+        self.files += counts.files
+        self.directories += counts.directories
+        self.others += counts.others
+        self.size_bytes += counts.content_bytes
+        self._progress.add(files=sum(counts[:3]))
+        return counts.content_bytes

@@ -16,7 +16,8 @@ HELLO   Hello           -> Welcome       the identity was established by the cha
     COMMIT  CommitUpload    -> whether the name was free
     ABORT   upload number
     DELETE  ObjectName, SYNC, PREPARE, REMOVE_ABANDONED, LIMIT bytes a second of this job
-    DOUBTED kind            -> PARTs: msgpack of names that the appliance has not verified yet
+    DOUBTED kind            -> PARTs: msgpack of names that the appliance has not verified
+    FALSE   kind            -> PARTs: msgpack of names that were found false
     VOUCH   Vouching        the appliance's verdict on objects: verified, or false
     METRICS                 -> PART: text for Prometheus
     OWNERS  kind            -> PARTs: msgpack of [[name, who stored it], ...], "" for the appliance
@@ -71,6 +72,7 @@ class FrameType(enum.IntEnum):
     OWNERS = 17
     CONFIRM_CLOCK = 18
     CHARGE = 19
+    FALSE = 20
     OK = 128
     PART = 129
     FAILED = 130

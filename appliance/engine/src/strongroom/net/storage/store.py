@@ -192,6 +192,13 @@ class RemoteStore:
         answer = self.client().ask(FrameType.DOUBTED, kind)
         return frozenset(name for part in answer.parts for name in decode(part, list[str]))
 
+    def false(self, kind: Kind) -> frozenset[str]:
+        """Objects of a kind that were found false, for roles that see them."""
+        if self.role not in ("director", "local"):
+            return frozenset()
+        answer = self.client().ask(FrameType.FALSE, kind)
+        return frozenset(name for part in answer.parts for name in decode(part, list[str]))
+
     def owners(self, kind: Kind) -> dict[str, set[str]]:
         """Who has stored each object of a kind, "" for the appliance; only an appliance may ask."""
         found: dict[str, set[str]] = {}

@@ -159,6 +159,11 @@ class BlockRows:
         """For each block the position of its pack in `packs`."""
         return np.array(self._pack_of, np.uint32)
 
+    def packs_of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """The same for the blocks of some rows."""
+        numbers: NDArray[np.uint32] = np.frombuffer(self._pack_of, np.uint32)[rows]
+        return numbers
+
     def lost_blocks(self, bad_rows: NDArray[np.bool_]) -> set[tuple[bytes, bytes]]:
         """Owner and id of blocks of which every copy in packs of that owner is bad."""
         if not bad_rows.any():
@@ -180,6 +185,10 @@ class BlockRows:
         """One pack, or None when the index does not know it."""
         number = self._pack_numbers.get(pack_id)
         return None if number is None else self._packs[number]
+
+    def number_of_pack(self, pack_id: bytes) -> int | None:
+        """The position of a pack in `packs`, or None when the index does not know it."""
+        return self._pack_numbers.get(pack_id)
 
     def exclude(self, pack_ids: Sequence[bytes]) -> None:
         """Treat packs as marked: new references to them are not allowed."""

@@ -48,10 +48,14 @@ class ClientBlocks:
 
     def copies(self, block_id: bytes) -> list[BlockLocation]:
         """Every location of a block. Scans all ids: only for when the first location fails."""
+        return [self.index.location_of(row) for row in self.rows_of_copies(block_id).tolist()]
+
+    def rows_of_copies(self, block_id: bytes) -> NDArray[np.int64]:
+        """The row of every copy of a block. Scans all ids."""
         rows = self.index.rows_with(block_id)
         owners = self.index.owners_of_rows[rows]
-        seen = rows[(owners == self.number) | (owners == SHARED_NUMBER)]
-        return [self.index.location_of(row) for row in seen.tolist()]
+        copies: NDArray[np.int64] = rows[(owners == self.number) | (owners == SHARED_NUMBER)]
+        return copies
 
     def rows_of(self, block_ids: bytes) -> NDArray[np.int64]:
         """The row of each block (n * 24 bytes of ids), -1 for those not known."""

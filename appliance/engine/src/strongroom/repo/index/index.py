@@ -57,31 +57,43 @@ class Index(BlockRows):
 
     @classmethod
     def load(
-        cls, store: Store, key: Key, owner: bytes | None = None, *, chunks: bool = False
+        cls,
+        store: Store,
+        key: Key,
+        owner: bytes | None = None,
+        *,
+        chunks: bool = False,
+        only_verified: bool = False,
     ) -> Index:
         """The index of everything stored; with `chunks` ready for `ChunkTable.load`.
 
         owner: only of what that client may refer to. What the key does not open is left out.
+        only_verified: nor is what an object says that nobody has verified.
         DamageError when an index object is not sound: repair rebuilds the index from packs.
         """
         for _ in range(_LOAD_ATTEMPTS):
             try:
-                return cls._load(store, key, owner, chunks=chunks)
+                return cls._load(store, key, owner, chunks=chunks, only_verified=only_verified)
             except ObjectMissingError:
                 # A prune replaced it since it was listed; its replacement exists by now.
                 continue
-        return cls._load(store, key, owner, chunks=chunks)
+        return cls._load(store, key, owner, chunks=chunks, only_verified=only_verified)
 
     @classmethod
-    def _load(cls, store: Store, key: Key, owner: bytes | None, *, chunks: bool) -> Index:
+    def _load(
+        cls, store: Store, key: Key, owner: bytes | None, *, chunks: bool, only_verified: bool
+    ) -> Index:
         # Marks are read first: a pack marked later than this is kept until our lease ends.
         marked = {
             pack_id for tombstone in read_tombstones(store, key) for pack_id in tombstone.pack_ids
         }
         names = sorted(info.name for info in store.list("index"))
-        # A doubted object replaces no other, and does not describe packs that others describe: the
-        # first description counts. If it is invalid, that is not damage either.
+        # A doubted object replaces no other, and does not describe packs that others describe, nor
+        # any that are not there: the first description counts. If it is invalid, that is not
+        # damage either.
         doubted = store.doubted("index")
+        if only_verified:
+            names = [name for name in names if name not in doubted]
         objects = []
         for name in sorted(names, key=lambda name: name in doubted):
             try:
@@ -102,7 +114,14 @@ class Index(BlockRows):
             for name in an_object.superseded
         }
         current = [item for item in objects if (item.owner, item.name) not in superseded]
-        footers = [footer for an_object in current for footer in an_object.footers]
+        unsure = any(item.name in doubted for item in current)
+        there = {info.name for info in store.list("packs")} if unsure else set()
+        footers = [
+            footer
+            for item in current
+            for footer in item.footers
+            if item.name not in doubted or footer.pack_id.hex() in there
+        ]
         claims = ((footer.pack_id, footer.owner) for footer in footers)
         if contested := contested_owners(store, claims):
             footers = [one for one in footers if contested.get(one.pack_id, one.owner) == one.owner]

@@ -41,10 +41,15 @@ from strongroom.daemons.director.runs.reports import connection_text
 from strongroom.daemons.director.runs.start_messages import limit_set
 from strongroom.daemons.director.runs.time_limits import LOST_ID
 from strongroom.daemons.director.shown_text import shown
-from strongroom.daemons.director.snapshots.confirmation import confirm_snapshot, is_count
+from strongroom.daemons.director.snapshots.confirmation import (
+    confirm_snapshot,
+    is_count,
+    walk_confirmed,
+)
 from strongroom.errors import (
     CatalogUnavailableError,
     ConflictError,
+    FalseSnapshotError,
     OperatingSystemError,
     ProtocolError,
     StrongroomError,
@@ -68,6 +73,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
     from strongroom.daemons.director.runs.lifecycle import Runs
+    from strongroom.daemons.director.snapshots.confirmation import Confirmed
     from strongroom.net.control.messages import Hello, ToDirector
 
     Report = RunStarted | RunLog | RunEnded
@@ -271,15 +277,19 @@ class Agents:
         said += [("warning", f"the agent's summary is false: {one}") for one in false]
         if record.kind == "backup" and message.snapshot:
             try:
-                confirmed = await self._context.with_repository(
-                    confirm_snapshot, self._context, record, message
-                )
+                confirmed = await self._confirmed(record, message)
             except StrongroomError as error:
                 state, error_id, reason = "failed", error.error_id, str(error)
             else:
                 said += confirmed.lines
                 changes["snapshot"] = message.snapshot
                 if confirmed.record is not None:
+                    if fault := confirmed.record.false_reason:
+                        error_id = FalseSnapshotError.error_id
+                        state, reason = "failed", _false_text(message.snapshot, fault)
+                        text = "run %s of %s: %s"
+                        about = (record.id, record.client, shown(reason))
+                        self._lines.log(record.client, logging.WARNING, text, *about)
                     # Before the run's end is written: a crash in between only writes it again.
                     await self._context.in_thread(
                         add_snapshots, self._context.catalog, [confirmed.record]
@@ -357,18 +367,25 @@ class Agents:
         try:
             if fault := why_not_late(record, message.snapshot):
                 raise ConflictError(f"a late snapshot is not entered: {fault}")
-            confirmed = await self._context.with_repository(
-                confirm_snapshot, self._context, record, message
-            )
+            confirmed = await self._confirmed(record, message)
             if confirmed.record is not None:
                 await self._context.in_thread(
                     add_late_snapshot, self._context.catalog, confirmed.record
                 )
+                if fault := confirmed.record.false_reason:
+                    raise FalseSnapshotError(_false_text(message.snapshot, fault))
         except CatalogUnavailableError:
             raise
         except StrongroomError as error:
             text = "run %s: %s"
             self._lines.log(record.client, logging.WARNING, text, record.id, shown(error))
+
+    async def _confirmed(self, record: RunRecord, message: RunEnded) -> Confirmed:
+        context = self._context
+        confirmed = await context.with_repository(confirm_snapshot, context, record, message)
+        if confirmed.record is None:
+            return confirmed
+        return await context.in_walk(walk_confirmed, context, record, confirmed)
 
     async def _record(self, run_id: str) -> RunRecord | None:
         if len(run_id) != 32:
@@ -383,6 +400,10 @@ class Agents:
             change_client(self._context.catalog, client, **changes)
 
         await self._context.in_thread(note)
+
+
+def _false_text(snapshot: str, fault: str) -> str:
+    return f"snapshot {snapshot[:8]} is false and counts for nothing: {fault}; see why, forget it"
 
 
 def _fault(message: Report | RunProgress) -> str:

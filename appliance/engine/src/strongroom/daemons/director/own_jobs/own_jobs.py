@@ -41,6 +41,7 @@ from strongroom.daemons.director.own_jobs.descriptions import (
     Vouch,
 )
 from strongroom.daemons.director.own_jobs.processes import run_own_job
+from strongroom.daemons.director.repositories.ownership import require_sound
 from strongroom.daemons.director.runs.protocols import Outcome
 from strongroom.daemons.director.runs.start_messages import POOL_TAG, RUN_TAG, verified_snapshot
 from strongroom.daemons.director.snapshots.reconciliation import Reconciled, reconcile
@@ -78,6 +79,7 @@ class OwnJobs:
     async def _verify(self, active: ActiveRun, runs: RunControl) -> Outcome:
         context, record = self._context, active.record
         snapshot = await outlast(context.in_thread, verified_snapshot, context, record)
+        require_sound(snapshot)
         text = f"verifies snapshot {snapshot.id[:8]} of {snapshot.client}"
         await runs.say(active, "info", text)
         place = self._place(snapshot.storage)

@@ -60,6 +60,11 @@ class Repositories:
         self._lock = threading.Lock()
 
     @property
+    def cache_folder(self) -> bytes | None:
+        """Where stores keep copies of small objects."""
+        return self._cache_folder
+
+    @property
     def names(self) -> list[str]:
         """Storages whose repository can be opened."""
         return list(self._places)

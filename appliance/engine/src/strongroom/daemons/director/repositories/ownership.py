@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.daemons.director.catalog.storable_text import plain_columns
 from strongroom.daemons.director.shown_text import shown
-from strongroom.errors import DamageError
+from strongroom.errors import DamageError, FalseSnapshotError
 
 if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
@@ -29,6 +29,15 @@ def own_snapshot(repository: Repository, record: SnapshotRecord) -> Snapshot:
     if fault := foreign(snapshot, record):
         raise DamageError(f"{fault}; find out what that agent did")
     return snapshot
+
+
+def require_sound(record: SnapshotRecord) -> None:
+    """FalseSnapshotError for a snapshot that was found false: nobody gets its files from here."""
+    if record.false_reason:
+        raise FalseSnapshotError(
+            f"snapshot {record.id[:8]} was found false: {record.false_reason}. What is there of it "
+            "can be read on the appliance: `strongroom restore ID --false`, with its whole id"
+        )
 
 
 def foreign(snapshot: Snapshot, record: SnapshotRecord) -> str:

@@ -12,6 +12,7 @@ from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.config.settings.companions import parse_companion
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
+from strongroom.daemons.director.repositories.ownership import require_sound
 from strongroom.daemons.director.runs.plan import Overrides, plan
 from strongroom.errors import ConflictError, UsageError
 from strongroom.jobs.restore.options import Overwrite
@@ -137,6 +138,7 @@ def new_restore(
     """
     if snapshot.removed_ns:
         raise ConflictError(f"snapshot {snapshot.id[:8]} was removed")
+    require_sound(snapshot)
     job = _restore_job(configuration, wanted.job)
     client = configuration.client(wanted.client or snapshot.client)
     if not client.enabled:

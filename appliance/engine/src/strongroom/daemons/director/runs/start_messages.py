@@ -15,10 +15,12 @@ from strongroom.daemons.director.catalog.clients import generation_of
 from strongroom.daemons.director.catalog.runs import NewLine, find_runs
 from strongroom.daemons.director.catalog.snapshots import (
     load_snapshot,
+    missed_snapshots,
+    missed_text,
     newest_snapshot,
     totals_by_client,
 )
-from strongroom.daemons.director.repositories.ownership import own_snapshot
+from strongroom.daemons.director.repositories.ownership import own_snapshot, require_sound
 from strongroom.daemons.director.results import RunFilter
 from strongroom.daemons.director.runs.levels import decide_level, fileset_digest
 from strongroom.daemons.director.runs.plan import bandwidth, tls_mode_of
@@ -28,6 +30,7 @@ from strongroom.errors import (
     ConflictError,
     ObjectMissingError,
     QuotaError,
+    SetBackError,
     SnapshotNotFoundError,
     UsageError,
 )
@@ -131,7 +134,7 @@ def scripts_of(job: JobSettings | None) -> tuple[Script, ...]:
 def verified_snapshot(context: DirectorContext, record: RunRecord) -> SnapshotRecord:
     """The snapshot that a verify run is about: the one named, or the newest of the job to verify.
 
-    Raises SnapshotNotFoundError.
+    Raises SnapshotNotFoundError; SetBackError where the store shows less than is known.
     """
     if named := record.request.get("snapshot"):
         return load_snapshot(context.catalog, str(named))
@@ -141,6 +144,9 @@ def verified_snapshot(context: DirectorContext, record: RunRecord) -> SnapshotRe
     if verified is None:
         raise UsageError(f"verify job {record.job} needs the directive Job To Verify")
     client = record.client or verified.client
+    for missed in missed_snapshots(context.catalog):
+        if (missed.job, missed.client) == (verified.name, client):
+            raise SetBackError(f"{missed_text(missed)}. Name the snapshot to verify by its id")
     found = newest_snapshot(context.catalog, job=verified.name, client=client)
     if found is None:
         raise SnapshotNotFoundError(f"job {verified.name} has no snapshot of {client} to verify")
@@ -161,6 +167,12 @@ def _backup(context: DirectorContext, record: RunRecord) -> StartMessage:
     lines: list[tuple[str, str]] = []
     if decided.level != record.level:
         lines.append(("info", f"{record.level} becomes {decided.level}: {decided.reason}"))
+    lines += [
+        ("warning", missed_text(missed))
+        for missed in missed_snapshots(context.catalog)
+        if (missed.job, missed.client, missed.storage)
+        == (record.job, record.client, record.storage)
+    ]
     expected_files, expected_bytes = _expected(context, record, digest)
     message = StartBackup(
         run_id=record.id,
@@ -297,6 +309,7 @@ def _opened(
 
     if snapshot.removed_ns:
         raise SnapshotNotFoundError(f"snapshot {snapshot.id[:8]} was removed")
+    require_sound(snapshot)
     if context.identity is None:
         raise ConflictError("the director has no identity, so storage daemons would refuse it")
     repository = context.repositories.open(snapshot.storage)

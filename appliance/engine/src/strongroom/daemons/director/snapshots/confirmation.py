@@ -2,15 +2,20 @@
 
 The repository decides: the snapshot's envelope must name the client and the job of the run, and
 carry the tag of the run, which nobody knew before the run was started. Its totals must be possible:
-false ones are refused, never replaced. While the repository is unavailable nothing is entered; the
-next comparison of catalog and repository does that (`reconciliation`). Only where the director has
-no access to the repository at all is the agent's report accepted; nothing is removed there either.
+false ones are refused, never replaced. Then its listing is walked: one that refers to what is not
+there, or whose totals are not those of its rows, is entered as *false*, with the reason: it is
+shown, counts for nothing, and nothing keeps it. While the repository is unavailable nothing is
+entered; the next comparison of catalog and repository does that (`reconciliation`). Only where the
+director has no access to the repository at all is the agent's report accepted; nothing is removed
+there either.
 """
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
+
+import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _CLOCK_TOLERANCE_NS: Final = 600 * SECOND_NS
 _ID_DIGITS: Final = 64
+_LATER: Final = "it is entered when catalog and repository are compared next"
 _MOST_COUNTED: Final = 1 << 62
 
 
@@ -55,8 +61,7 @@ def confirm_snapshot(context: DirectorContext, run: RunRecord, message: RunEnded
     except (StrongroomError, OSError) as error:
         text = f"the snapshot could not be looked up: {error}"
         if run.storage in context.repositories.names:
-            later = "it is entered when catalog and repository are compared next"
-            return Confirmed(None, [("warning", f"{text}; {later}")])
+            return Confirmed(None, [("warning", f"{text}; {_LATER}")])
         record = _from_summary(run, message.summary, snapshot_id)
         return Confirmed(record, [("warning", text)])
     if fault := fault_of(snapshot, run):
@@ -69,6 +74,21 @@ def confirm_snapshot(context: DirectorContext, run: RunRecord, message: RunEnded
             ("warning", f"the client's clock is about {seconds:+.0f} s off; ours was taken")
         )
     return Confirmed(record_of(snapshot, run, start_ns, received_ns), lines)
+
+
+def walk_confirmed(context: DirectorContext, run: RunRecord, confirmed: Confirmed) -> Confirmed:
+    """Walk the snapshot; it is not entered where that cannot be done now. Blocks for long."""
+    record = confirmed.record
+    if record is None or run.storage not in context.repositories.names:
+        return confirmed
+    try:
+        found = context.walk(run.storage, [record.id])
+    except (StrongroomError, OSError) as error:
+        text = f"the listing of the snapshot could not be walked: {error}; {_LATER}"
+        return Confirmed(None, [*confirmed.lines, ("warning", text)])
+    if record.id not in found:
+        raise ObjectMissingError(f"snapshot {record.id[:8]} was removed while it was looked up")
+    return confirmed._replace(record=msgspec.structs.replace(record, false_reason=found[record.id]))
 
 
 def start_of(snapshot: Snapshot, run: RunRecord) -> int:

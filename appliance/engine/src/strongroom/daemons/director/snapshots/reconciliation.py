@@ -15,7 +15,8 @@ rebuild, only one for each run, which carries that run's tag: the one that the r
 or one of a run that was given up (`late_snapshots`). Else an agent could make retention remove its
 own machine's old snapshots by storing new ones. Snapshots that the appliance stored, or that have
 no known owner, are trusted, as are all in a plain folder; but impossible totals are refused
-everywhere. Snapshots of an active run are left to that run.
+everywhere. Snapshots of an active run are left to that run. New ones are walked, and false ones are
+marked as such (`verdicts`).
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ from strongroom.daemons.director.catalog.runs import (
     unfinished_runs,
 )
 from strongroom.daemons.director.catalog.snapshots import (
+    GONE,
     SnapshotRecord,
     add_snapshots,
     known_snapshots,
+    note_false,
     note_removed,
     note_returned,
 )
@@ -54,6 +57,7 @@ from strongroom.daemons.director.snapshots.confirmation import (
     run_tag,
     start_of,
 )
+from strongroom.daemons.director.snapshots.verdicts import changed_verdicts, walked
 from strongroom.errors import (
     CatalogError,
     CatalogUnavailableError,
@@ -71,7 +75,6 @@ if TYPE_CHECKING:
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
 
-GONE: Final = "gone from the repository"
 # The number of values that databases accept in one statement.
 _BATCH: Final = 1000
 _MOST_NAMED: Final = 20
@@ -85,24 +88,32 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciled(msgspec.Struct, frozen=True):
-    """Ids of snapshots: marked as gone, back again, added; and refused, with the reason."""
+    """Ids of snapshots: marked as gone, back again, added; and refused, with the reason.
+
+    verdicts: what was found to be wrong with snapshots, "" for those found sound after all.
+    """
 
     gone: tuple[str, ...] = ()
     returned: tuple[str, ...] = ()
     entered: tuple[str, ...] = ()
     refused: dict[str, str] = {}
+    verdicts: dict[str, str] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.gone or self.returned or self.entered or self.refused)
+        return bool(self.gone or self.returned or self.entered or self.refused or self.verdicts)
 
     def lines(self) -> list[tuple[str, str]]:
         """For the log of a run; nothing where catalog and repository agreed."""
         found = []
+        false = tuple(name for name, fault in self.verdicts.items() if fault)
+        sound = tuple(name for name, fault in self.verdicts.items() if not fault)
         for level, ids, text in (
             ("warning", self.gone, f"{len(self.gone)} snapshots are {GONE}"),
             ("info", self.returned, f"{len(self.returned)} snapshots are there again"),
             ("info", self.entered, f"{len(self.entered)} snapshots were entered"),
             ("warning", tuple(self.refused), f"{len(self.refused)} snapshots were not entered"),
+            ("warning", false, f"{len(false)} snapshots are false and count for nothing"),
+            ("info", sound, f"{len(sound)} snapshots are sound after all"),
         ):
             if ids:
                 more = ", ..." if len(ids) > _MOST_NAMED else ""
@@ -171,13 +182,19 @@ def reconcile(
                     refused[one.id] = late
                 else:
                     lates.append(late)
+            records, failed = walked(context, storage, records)
+            lates, failed_lates = walked(context, storage, lates)
+            refused |= failed | failed_lates
+        verdicts = changed_verdicts(context, repository, storage, mine, names, anew=rebuilds)
     finally:
         repository.close()
+    note_false(context.catalog, verdicts)
     unfit = {**_enter(context, records), **_enter_late(context, lates)}
     records += lates
     entered = tuple(record.id for record in records if record.id not in unfit)
     _note_generations(context, [one for one in found if one.id in entered])
-    result = Reconciled(tuple(gone), tuple(returned), entered, {**refused, **unfit})
+    verdicts |= {one.id: one.false_reason for one in records if one.false_reason}
+    result = Reconciled(tuple(gone), tuple(returned), entered, {**refused, **unfit}, verdicts)
     _tell(context, storage, result, mine)
     return result
 
@@ -250,12 +267,18 @@ def _tell(
         _log.warning("snapshot %s (%s of %s) is %s of %s", name, one.job, one.client, GONE, storage)
     for name in result.returned:
         _log.warning("snapshot %s is in the repository of %s again", name, storage)
+    for name, fault in result.verdicts.items():
+        if fault:
+            _log.warning("snapshot %s of %s is false: %s", name, storage, shown(fault))
+        else:
+            _log.warning("snapshot %s of %s is sound after all", name, storage)
     for name, why in result.refused.items():
         _log.warning("snapshot %s of %s is not entered: %s", name, storage, why)
     counts = (
         (len(result.gone), "gone"),
         (len(result.returned), "there again"),
         (len(result.entered), "entered"),
+        (sum(map(bool, result.verdicts.values())), "false"),
     )
     if said := ", ".join(f"{count} {what}" for count, what in counts if count):
         actor = Actor(context.name, "director")
@@ -370,7 +393,7 @@ def _enter_run(context: DirectorContext, record: SnapshotRecord) -> None:
             pool=record.pool,
             level=record.level,
             kind="backup",
-            state="incomplete" if record.errors else "done",
+            state=_state_of(record),
             scheduled_ns=record.start_ns,
             queued_ns=record.start_ns,
             started_ns=record.start_ns,
@@ -384,6 +407,12 @@ def _enter_run(context: DirectorContext, record: SnapshotRecord) -> None:
             requested_by="rebuild",
         ),
     )
+
+
+def _state_of(record: SnapshotRecord) -> str:
+    if record.false_reason:
+        return "failed"
+    return "incomplete" if record.errors else "done"
 
 
 def _tagged(snapshot: Snapshot, prefix: str) -> str:

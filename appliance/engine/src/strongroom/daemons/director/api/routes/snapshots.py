@@ -41,12 +41,14 @@ async def snapshots(
     pool: str = "",
     removed: bool = False,
     copies: bool = True,
+    false: bool = True,
     after: Cursor = "",
     limit: PageSize = 100,
 ) -> Page[Snapshot]:
     """Snapshots that the caller may see, by when they began, the newest first.
 
-    With `removed` forgotten ones too; without `copies` copies only where the original is gone.
+    With `removed` forgotten ones too; without `copies` copies only where the original is gone;
+    without `false` none that was found false.
     """
     asked.rights.require_command("snapshots")
 
@@ -59,6 +61,7 @@ async def snapshots(
                 pool=pool,
                 with_removed=removed,
                 with_copies=copies,
+                with_false=false,
                 limit=count,
                 offset=offset,
             )
@@ -66,6 +69,17 @@ async def snapshots(
 
     found, following = await filtered_page(read, asked.may_see, after, limit)
     return Page(items=found, next=following)
+
+
+@router.get("/missed-snapshots")
+async def missed_snapshots(asked: Asked) -> list[Snapshot]:
+    """Snapshots that are gone, the newest known of their client and job in a storage.
+
+    There is none newer, and nobody removed them here: the store may have been set back.
+    """
+    asked.rights.require_command("snapshots")
+    missed = await asked.director.queries.missed_snapshots()
+    return [one for one in missed if asked.may_see(one)]
 
 
 @router.get("/snapshots/{snapshot_id}")

@@ -114,6 +114,7 @@ def upgrade() -> None:
         _data("tags"),
         _number("removed_ns"),
         _text("removed_reason"),
+        _text("false_reason"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_snapshots")),
     )
     op.create_index(
