@@ -25,7 +25,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 .PHONY: help setup demo test test-slow test-debian test-vm test-systemd lint format
-.PHONY: bench bench-network fuzz man reference docs picture lock clean
+.PHONY: bench bench-network bench-sharing fuzz man reference docs picture lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPE
 bench-network: setup  ## measure daemons, and Bacula: make bench-network [PARTS=loopback,fleet]
 	cd $(ENGINE) && PATH="$(BIN):$$PATH" $(BIN)/python -m bench.network \
 	    $(if $(PARTS),--parts $(PARTS)) $(ARGUMENTS)
+
+bench-sharing: setup  ## measure sharing between clients: make bench-sharing [ARGUMENTS="/usr/share --clients 20"]
+	cd $(ENGINE) && PATH="$(BIN):$$PATH" $(BIN)/python -m bench.sharing $(ARGUMENTS)
 
 fuzz: setup  ## fuzz the decoders: make fuzz [SECONDS_EACH=60] [TARGETS=listing]
 	$(BIN)/pip install --quiet --require-hashes --only-binary :all: \

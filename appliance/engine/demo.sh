@@ -98,7 +98,7 @@ show strongroom check --read-data
 
 say "5. Restore, and compare with the original"
 mkdir "$work/restored"
-show strongroom restore latest --target "$work/restored"
+show strongroom restore latest --target "$work/restored" --keep-privileges
 compare "$folder" "$work/restored$folder"
 rm -rf "$work/restored"
 

@@ -118,6 +118,7 @@ Storage {
   Working Directory = "$work/storage"
   Identity Directory = "$work/storage/identity"
   Maintenance Socket = "$work/storage.sock"
+  Clients = "*all*"
 }
 Director { Name = boss; Password = unused }
 Device { Name = disk; Media Type = File; Archive Device = "$work/disk" }
@@ -125,7 +126,7 @@ EOF
 start storage storage --config "$work/etc-storage" --foreground
 wait_for 30 "the storage daemon" test -S "$work/storage.sock"
 show strongroom init --repo "unix:$work/storage.sock"
-show strongroom key export-put "$work/director/put.key" --repo "unix:$work/storage.sock"
+show strongroom key export-appliance "$work/director/appliance.key" --repo "unix:$work/storage.sock"
 
 say "3. The director, in the Bareos language"
 cat > "$work/etc-director/director.conf" <<EOF
@@ -138,7 +139,7 @@ Director {
   Working Directory = "$work/director"
   Identity Directory = "$work/director/identity"
   Authority Directory = "$work/ca"
-  Put Key File = "$work/director/put.key"
+  Appliance Key File = "$work/director/appliance.key"
 }
 Messages { Name = Standard; Console = all }
 Catalog { Name = Main; Db Name = catalog; Db User = unused; Db Password = unused }

@@ -134,7 +134,10 @@ def _strongroom_at(program: str, name: str, work_folder: Path) -> Contender:
         environment=_environment(work_folder, STRONGROOM_PASSWORD=PASSWORD),
         initialise=lambda place: call(place, "init"),
         backup=lambda place: call(place, "backup", str(place.data)),
-        restore=lambda place: call(place, "restore", "latest", "--target", str(place.restored)),
+        # As the peers do: with set-id bits and devices.
+        restore=lambda place: call(
+            place, "restore", "latest", "--target", str(place.restored), "--keep-privileges"
+        ),
         prune=prune,
         start_up=lambda place: {
             "help": [Command([program, "--help"])],

@@ -64,7 +64,7 @@ def _cases() -> list[Case]:
     return [
         (
             "scan",
-            lambda: ScanDirectory(7, _PATH, None, True, _DIGEST, True),
+            lambda: ScanDirectory(7, _PATH, None, True, _DIGEST, True, True),
             lambda: ["scan", 7, _PATH, None, True, _DIGEST, True],
             decode_to_shard,
         ),
@@ -83,7 +83,7 @@ def _cases() -> list[Case]:
         ),
         (
             f"read, {_ROWS} rows",
-            lambda: ReadContent(7, _PATH, _NAMES, _STATS, None),
+            lambda: ReadContent(7, _PATH, _NAMES, _STATS, None, True),
             lambda: ["read", 7, _PATH, _NAMES, _STATS, None],
             decode_to_shard,
         ),

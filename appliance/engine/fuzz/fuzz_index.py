@@ -3,8 +3,9 @@
     python fuzz/fuzz_index.py --seeds DIRECTORY            write a seed corpus
     python fuzz/fuzz_index.py DIRECTORY [libFuzzer options]
 
-Whatever the sealed bytes are, reading gives an index object or DamageError; what is read holds
-together: every column has as many rows as it must, and it can be written again.
+Whatever the sealed bytes are, of a client's object or of one for all, reading gives an index object
+or DamageError; what is read holds together: every column has as many rows as it must, and it can be
+written again. The digest of the second part, with which the first begins, is always right.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import struct
 
 import atheris
-from sealed_objects import KEY, OneObject, cut, joined, run
+from sealed_objects import KEY, PUT, OneObject, cut, joined, run
 
 with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.content.ciphers import NONE, open_object, seal_object
@@ -20,11 +21,13 @@ with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.errors import DamageError
     from strongroom.repo.block_columns import BlockColumns
     from strongroom.repo.index.objects import read_index_object, write_index_object
+    from strongroom.repo.keys.owners import SHARED
     from strongroom.repo.packs import PackFooter
 
 from blake3 import blake3
 
-HEAD = struct.Struct("<4sB3xI")
+HEAD = struct.Struct("<4sB3x16sI")
+DIGEST_SIZE = 32
 FIRST_LABEL = b"strongroom index 1"
 SECOND_LABEL = b"strongroom index chunks 1"
 
@@ -39,11 +42,18 @@ class _Kept:
 
 
 def check_index(data: bytes) -> None:
-    first, second = cut(data)
-    sealed = seal_object(KEY.put_key.index_key, FIRST_LABEL, first, NONE)
-    label = SECOND_LABEL + blake3(sealed).digest()
-    tail = seal_object(KEY.put_key.index_key, label, second, NONE)
-    stored = HEAD.pack(b"SRIX", 1, len(sealed)) + sealed + tail
+    for owner in (PUT.client_id, SHARED):
+        check_object(owner, *cut(data))
+
+
+def check_object(owner: bytes, first: bytes, second: bytes) -> None:
+    index_key = KEY.owner(owner).index_key
+    tail = seal_object(index_key, SECOND_LABEL, second, NONE)
+    sealed = seal_object(index_key, FIRST_LABEL, blake3(tail).digest() + first, NONE)
+    stored = HEAD.pack(b"SRIX", 1, owner, len(sealed)) + sealed
+    if owner == SHARED:
+        stored += KEY.sign(b"strongroom shared index 1" + stored)
+    stored += tail
     for chunks in (False, True):
         try:
             read = read_index_object(OneObject(stored), KEY, object_name(stored), chunks=chunks)
@@ -54,7 +64,7 @@ def check_index(data: bytes) -> None:
             assert len(footer.pack_id) == 32
         if chunks:
             kept = _Kept()
-            write_index_object(kept, KEY, read.footers, read.superseded, NONE)
+            write_index_object(kept, KEY, owner, read.footers, read.superseded, NONE)
             again = read_index_object(
                 OneObject(kept.data), KEY, object_name(kept.data), chunks=True
             )
@@ -74,22 +84,23 @@ def seed_indexes() -> list[bytes]:
                 stored_lengths=struct.pack("<I", 100) * blocks,
                 raw_lengths=struct.pack("<I", 7 * chunks) * blocks,
                 chunk_counts=struct.pack("<H", chunks) * blocks,
-                thinned=bytes(blocks),
+                flags=bytes(blocks),
                 chunk_ids=bytes(24) * count,
                 chunk_lengths=struct.pack("<I", 7) * count,
                 dead=b"",
             )
-            footers.append(PackFooter(bytes([number]) * 32, number % 2, 1000, columns))
+            footers.append(
+                PackFooter(PUT.client_id, bytes([number]) * 32, number % 2, 1000, columns)
+            )
         kept = _Kept()
-        write_index_object(kept, KEY, footers, ["ab" * 32] * len(packs), NONE)
-        size = HEAD.unpack_from(kept.data)[2]
+        write_index_object(kept, KEY, PUT.client_id, footers, ["ab" * 32] * len(packs), NONE)
+        size = HEAD.unpack_from(kept.data)[3]
         first = kept.data[HEAD.size : HEAD.size + size]
-        label = SECOND_LABEL + blake3(first).digest()
-        index_key = KEY.put_key.index_key
+        index_key = PUT.client.index_key
         seeds.append(
             joined(
-                open_object(index_key, FIRST_LABEL, first),
-                open_object(index_key, label, kept.data[HEAD.size + size :]),
+                open_object(index_key, FIRST_LABEL, first)[DIGEST_SIZE:],
+                open_object(index_key, SECOND_LABEL, kept.data[HEAD.size + size :]),
             )
         )
     return seeds

@@ -4,7 +4,8 @@
     python fuzz/fuzz_pack.py DIRECTORY [libFuzzer options]
 
 The input is the raw pack, or, behind a first byte of 1, the text of a footer that is then sealed
-into a pack with blocks of the size it claims. Reading gives a footer or a StrongroomError.
+into a client's pack, and a shared one, with blocks of the size it claims. Reading gives a footer or
+a StrongroomError.
 """
 
 from __future__ import annotations
@@ -12,30 +13,47 @@ from __future__ import annotations
 import struct
 
 import atheris
-from sealed_objects import KEY, OneObject, run
+from sealed_objects import KEY, PUT, OneObject, run
 
 with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.content.ciphers import NONE, seal_object
     from strongroom.errors import StrongroomError
     from strongroom.repo.block_columns import BlockColumns, encode_head, encode_tail
+    from strongroom.repo.keys.owners import SHARED
+    from strongroom.repo.keys.roles import footer_key
     from strongroom.repo.packs import read_footer
 
-HEADER = struct.pack("<4sBBBx32s", b"SRPK", 1, NONE, 0, bytes(32))
+from blake3 import blake3
+
+HEADER_SIZE = 56
 
 
 def check_pack(data: bytes) -> None:
-    if data[:1] == b"\1":
+    if data[:1] != b"\1":
+        check_stored(data)
+        return
+    for owner in (PUT.client_id, SHARED):
+        head = header(owner)
         size = int.from_bytes(data[1:3], "little")
-        label = b"strongroom footer 1" + HEADER
-        footer = seal_object(KEY.put_key.index_key, label, data[3:], NONE)
-        stored = HEADER + bytes(size) + footer + struct.pack("<I4s", len(footer), b"SRPF")
-    else:
-        stored = data
+        one_key = footer_key(KEY.owner(owner), head)
+        footer = seal_object(one_key, b"strongroom footer 1", data[3:], NONE)
+        signature = b""
+        if owner == SHARED:
+            signature = KEY.sign(b"strongroom shared pack 1" + head + blake3(footer).digest())
+        end = struct.pack("<I4s", len(footer), b"SRPF")
+        check_stored(head + bytes(size) + footer + signature + end)
+
+
+def header(owner: bytes) -> bytes:
+    return struct.pack("<4sBBBx16s32s", b"SRPK", 1, NONE, 0, owner, bytes(32))
+
+
+def check_stored(stored: bytes) -> None:
     try:
         footer = read_footer(OneObject(stored), KEY, bytes(32))
     except StrongroomError:
         return
-    offset = len(HEADER)
+    offset = HEADER_SIZE
     for block in footer.blocks:
         assert block.offset == offset
         assert len(block.chunk_ids) == 24 * len(block.chunk_lengths)
@@ -44,7 +62,7 @@ def check_pack(data: bytes) -> None:
 
 def seed_packs() -> list[bytes]:
     """Raw packs, and footers to seal."""
-    seeds = [HEADER + bytes(64), b""]
+    seeds = [header(PUT.client_id) + bytes(64), header(SHARED) + bytes(128), b""]
     for blocks, chunks, dead in ((1, 1, b""), (3, 20, b""), (1, 9, b"\3\1")):
         count = blocks * chunks
         columns = BlockColumns(
@@ -53,7 +71,7 @@ def seed_packs() -> list[bytes]:
             stored_lengths=struct.pack("<I", 100) * blocks,
             raw_lengths=struct.pack("<I", 7 * (chunks - (3 if dead else 0))) * blocks,
             chunk_counts=struct.pack("<H", chunks) * blocks,
-            thinned=(b"\1" if dead else b"\0") * blocks,
+            flags=(b"\1" if dead else b"\2") * blocks,
             chunk_ids=bytes(24) * count,
             chunk_lengths=struct.pack("<I", 7) * count,
             dead=dead,

@@ -13,13 +13,13 @@ import struct
 
 import atheris
 import msgspec
-from sealed_objects import KEY, PRIVATE, cut, joined, run
+from sealed_objects import KEY, PRIVATE, PUT, cut, joined, run
 
 with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.content.ciphers import NONE, seal_object
     from strongroom.content.digests import object_name
     from strongroom.errors import DamageError, UsageError
-    from strongroom.repo.keys import agree, derive_key, public_of
+    from strongroom.repo.keys.derivation import agree, derive_key, public_of
     from strongroom.repo.snapshots import (
         ListingSeal,
         PageReference,
@@ -36,7 +36,9 @@ EPHEMERAL = bytes(range(32, 64))
 PUBLIC = public_of(EPHEMERAL)
 RESTORE_PUBLIC = public_of(PRIVATE)
 PAGES_KEY = derive_key(
-    agree(EPHEMERAL, RESTORE_PUBLIC), PUBLIC + RESTORE_PUBLIC, b"strongroom pages 1"
+    agree(EPHEMERAL, RESTORE_PUBLIC),
+    PUBLIC + RESTORE_PUBLIC,
+    b"strongroom pages 1" + PUT.client_id,
 )
 
 
@@ -46,17 +48,18 @@ def packed(text: bytes) -> bytes:
 
 def check_snapshot(data: bytes) -> None:
     first, second = cut(data)
-    snapshot_key = KEY.put_key.snapshot_key
+    snapshot_key = PUT.client.snapshot_key
     pages = seal_object(PAGES_KEY, b"strongroom pages 1", packed(second), NONE)
     sealed = committed(first, second, blake3(PUBLIC + pages).digest())
     envelope = seal_object(snapshot_key, b"strongroom snapshot 1", packed(sealed), NONE)
-    stored = struct.pack("<4sB3xI", b"SRSN", 1, len(envelope)) + envelope + PUBLIC + pages
+    head = struct.pack("<4sB3x16sI", b"SRSN", 1, PUT.client_id, len(envelope))
+    stored = head + envelope + PUBLIC + pages
     try:
         read = decode_snapshot(KEY, object_name(stored), stored, pages=True)
     except DamageError:
         return
     try:
-        again = encode_snapshot(KEY, read, NONE)
+        again = encode_snapshot(PUT, read, NONE)
     except UsageError:
         # What it leaves out as its default makes the envelope too large when it is written.
         return
@@ -65,13 +68,18 @@ def check_snapshot(data: bytes) -> None:
 
 
 def committed(envelope: bytes, pages: bytes, digest: bytes) -> bytes:
-    """The envelope's text with what it says of the pages put right, where both make sense."""
+    """The envelope's text with the client and what it says of the pages put right.
+
+    Where both make sense.
+    """
     try:
         snapshot = msgspec.msgpack.decode(envelope, type=Snapshot)
         listed = msgspec.msgpack.decode(pages, type=tuple[PageReference, ...])
         rows, size = sum(one.row_count for one in listed), sum(one.content_bytes for one in listed)
         listing = ListingSeal(digest, rows, size)
-        return msgspec.msgpack.encode(msgspec.structs.replace(snapshot, listing=listing))
+        return msgspec.msgpack.encode(
+            msgspec.structs.replace(snapshot, host=PUT.name, generation=0, listing=listing)
+        )
     except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError):
         return envelope
 

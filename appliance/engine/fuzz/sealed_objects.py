@@ -15,14 +15,16 @@ import atheris
 
 with atheris.instrument_imports(include=["strongroom"]):
     from strongroom.errors import DamageError
-    from strongroom.repo.keys import PutKey, RestoreKey, public_of
+    from strongroom.repo.keys.roles import restore_key
     from strongroom.stores.store import ObjectInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PRIVATE = bytes(range(32))
-KEY = RestoreKey(PRIVATE, PutKey(bytes(16), public_of(PRIVATE), bytes(range(1, 33))))
+KEY = restore_key(bytes(16), PRIVATE, bytes(range(1, 33)))
+# The client whose objects are read.
+PUT = KEY.put_key("vault")
 
 
 class OneObject:

@@ -18,6 +18,7 @@ from bench.floors import read
 from bench.machine import describe_machine
 from bench.measurement import adopted_orphans
 from bench.network import bacula
+from bench.network.attack import measure_attack
 from bench.network.fleet import measure_fleet
 from bench.network.idle import measure_idle
 from bench.network.jobs import Place, run_in_turns
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 DOCUMENTS = Path(__file__).resolve().parents[4] / "docs" / "measurements"
 # The raw figures, from which the page is written.
 MEASURED = Path(__file__).resolve().parents[1] / "measured" / "performance-network.json"
-PARTS = ("loopback", "latency", "queue", "peer", "fleet", "idle")
+PARTS = ("loopback", "latency", "queue", "peer", "fleet", "idle", "attack")
 ROWS = ("kernel", "media")
 FEW_ROUNDS = 1
 # A job so short that nothing hides the latency of the link.
@@ -56,7 +57,7 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--parts", default=",".join(PARTS), help="some of %(default)s")
     add("--rows", default=",".join(ROWS), help="data sets of loopback; others take the first")
-    add("--rounds", type=int, default=3, help="of loopback and latency; queue and peer have one")
+    add("--rounds", type=int, default=3, help="of loopback, latency and attack; others have one")
     add("--scale", type=float, default=1.0, help="share of the data sets, to try")
     add("--agents", type=int, default=200, help="real agents of the fleet")
     add("--at-once", type=int, default=50, help="of them that back up at once")
@@ -143,6 +144,8 @@ class _Bench:
         try:
             if name == "fleet":
                 return measure_fleet(self._folder, arguments.agents, arguments.at_once, _say)
+            if name == "attack":
+                return measure_attack(self._folder, arguments.rounds, arguments.scale, _say)
             return measure_idle(self._folder, arguments.idle_agents, arguments.idle_seconds, _say)
         finally:
             remove(self._folder)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bench.network.processes import Daemon, free_ports
 from bench.network.vault import STRONGROOM, Vault
 from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.control.own_requests import OWN_HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ Director {{ Name = boss; Password = x; Messages = standard; Address = 127.0.0.1;
   Working Directory = "{folder}/work"
   Identity Directory = "{folder}/boss"
   Authority Directory = "{folder}/ca"
-  Put Key File = "{folder}/put.key"
+  Appliance Key File = "{folder}/appliance.key"
   Maximum Concurrent Jobs = {at_once} }}
 Messages {{ Name = standard; Console = all }}
 Catalog {{ Name = main; Db Name = main; Db User = x; Db Password = x }}
@@ -79,6 +80,7 @@ class Appliance:
             self.api = self._stack.enter_context(
                 httpx.Client(
                     base_url=f"https://localhost:{self.port}/api/v1",
+                    headers=OWN_HEADERS,
                     verify=self._context,
                     timeout=60.0,
                 )

@@ -50,6 +50,7 @@ def network_figures(parts: Mapping[str, Part]) -> str:
         "peer": _peer,
         "fleet": _fleet,
         "idle": _idle,
+        "attack": _attack,
     }
     texts = [f"## Targets\n\n{_targets(parts)}\n"]
     texts += [
@@ -270,6 +271,27 @@ def _fleet(part: Part) -> str:
         "snapshots were there, every stored byte was read and checked, and "
         f"{figures['compared_snapshots']} snapshots were restored and compared.\n\n"
         + table(["", "figure"], lines)
+    )
+
+
+def _attack(part: Part) -> str:
+    figures: dict[str, Any] = part.figures
+    rows = (
+        ("backup", "seconds", lambda value: f"{seconds_text(value)} s"),
+        ("threads of the daemon", "threads", str),
+        ("its RSS", "rss_bytes", lambda value: f"{megabytes_text(value)} MB"),
+        ("its open files", "descriptors", str),
+        ("its log a second", "log_bytes_per_second", lambda value: f"{value:,} B"),
+    )
+    lines = [
+        [title, *(shown(figures[f"{when}_{name}"]) for when in ("calm", "attacked"))]
+        for title, name, shown in rows
+    ]
+    return (
+        "## A backup while another agent attacks the storage daemon\n\n"
+        f"{figures['files']:,} files of {figures['file_bytes']:,} random bytes. The attacker has a "
+        "certificate of an agent, and opens connections, uploads that it never ends, lists, and "
+        "requests that are refused, without end.\n\n" + table(["", "alone", "attacked"], lines)
     )
 
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Self
 
 from bench.network.processes import Daemon, free_ports, plain_environment
 from strongroom.net.identities.authority import Authority
+from strongroom.net.identities.peer import ClientOf
+from strongroom.repo.keys.files import import_key
+from strongroom.repo.keys.roles import PutKey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +25,7 @@ Storage {{
   Maintenance Socket = {folder}/storage.sock
   Identity Directory = {folder}/vault
   TLS Require = no
+  Clients = "*all*"
 }}
 Director {{ Name = boss; Password = unused }}
 Device {{ Name = disk; Media Type = File; Archive Device = {folder}/repository }}
@@ -39,7 +43,6 @@ class Vault:
         self.environment = plain_environment(folder / "home")
         self.authority = Authority.create(str(folder / "ca"), "bench")
         self.authority.issue_identity(str(folder / "vault"), "vault", "storage", ["127.0.0.1"])
-        self.authority.issue_identity(str(folder / "web1"), "web1", "agent")
         (self.port,) = free_ports(1)
         self.passphrase_file = folder / "passphrase"
         self.passphrase_file.write_text(PASSWORD + "\n")
@@ -53,7 +56,13 @@ class Vault:
         try:
             self.daemon.await_port(self.port)
             self.maintain("init")
-            self.maintain("key", "export-put", str(self.put_key))
+            self.maintain("key", "export-put", "--client", "web1", str(self.put_key))
+            key = import_key(self.put_key.read_text())
+            assert isinstance(key, PutKey)
+            clients = [ClientOf(key.repository_id, key.client_id)]
+            self.authority.issue_identity(
+                str(self.folder / "web1"), "web1", "agent", clients=clients
+            )
         except BaseException:
             self.daemon.stop()
             raise

@@ -22,6 +22,11 @@ def now_ns() -> int:
     return time.time_ns()
 
 
+def thread_seconds() -> float:
+    """Processor time of the calling thread."""
+    return time.thread_time()
+
+
 def elapsed_seconds() -> float:
     """Seconds of a monotonic clock, for durations; its zero is arbitrary."""
     return time.perf_counter()

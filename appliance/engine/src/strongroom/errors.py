@@ -126,6 +126,20 @@ class CheckFailedError(StrongroomError):
     error_id = "check-failed"
 
 
+class SetBackError(StrongroomError):
+    """The store shows less than is known: perhaps the state of an earlier day."""
+
+    exit_code = 22
+    error_id = "set-back"
+
+
+class FalseSnapshotError(StrongroomError):
+    """The snapshot was found false: it lacks something, or its totals are not true."""
+
+    exit_code = 23
+    error_id = "false-snapshot"
+
+
 class StoreError(StrongroomError):
     """The store failed (no space, read-only, input/output error); fatal to the job."""
 

@@ -19,12 +19,12 @@ MAGIC = {"snapshots": b"SRSN", "index": b"SRIX", "packs": b"SRPK"}
 
 @pytest.mark.parametrize("version", [1, 9])
 @pytest.mark.parametrize("kind", ["snapshots", "index", "packs"])
-def test_sixteen_bytes_stop_no_backup_restore_or_maintenance(
+def test_a_beginning_of_an_object_stops_no_backup_restore_or_maintenance(
     daemon, appliance, open_as, kind, version
 ):
     attacker, victim = open_as(daemon.agent("web1")), open_as(daemon.agent("web2"))
     snapshot = back_up(victim, FILES)
-    forged = MAGIC[kind] + bytes([version]) + bytes(11)
+    forged = MAGIC[kind] + bytes([version]) + bytes(3) + attacker.writer.client_id + bytes(4)
     with attacker.lease("web1", 1, "backup"):
         attacker.store.put(kind, object_name(forged), forged)
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from bench.network.attack import measure_attack
 from bench.network.fleet import make_source
 from bench.network.jobs import delayed_link
 from bench.network.report import network_figures, write_network_document
@@ -102,3 +103,11 @@ def test_agents_share_few_of_their_files(tmp_path):
     ]
     assert len(names) == 60
     assert len(same) == 12
+
+
+def test_a_backup_beside_an_attack_ends_and_the_figures_are_in_the_text(tmp_path):
+    figures = measure_attack(tmp_path / "attack", 1, 0.01, lambda _: None)
+    assert figures["attacked_threads"] > figures["calm_threads"] > 0
+    assert figures["attacked_descriptors"] > figures["calm_descriptors"]
+    text = network_figures({"attack": Part("attack", "2026", MACHINE, {}, figures=figures)})
+    assert f"| {figures['calm_threads']} | {figures['attacked_threads']} |" in text

@@ -15,7 +15,8 @@ from strongroom.errors import (
     UsageError,
     WrongKeyError,
 )
-from strongroom.repo.keys import Argon2Cost, export_key
+from strongroom.repo.keys.files import export_key
+from strongroom.repo.keys.wrapping import Argon2Cost
 from strongroom.repo.repository import Repository
 
 CHEAP = Argon2Cost(memory_kib=8192, iterations=1, lanes=1)
@@ -32,7 +33,7 @@ def place(tmp_path):
 def put_key_file(place, tmp_path):
     repository = Repository.open(open_store(place), b"open sesame")
     path = tmp_path / "put.key"
-    path.write_text(export_key(repository.key.put_key))
+    path.write_text(export_key(repository.key.put_key("web1")))
     return str(path)
 
 
@@ -58,7 +59,7 @@ def test_a_wrong_passphrase_is_told(place):
 
 def test_a_put_key_may_write_but_not_read(place, put_key_file):
     repository = opened(need="write", repository=place, key_file=put_key_file)
-    assert repository.key.put_key.repository_id.hex() == repository.config.id
+    assert repository.writer.name == "web1"
     with pytest.raises(KeyRightError):
         opened(need="read", repository=place, key_file=put_key_file)
 

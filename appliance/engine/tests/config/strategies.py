@@ -109,6 +109,10 @@ def values(draw: Any, spec: DirectiveSpec) -> str:
         return ", ".join(
             string_text(one, draw) if "\n" not in one else quoted(one) for one in entries
         )
+    if kind == "FOLDERS":
+        steps = st.text(st.characters(codec="utf-8", categories=["L", "N"]), min_size=1)
+        folders = st.lists(steps, max_size=3).map(lambda names: "/" + "/".join(names))
+        return ", ".join(quoted(one) for one in draw(st.lists(folders, min_size=1, max_size=4)))
     if kind == "REGEX":
         return quoted(draw(st.sampled_from(["^/a.*b$", "[a-z]+", r"\.git(/|$)", "x{2,3}"])))
     if kind in ("RES", "STRNAME", "DEVICE", "EXCLUDEDIR"):

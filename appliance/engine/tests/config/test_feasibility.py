@@ -83,7 +83,7 @@ def test_nothing_is_wrong_with_the_base():
          "Copy job k has a Selection Pattern that is no regular expression"),
         (("Job { Name = a; JobDefs = usual; Type = Admin\n"
          '  RunScript { Runs On Client = no; Console = "label volume" } }'), 36, "error",
-         "there is no console command 'label volume' for admin jobs; there are vouch, prune"),
+         "there is no console command 'label volume' for admin jobs; there are vouch, share"),
         (("Job { Name = a; JobDefs = usual; Type = Admin\n"
          '  RunScript { Runs On Client = no; Console = "expire runs" } }'), 36, "error",
          "write `expire runs DAYS`"),
@@ -127,6 +127,15 @@ def test_nothing_is_wrong_with_the_base():
          '  Repository = "unix:vault" }'), 3, "error", "unix:vault: the socket's path is absolute"),
         ('Client { Name = t; Address = h; Password = "p"; Maximum Concurrent Jobs = 0 }', 49,
          "warning", "no job of Client t ever starts: Maximum Concurrent Jobs is 0"),
+        ('Client { Name = t; Address = h; Password = "p"; Share Below = /usr, srv }', 69, "error",
+         "Share Below: 'srv' is no folder to share: write an absolute path such as /usr"),
+        ('Client { Name = t; Address = h; Password = "p"; Share Below = "/usr/../etc" }', 64,
+         "error", "Share Below: '/usr/../etc' is no folder to share"),
+        ('Client { Name = t; Address = h; Password = "p"; Share Below = "", /usr }', 64, "error",
+         'Share Below: "" stands for no folder, so name no others'),
+        (('Storage { Name = t; Address = h; Password = "p"; Device = d; Media Type = File\n'
+         "  Share Chunks From = 2 }"), 3, "warning",
+         "Storage t never shares a chunk: Share Chunks From is 2, and the configuration has 1"),
         (("Job { Name = b; JobDefs = usual; FileSet = t }\n"
          'FileSet { Name = t; Include { File = "|list" } }'), 31, "error",
          "FileSet t runs a command on the director for a list of files, which is not allowed"),
@@ -254,6 +263,9 @@ def test_a_storage_daemon_says_what_it_could_not_serve():
     text = (STORAGE % ("sd", "/srv")).replace("/run/x.sock", '/run/x.sock; Quota Of = "web1 many"')
     (found,) = findings(text, "storage")
     assert found == '2:56: error: Quota Of = "web1 many" has no size such as 500 GB'
+    text = (STORAGE % ("sd", "/srv")).replace("/run/x.sock", '/run/x.sock; Operators = "ann add"')
+    (found,) = findings(text, "storage")
+    assert "error: Operators = \"ann add\" says 'add'; write the name and any of list" in found
 
 
 def test_an_agent_says_what_it_could_not_do():

@@ -19,6 +19,7 @@ from strongroom.config.settings.run_scripts import RunScript
 from strongroom.config.table.schema import schema
 from strongroom.config.trees.loader import LoadOptions, load_text
 from strongroom.errors import ConfigurationError, UnknownNameError, UsageError
+from strongroom.scan.share_folders import DEFAULT_SHARE_BELOW
 
 DIRECTOR = """
 Director { Name = dir; Password = "p"; Messages = m; Port = 9999
@@ -28,14 +29,15 @@ Catalog { Name = cat; DB Name = a; DB User = b; DB Address = db; DB Port = 5433;
 Catalog { Name = unused; DB Name = a; DB User = b }
 Messages { Name = m; Mail Command = "mail %r"; Mail = a = all; Console = all }
 Client { Name = c; Address = host; Password = "p"; Hard Quota = 1 k; Enable kTLS = require
-  Scan Threads = 3; Maximum Bandwidth Per Job = 1k/s }
+  Scan Threads = 3; Maximum Bandwidth Per Job = 1k/s; Share Below = /usr//, "/srv/My Files"
+  Share Below = /opt }
 Client { Name = dialled; Address = host; Password = "p"; Port = 1
-  Connection From Director To Client = yes }
+  Connection From Director To Client = yes; Share Below = "" }
 Client { Name = shut; Address = host; Password = "p"; Enabled = no; TLS Enable = no
   Connection From Director To Client = yes }
 Storage { Name = s; Address = host; Password = "p"; Device = d; Media Type = File; Enabled = no }
 Storage { Name = t; Address = host; Password = "p"; Device = e; Device = f; Media Type = File
-  Repository = /srv/t; Passphrase File = /etc/t }
+  Repository = /srv/t; Passphrase File = /etc/t; Share Chunks From = 0 }
 Pool { Name = p; Next Pool = q; Keep Daily = 7; Keep Within = 1 week; Keep Tag = yearly
   Storage = s, t; Minimum Retention = 1 day }
 Pool { Name = q; Volume Retention = 10 days; Auto Prune = no }
@@ -105,6 +107,10 @@ def test_clients_and_storages():
     assert (client.knobs.scan_threads, client.knobs.shards) == (3, None)
     assert (found.client("dialled").is_dialled, found.client("dialled").ktls) == (True, "auto")
     assert (found.client("shut").is_dialled, found.client("shut").tls_enable) == (False, False)
+    assert client.share_below == ("/usr", "/srv/My Files", "/opt")
+    assert found.client("dialled").share_below == ()
+    assert found.client("shut").share_below == DEFAULT_SHARE_BELOW
+    assert (found.storage("t").share_chunks_from, found.storage("s").share_chunks_from) == (0, 3)
     assert found.storage("t").devices == ("e", "f")
     assert (found.storage("t").repository, found.storage("s").repository) == ("/srv/t", "")
 

@@ -54,6 +54,12 @@ def test_every_unit_is_well_formed(tmp_path):
         assert not about_it
 
 
+def test_no_service_writes_a_core():
+    units = list(UNITS.glob("*.service"))
+    assert len(units) >= 4
+    assert [unit.name for unit in units if "\nLimitCORE=0\n" not in unit.read_text()] == []
+
+
 def test_the_agent_may_only_read():
     text = (UNITS / "strongroom-agent.service").read_text()
     assert "CapabilityBoundingSet=CAP_DAC_READ_SEARCH\n" in text

@@ -12,20 +12,21 @@ from contextlib import closing
 
 import pytest
 
+from kit.appliance_keys import appliance_key_text
 from kit.tiny_backup import PASSPHRASE, new_repository
 from strongroom.cli.terminal import Terminal
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.checking import check_director
 from strongroom.errors import ConfigurationError
 from strongroom.net.identities.authority import Authority
-from strongroom.repo.keys import export_key
+from strongroom.repo.keys.files import export_key
 from strongroom.stores.local import LocalStore
 
 DIRECTOR = """
 Director {{ Name = boss; Password = x; Messages = standard; Address = {address}; Port = 1
   Working Directory = "{folder}/state"; Identity Directory = "{folder}/boss"
   Authority Directory = "{folder}/ca"; Authority Passphrase File = "{folder}/ca-passphrase"
-  Put Key File = "{folder}/put.key"; {director} }}
+  Appliance Key File = "{folder}/appliance.key"; {director} }}
 Messages {{ Name = standard; Console = all }}
 Catalog {{ Name = main; Db Name = main; Db User = x; {catalog} }}
 Storage {{ Name = vault; Address = 127.0.0.1; Password = x; Device = disk; Media Type = File
@@ -40,7 +41,7 @@ Job {{ Name = nightly; Type = Backup; Client = web1; FileSet = home; Storage = v
 """
 STORAGE = """
 Storage {{ Name = vault; Address = {address}; Identity Directory = "{folder}/vault"
-  Maintenance Socket = "{folder}/run/storage.sock"; {storage} }}
+  Maintenance Socket = "{folder}/run/storage.sock"; {clients}; {storage} }}
 Director {{ Name = boss; Password = x }}
 Device {{ Name = disk; Media Type = File; Archive Device = "{folder}/repository" }}
 """
@@ -49,7 +50,13 @@ Client {{ Name = web1; Identity Directory = "{folder}/web1"; Address = {address}
   Working Directory = "{folder}/working" }}
 Director {{ Name = boss; Password = x; Connection From Director To Client = yes }}
 """
-USUAL = {"address": "127.0.0.1", "director": "", "catalog": "", "storage": ""}
+USUAL = {
+    "address": "127.0.0.1",
+    "director": "",
+    "catalog": "",
+    "storage": "",
+    "clients": 'Clients = "*all*"',
+}
 
 
 class Site:
@@ -101,11 +108,12 @@ def whole(tmp_path_factory):
     site.write("ca-passphrase", "authority's\n")
     site.write("passphrase", PASSPHRASE.decode() + "\n")
     repository = new_repository(LocalStore(str(folder / "repository")))
-    site.write("put.key", export_key(repository.key.put_key))
+    site.write("appliance.key", appliance_key_text(repository.key))
+    put_key = export_key(repository.key.put_key("web1"))
     repository.close()
     (folder / "run").mkdir()
     (folder / "web1" / "put-keys").mkdir(mode=0o700)
-    site.write("web1/put-keys/one.key", (folder / "put.key").read_text())
+    site.write("web1/put-keys/one.key", put_key)
     return folder
 
 
@@ -152,8 +160,8 @@ def test_what_a_director_could_not_do_is_told_with_its_place(site):
         ("ca/root.key", None, 2, "[usage]: Authority Directory: cannot read"),
         ("ca-passphrase", None, 2, "[usage]: Authority Passphrase File: cannot read"),
         ("ca-passphrase", "no\n", 12, "[wrong-key]: Authority Directory: wrong passphrase"),
-        ("put.key", None, 2, "[usage]: Put Key File: cannot read"),
-        ("put.key", "no key", 2, "[usage]: Put Key File: "),
+        ("appliance.key", None, 2, "[usage]: Appliance Key File: cannot read"),
+        ("appliance.key", "no key", 2, "[usage]: Appliance Key File: "),
         ("state", "a file", 71, "[operating-system]: Working Directory: "),
     ],
 )
@@ -170,14 +178,14 @@ def test_what_a_director_lacks_is_named(site, file, text, code, said):
 
 
 def test_all_faults_are_told_at_once_and_the_first_gives_the_code(site):
-    for name in ("passphrase", "put.key", "boss/authority.pem"):
+    for name in ("passphrase", "appliance.key", "boss/authority.pem"):
         (site.folder / name).unlink()
     code, lines = site.check("director", address="192.0.2.9")
     assert code == 2
     beginnings = [line.removeprefix("strongroom: error ").split(": ")[:2] for line in lines]
     assert beginnings == [
         ["[usage]", "Identity Directory"],
-        ["[usage]", "Put Key File"],
+        ["[usage]", "Appliance Key File"],
         ["[usage]", "Passphrase File of Storage vault"],
         ["[usage]", "Passphrase File of Storage remote"],
         ["[operating-system]", "Address, Port and Addresses of the Director"],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HOMES = (
     "passphrase",
     "restore.key",
-    "put.key",
+    "appliance.key",
     "*.token",
     "*/key.pem",
     "*/identity/key.pem",

@@ -103,7 +103,7 @@ def test_nobody_restores_what_is_another_clients(first_house):
     listed = house.command(
         *("snapshots", "--json", "--repo", f"strongroom://127.0.0.1:{house.storage_port}"),
         *("--identity", str(house.folder / "web1" / "identity")),
-        *("--key-file", str(house.folder / "put.key")),
+        *("--key-file", str(next((house.folder / "web1/identity/put-keys").iterdir()))),
     )
     assert snapshot not in listed
     assert not (house.folder / "stolen").exists()

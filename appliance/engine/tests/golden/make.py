@@ -8,7 +8,8 @@ edited, and never made anew. For a version N it writes, beside this file,
                         what `strongroom ls` says of every entry and the SHA-256 of its content
 
 The repositories hold what a decoder may meet: every codec, signature and kind of file, several
-pages, chunks of large files, sparse extents, attributes, thinned blocks and packs of two prunes.
+pages, chunks of large files, sparse extents, attributes, thinned blocks, packs of two prunes, packs
+that two clients share and blocks that lost their bytes to them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ HERE = Path(__file__).resolve().parent
 PASSPHRASE: Final = "golden passphrase"
 # Entries name their whole paths, so the place is the same whoever makes them.
 TREE = Path("/tmp/strongroom-golden/tree")
+SHARED = TREE / "shared"
 TIME_NS: Final = 1_700_000_000_123_456_789
 ENCRYPTIONS: Final = ("aes-256-gcm", "chacha20-poly1305", "none")
 
@@ -87,7 +89,7 @@ def make_repository(repository: Path, encryption: str) -> None:
     chance = random.Random(encryption)
     make_tree(chance)
     strongroom(repository, "init", "--encryption", encryption)
-    backup = ("backup", TREE, "--host", "golden", "--shards", "1")
+    backup = ("backup", TREE, "--host", "golden", "--shards", "1", "--share-below", SHARED)
     if encryption == ENCRYPTIONS[0]:
         make_many_snapshots(repository, backup, chance)
     strongroom(repository, *backup, "--tag", "last,of all", "--signature", "sha256")
@@ -117,16 +119,36 @@ def make_many_snapshots(
         signature = ("none", "md5", "sha1", "sha512", "xxh128", "blake3")[number]
         words = ("--compression", name, "--level", level, "--signature", signature)
         strongroom(repository, *backup, "--job", name, "--fileset", "Set", *words)
-    strongroom(repository, "backup", "--stdin", "--stdin-name", "dump.sql", data=b"dump;\n" * 9000)
+    stream = ("--stdin", "--stdin-name", "dump.sql", "--host", "golden")
+    strongroom(repository, "backup", *stream, data=b"dump;\n" * 9000)
+    make_shared(repository, backup, chance)
     strongroom(repository, "forget", passing["snapshot"])
     for _ in range(2):
         strongroom(repository, "prune", "--max-unused", "0", "--grace", "0s")
 
 
+def make_shared(repository: Path, backup: tuple[str | Path, ...], chance: random.Random) -> None:
+    """What two clients have in common: equal blocks, then chunks in blocks that differ."""
+    SHARED.mkdir()
+    for folder in (TREE.parent, TREE, SHARED):
+        folder.chmod(0o755)
+    for round_number, hosts_differ in enumerate((False, True)):
+        for number in range(20):
+            (SHARED / f"{round_number}-{number}").write_bytes(chance.randbytes(number * 40))
+            (SHARED / f"{round_number}-{number}").chmod(0o644)
+        for host in ("golden", "silver"):
+            if hosts_differ:
+                (SHARED / "own").write_bytes(host.encode() * 30)
+                (SHARED / "own").chmod(0o644)
+            strongroom(repository, *backup, "--host", host, "--job", f"share-{round_number}")
+        (report,) = strongroom(repository, "share", "--from", "2")[-1:]
+        assert report["shared_chunks"] >= 19, report
+
+
 def describe(repository: Path, work: Path) -> dict[str, Any]:
     """What every later release must find in the repository."""
     put_key = work / "put.key"
-    strongroom(repository, "key", "export-put", put_key)
+    strongroom(repository, "key", "export-put", "--client", "golden", put_key)
     snapshots = {}
     for snapshot in strongroom(repository, "snapshots"):
         if snapshot["type"] != "snapshot":

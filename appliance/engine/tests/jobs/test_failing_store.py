@@ -146,7 +146,7 @@ def test_a_full_file_system_costs_nothing_but_the_job(original, small_file_syste
 def test_prune_gives_room_back_on_a_file_system_that_is_full(original, small_file_system):
     site = original.copy(small_file_system / "site")
     with closing(site.open()) as repository:
-        doomed = back_up(repository, {b"large": random.Random(9).randbytes(500_000)})
+        doomed = back_up(repository, {b"large": random.Random(9).randbytes(500_000)}, "host")
         repository.store.delete("snapshots", doomed.id)
     ballast = fill(small_file_system, 40_000)
     # Not enough to copy anything, but what is wholly unused goes before that is tried.

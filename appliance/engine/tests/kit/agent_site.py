@@ -10,19 +10,30 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kit.appliance_keys import client_of
 from kit.ports import free_port
 from kit.small_director import SmallDirector
 from strongroom.daemons.agent.put_keys import keep_put_key
 from strongroom.filesets.spec import FileSetInclude, FileSetSpec
-from strongroom.net.control.messages import Script, StartBackup, StorageTarget
+from strongroom.net.control.messages import (
+    RestoreChoices,
+    Script,
+    StartBackup,
+    StartRestore,
+    StorageTarget,
+)
 from strongroom.net.identities.authority import Authority
-from strongroom.repo.keys import Argon2Cost, export_key
+from strongroom.repo.keys.files import export_key
+from strongroom.repo.keys.wrapping import Argon2Cost
 from strongroom.repo.repository import Repository
+from strongroom.repo.restore_ticket import make_ticket
+from strongroom.repo.ticket_objects import store_ticket
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from strongroom.net.identities.peer import ClientOf
     from strongroom.repo.snapshots import Snapshot
 
 DIRECTOR = "vault-dir"
@@ -49,13 +60,19 @@ Director {{
 
 @dataclass
 class AgentSite:
-    """Everything in `folder`; the agent runs after `start`. `others`: the authority of others."""
+    """Everything in `folder`; the agent runs after `start`. `others`: the authority of others.
+
+    user: whom the agent runs as, 0 for whoever tests. clients: which client the agent is in further
+    repositories.
+    """
 
     folder: Path
     of_client: str = ""
     of_director: str = ""
     listens_at: int = 0
     others: Authority | None = None
+    user: int = 0
+    clients: tuple[ClientOf, ...] = ()
     director: SmallDirector = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,11 +81,12 @@ class AgentSite:
             str(self.folder / "director"), DIRECTOR, "director", ["127.0.0.1"]
         )
         self.identity = self.folder / "identity"
-        self.authority.issue_identity(str(self.identity), CLIENT, "agent")
         self.repository = self.folder / "repository"
         made = Repository.create(LocalStore(str(self.repository)), PASSPHRASE, cost=_CHEAP)
         self.restore_key = made.restore_key
-        keep_put_key(str(self.identity), export_key(made.key.put_key))
+        clients = [client_of(made.key, CLIENT), *self.clients]
+        self.authority.issue_identity(str(self.identity), CLIENT, "agent", clients=clients)
+        keep_put_key(str(self.identity), export_key(made.key.put_key(CLIENT)))
         made.close()
         self.scripts = self.folder / "scripts"
         self.scripts.mkdir()
@@ -111,6 +129,9 @@ class AgentSite:
                 stdout=messages,
                 stderr=messages,
                 cwd=self.folder,
+                user=self.user or None,
+                group=self.user or None,
+                extra_groups=[] if self.user else None,
             )
 
     def start_connected(self) -> None:
@@ -153,6 +174,23 @@ class AgentSite:
                 "scripts": scripts,
                 **fields,
             }
+        )
+
+    def restore(self, snapshot: str, target: Any, **options: Any) -> StartRestore:
+        """A request for a restore, with its ticket; `options`: fields of RestoreChoices."""
+        repository = self.open()
+        ticket = store_ticket(
+            repository.store, make_ticket(repository, repository.snapshot(snapshot))
+        )
+        repository.close()
+        return StartRestore(
+            run_id=uuid.uuid4().hex,
+            job="restore",
+            storage=self.target(),
+            ticket=ticket,
+            grant="",
+            target=target,
+            options=RestoreChoices(**options),
         )
 
     def script(self, name: str, text: str) -> str:

@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING
 
 from strongroom.content.codecs import AUTO, Compression, Compressor
 from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
+from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.packs import KIND_DATA
 
 if TYPE_CHECKING:
-    from strongroom.repo.keys import Key
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
 
 Chunks = Sequence[bytes]
 
 
-def chunk_ids_of(key: Key, chunks: Chunks) -> bytes:
-    """The ids of chunks, joined."""
-    return b"".join(chunk_id(key.put_key.chunk_key, chunk) for chunk in chunks)
+def chunk_ids_of(repository: Repository, chunks: Chunks, *, offered: bool = False) -> bytes:
+    """The ids of chunks, joined, as the repository's client or, if offered, as all clients."""
+    key = repository.writer.client.content(offered=offered).chunk_key
+    return b"".join(chunk_id(key, chunk) for chunk in chunks)
 
 
-def block_id_of(key: Key, chunks: Chunks) -> bytes:
+def block_id_of(repository: Repository, chunks: Chunks, *, offered: bool = False) -> bytes:
     """The id of the block of these chunks."""
     lengths = array("I", map(len, chunks))
-    text = ids_and_lengths(chunk_ids_of(key, chunks), lengths)
-    return block_id(key.put_key.block_key, text)
+    text = ids_and_lengths(chunk_ids_of(repository, chunks, offered=offered), lengths)
+    return block_id(repository.writer.client.content(offered=offered).block_key, text)
 
 
 def make_pack(
@@ -35,40 +36,54 @@ def make_pack(
     blocks: Sequence[Chunks],
     kind: int = KIND_DATA,
     compression: Compression = AUTO,
+    *,
+    offered: bool = False,
+    shared: bool = False,
 ) -> PackFooter:
-    """Publish a pack of blocks, each given as its chunks."""
+    """Publish a pack of blocks, each given as its chunks, of the client or for all clients."""
     compressor = Compressor(compression)
-    pack = repository.new_pack(kind)
+    offered = offered or shared
+    pack = repository.new_pack(kind, SHARED if shared else None)
     for chunks in blocks:
         raw = b"".join(chunks)
         codec, data = compressor.compress(raw)
         pack.add(
-            block_id_of(repository.key, chunks),
-            chunk_ids_of(repository.key, chunks),
+            block_id_of(repository, chunks, offered=offered),
+            chunk_ids_of(repository, chunks, offered=offered),
             array("I", map(len, chunks)),
             codec,
             data,
             len(raw),
+            offered=offered,
         )
     return pack.finish()
 
 
-def make_thinned_pack(repository: Repository, chunks: Chunks, live: Sequence[bool]) -> PackFooter:
+def make_thinned_pack(
+    repository: Repository,
+    chunks: Chunks,
+    live: Sequence[bool],
+    *,
+    offered: bool = False,
+    shared: bool = False,
+) -> PackFooter:
     """Publish a pack of one block that has lost the chunks that are not `live`."""
+    offered = offered or shared
     dead = bytearray((len(chunks) + 7) // 8)
     for slot, is_live in enumerate(live):
         if not is_live:
             dead[slot // 8] |= 1 << slot % 8
     raw = b"".join(chunk for chunk, is_live in zip(chunks, live, strict=True) if is_live)
     codec, data = Compressor(AUTO).compress(raw)
-    pack = repository.new_pack(KIND_DATA)
+    pack = repository.new_pack(KIND_DATA, SHARED if shared else None)
     pack.add(
-        block_id_of(repository.key, chunks),
-        chunk_ids_of(repository.key, chunks),
+        block_id_of(repository, chunks, offered=offered),
+        chunk_ids_of(repository, chunks, offered=offered),
         array("I", map(len, chunks)),
         codec,
         data,
         len(raw),
         bytes(dead),
+        offered=offered,
     )
     return pack.finish()

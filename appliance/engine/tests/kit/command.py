@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from contextlib import closing
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kit.prepared_commands import run_command
 from kit.tiny_backup import new_repository
-from strongroom.repo.keys import export_key
+from strongroom.repo.keys.files import export_key
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Command:
         store = LocalStore(str(self.repository))
         with closing(new_repository(store, PASSPHRASE.encode())) as repository:
             self.restore_key.write_text(export_key(repository.restore_key))
-            self.put_key.write_text(export_key(repository.key.put_key))
+            self.put_key.write_text(export_key(repository.key.put_key(socket.gethostname())))
         for file in (self.restore_key, self.put_key):
             file.chmod(0o600)
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
 
+from kit.appliance_keys import appliance_key_text
 from kit.connections import House
 from kit.tiny_backup import PASSPHRASE, new_repository
 from strongroom import clock
@@ -30,7 +31,7 @@ from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.snapshots import SnapshotRecord, add_snapshots
 from strongroom.daemons.director.daemon import DirectorDaemon
 from strongroom.net.channels.tls_contexts import authority_context, client_context
-from strongroom.repo.keys import export_key
+from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ Director { Name = boss; Password = x; Messages = standard; Address = 127.0.0.1
   Working Directory = "FOLDER/state"
   Identity Directory = "FOLDER/boss"
   Authority Directory = "FOLDER/ca"
-  Put Key File = "FOLDER/put.key"
+  Appliance Key File = "FOLDER/appliance.key"
   Maximum Concurrent Jobs = 10 }
 Messages { Name = standard; Console = all }
 Catalog { Name = main; Db Name = main; Db User = x; Db Password = x }
@@ -173,6 +174,7 @@ class RunningDirector:
         else:
             context = authority_context(self.house.director.authority_pem)
         headers = {"authorization": f"Bearer {token}"} if token else {}
+        headers |= OWN_HEADERS
         return httpx.Client(
             base_url=self.url + "/api/v1",
             verify=context,
@@ -238,7 +240,7 @@ class RunningDirector:
         (self.folder / "passphrase").chmod(0o600)
         repository = new_repository(LocalStore(str(self.folder / "repository")))
         try:
-            (self.folder / "put.key").write_text(export_key(repository.key.put_key))
+            (self.folder / "appliance.key").write_text(appliance_key_text(repository.key))
             tree = self.tree
             for name, content in FILES.items():
                 path = tree / name
@@ -253,7 +255,7 @@ class RunningDirector:
             repository.close()
 
     def _copy_repository(self, like: RunningDirector) -> None:
-        for name in ("passphrase", "put.key"):
+        for name in ("passphrase", "appliance.key"):
             shutil.copy2(like.folder / name, self.folder / name)
         shutil.copytree(like.folder / "repository", self.folder / "repository", symlinks=True)
         self.snapshots = like.snapshots

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from strongroom.content.codecs import ZSTD
 from strongroom.content.digests import BLOCK_ID_SIZE, block_id, chunk_id, ids_and_lengths
-from strongroom.repo.keys import Argon2Cost
+from strongroom.repo.keys.wrapping import Argon2Cost
 from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING
 from strongroom.repo.repository import Repository
 from strongroom.repo.snapshots import PageReference, Snapshot, Totals
+from strongroom.rows.entry_counts import count_entries
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows, new_rows
 from strongroom.rows.views import join_path
 from strongroom.scan.attributes import read_flags_of, read_xattrs
@@ -41,7 +42,8 @@ BATCH_CHUNKS = 512
 def new_repository(place: Path, *, encryption: str = "auto") -> Repository:
     cost = Argon2Cost(1024, 1, 1)
     store = LocalStore(str(place))
-    return Repository.create(store, b"passphrase", encryption=encryption, cost=cost)
+    made = Repository.create(store, b"passphrase", encryption=encryption, cost=cost)
+    return made.for_client("host")
 
 
 class _Content:
@@ -51,7 +53,7 @@ class _Content:
         import zstandard
 
         self._compress = zstandard.ZstdCompressor(1).compress
-        self._keys = repository.key.put_key
+        self._keys = repository.writer.client.own
         self._pack = pack
         self._batch: list[tuple[Rows, int, bytes]] = []
         self._bytes = 0
@@ -126,7 +128,7 @@ def store(
     builder = PageBuilder()
     pages = [page for rows in found for page in builder.add(rows)] + builder.finish()
     references = []
-    keys = repository.key.put_key
+    keys = repository.writer.client.own
     for page in pages:
         raw = forge(encode_page(page))
         an_id = chunk_id(keys.chunk_key, raw)
@@ -134,11 +136,15 @@ def store(
         block = block_id(keys.block_key, ids_and_lengths(an_id, length))
         listing_pack.add(block, an_id, [len(raw)], 0, raw, len(raw))
         first_name = page[0].names.partition(b"\0")[0]
+        counts = count_entries(page)
         row_count = sum(rows.row_count for rows in page)
-        references.append(PageReference(page[0].directory, first_name, block, row_count))
+        references.append(
+            PageReference(page[0].directory, first_name, block, row_count, counts.content_bytes)
+        )
     footers.append(listing_pack.finish())
     repository.write_index(footers)
-    totals = Totals(files=sum(rows.row_count for rows in found))
+    whole = count_entries(found)
+    totals = Totals(whole.files, whole.directories, whole.others, whole.content_bytes)
     snapshot = Snapshot(host="host", paths=paths, totals=totals, pages=tuple(references))
     with repository.lease("host", os.getpid(), "test") as lease:
         committed = repository.commit(snapshot, lease)

@@ -6,6 +6,7 @@ STORAGE_TEXT = """
 Storage {{ Name = {storage}; Address = 127.0.0.1; Port = {port}
   Maintenance Socket = "{folder}/storage.sock"
   Identity Directory = "{folder}/vault"
+  Clients = "*all*"
   {further} }}
 Director {{ Name = boss; Password = unused }}
 Device {{ Name = disk; Media Type = File; Archive Device = "{folder}/repository" }}
@@ -15,7 +16,7 @@ Director {{ Name = {director}; Password = x; Messages = standard; Address = 127.
   Working Directory = "{folder}/work"
   Identity Directory = "{folder}/boss"
   Authority Directory = "{folder}/ca"
-  Put Key File = "{folder}/put.key"
+  Appliance Key File = "{folder}/appliance.key"
   Maximum Concurrent Jobs = 20
   {further} }}
 Messages {{ Name = standard; Console = all }}

@@ -34,6 +34,7 @@ from kit.house_configurations import AGENT_TEXT, DIRECTOR_TEXT, OF_CLIENT_TEXT, 
 from kit.ports import free_port
 from kit.shifted_clock import ShiftedClock
 from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.net.identities.identity import Identity
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ class HouseOfDaemons:
             self._api[person] = httpx.Client(
                 base_url=f"https://127.0.0.1:{self.director_port}/api/v1",
                 verify=context,
+                headers=OWN_HEADERS,
                 timeout=PATIENCE_SECONDS,
             )
         return self._api[person]
@@ -319,7 +321,7 @@ class HouseOfDaemons:
             self.start_agent(name)
 
     def _copy(self, like: HouseOfDaemons) -> None:
-        for name in ("passphrase", "put.key", "restore.key"):
+        for name in ("passphrase", "appliance.key", "restore.key"):
             shutil.copy2(like.folder / name, self.folder / name)
         folders = ["ca", "vault", "boss", *self.people]
         folders += [f"{name}/identity" for name in self.names if name in like.names]
@@ -341,7 +343,7 @@ class HouseOfDaemons:
         place = ("--repo", f"unix:{self.folder}/storage.sock", "--password-file", str(secret))
         self.command("init", *place)
         self.command("key", "export-restore", str(self.restore_key), *place)
-        self.maintain("key", "export-put", str(self.folder / "put.key"))
+        self.maintain("key", "export-appliance", str(self.folder / "appliance.key"))
         # What copies of this house begin with.
         shutil.copytree(self.repository, self.folder / "pristine")
         self.start_director()

@@ -27,7 +27,7 @@ from strongroom.stores.local import LocalStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strongroom.repo.keys import Key
+    from strongroom.repo.keys.roles import Key
     from strongroom.stores.store import Store
 
 TUNING = Tuning(shards=2)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from strongroom.repo import restore_ticket
-from strongroom.repo.keys import PACK_ENTRY_SIZE
+from strongroom.repo.keys.roles import PACK_ENTRY_SIZE
 
 if TYPE_CHECKING:
-    from strongroom.repo.keys import PutKey
+    from strongroom.repo.keys.roles import PutKey
 
 
 def with_more_packs(ticket: bytes, put_key: PutKey, count: int, seed: int = 0) -> bytes:

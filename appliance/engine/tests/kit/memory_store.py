@@ -38,7 +38,7 @@ class MemoryStore:
     def writer(self, kind: Kind) -> MemoryWriter:
         return MemoryWriter(self, kind)
 
-    def incoming(self, kind: Kind) -> MemoryWriter:
+    def incoming(self, kind: Kind, way: object = None) -> MemoryWriter:
         return MemoryWriter(self, kind)
 
     def put(self, kind: Kind, name: str, data: Buffer) -> None:

@@ -7,7 +7,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from strongroom.jobs.restore.options import RestoreOptions, RestoreProblem, RestoreReport, Step
+from strongroom.jobs.restore.options import (
+    LeftOut,
+    RestoreOptions,
+    RestoreProblem,
+    RestoreReport,
+    Step,
+)
 from strongroom.jobs.restore.restore import restore
 from strongroom.progress import NullProgress
 
@@ -24,6 +30,7 @@ class Seen:
 
     problems: list[RestoreProblem] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    left: list[LeftOut] = field(default_factory=list)
     report: RestoreReport = field(default_factory=RestoreReport)
 
     def problem(self, problem: RestoreProblem) -> None:
@@ -31,6 +38,9 @@ class Seen:
 
     def step(self, step: Step) -> None:
         self.steps.append(step)
+
+    def left_out(self, left_out: LeftOut) -> None:
+        self.left.append(left_out)
 
     def actions(self) -> dict[bytes, str]:
         return {path: action.value for action, path in self.steps}

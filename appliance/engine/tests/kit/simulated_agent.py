@@ -21,6 +21,7 @@ from strongroom.net.control.messages import (
     decode_for_agent,
     encode,
 )
+from strongroom.net.control.own_requests import OWN_HEADERS
 
 if TYPE_CHECKING:
     from kit.director_server import RunningDirector
@@ -30,9 +31,10 @@ Wanted = TypeVar("Wanted", bound=Message)
 
 
 class SimulatedAgent:
-    """Connected and welcomed within its `with` block."""
+    """Connected and welcomed within its `with` block; `version`: of program and platform."""
 
-    def __init__(self, director: RunningDirector, name: str) -> None:
+    def __init__(self, director: RunningDirector, name: str, version: str = "test") -> None:
+        self._version = version
         self._director = director
         self._name = name
         self._sequence = 0
@@ -43,6 +45,7 @@ class SimulatedAgent:
         connection = connect(
             f"wss://localhost:{self._director.port}/api/v1/agents/connect",
             ssl=client_context(identity),
+            additional_headers=OWN_HEADERS,
             compression=None,
             open_timeout=PATIENCE_SECONDS,
         )
@@ -51,8 +54,8 @@ class SimulatedAgent:
             Hello(
                 name=self._name,
                 protocol=1,
-                version="test",
-                platform="test",
+                version=self._version,
+                platform=self._version,
                 clock_ns=clock.now_ns(),
             )
         )
@@ -65,6 +68,10 @@ class SimulatedAgent:
     def say(self, message: Message) -> None:
         """Send a message."""
         self._socket.send(encode(message).decode())
+
+    def say_raw(self, text: str) -> None:
+        """Send whatever."""
+        self._socket.send(text)
 
     def expect(self, kind: type[Wanted]) -> Wanted:
         """The next message of a kind; acknowledgements on the way are passed over."""

@@ -17,7 +17,7 @@ Contents = dict[bytes, tuple[int, int, bytes, bytes]]
 def contents(repository: Repository, snapshot_id: str) -> Contents:
     """Mode, time, link target and data of each path; DamageError when anything is amiss."""
     snapshot = repository.snapshot(snapshot_id)
-    reader = repository.block_reader(repository.load_index())
+    reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
     found: Contents = {}
     for groups in Listing(snapshot.pages, reader).pages():
         for rows in groups:

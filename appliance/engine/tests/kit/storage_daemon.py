@@ -10,22 +10,29 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kit.tiny_backup import PASSPHRASE
+from strongroom.config.settings.storage_peers import EVERYBODY
+from strongroom.daemons.storage.admission import READING_VERBS, Admission
 from strongroom.daemons.storage.server import StorageServer, open_folder
 from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
-from strongroom.errors import ConnectionLostError
+from strongroom.errors import ConnectionLostError, RepositoryNotFoundError
 from strongroom.net.channels.greeting import receive_greeting, send_welcome
 from strongroom.net.channels.local_channel import LocalChannel
-from strongroom.net.identities.peer import Peer
+from strongroom.net.identities.peer import ClientOf, Peer
 from strongroom.net.storage.place import open_socket, parse_place
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
+from strongroom.repo.keys.roles import required_appliance_key
+from strongroom.repo.repository import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from strongroom.net.channels.channel import Channel
+    from strongroom.repo.keys.roles import ApplianceKey
     from strongroom.stores.servable import ServableStore
+    from strongroom.stores.store import Store
 
 DIRECTOR = Peer("director", "director", "1")
 
@@ -33,7 +40,10 @@ DIRECTOR = Peer("director", "director", "1")
 class Daemon:
     """A real server; peers over TCP are who they say they are, which is what TLS is for.
 
-    A connection over TCP begins with a line of role and name.
+    Without an `admission` every agent and director may connect, and operators to read.
+
+    A connection over TCP begins with a line of role and name. Agents are the clients of their
+    names, once there is a repository with the passphrase of kit.tiny_backup.
     """
 
     def __init__(
@@ -42,6 +52,7 @@ class Daemon:
         limits: StorageLimits | None = None,
         read_grant: Callable[[str], dict[str, object]] | None = None,
         open_store: Callable[[bytes], ServableStore] = open_folder,
+        admission: Admission | None = None,
     ) -> None:
         self.folder = folder
         self.repository = folder / "repository"
@@ -52,15 +63,25 @@ class Daemon:
             addresses=(("127.0.0.1", 0),),
             socket_path=os.fsencode(self.socket_path),
             limits=limits or StorageLimits(),
+            admission=admission
+            or Admission(
+                clients=frozenset((EVERYBODY,)),
+                directors=frozenset((EVERYBODY,)),
+                operators={EVERYBODY: READING_VERBS},
+            ),
         )
         self.read_grant = read_grant
         # Those of peers, in the order in which they connected.
         self.channels: list[Channel] = []
         self.open_store = open_store
+        self._key: ApplianceKey | None = None
+        self._names: list[tuple[Store, str]] = []
+        # Agents whose certificates say of no repository which client they are.
+        self.anonymous: set[str] = set()
         self.server = self._start()
 
     def _start(self) -> StorageServer:
-        server = StorageServer(self.settings, _admit, self.read_grant, self.open_store)
+        server = StorageServer(self.settings, self._admit, self.read_grant, self.open_store)
         server.start()
         return server
 
@@ -78,7 +99,28 @@ class Daemon:
 
     def agent(self, name: str, grant: str = "", job: str = "") -> RemoteStore:
         """The store of an agent."""
-        return self.peer(Peer(name, "agent", "ab"), StorageHello(PROTOCOL_VERSION, "", job, grant))
+        store = self.peer(Peer(name, "agent", "ab"), StorageHello(PROTOCOL_VERSION, "", job, grant))
+        self._names.append((store, name))
+        return store
+
+    def name_of(self, store: Store) -> str:
+        """The name of the agent whose store this is."""
+        return next(name for one, name in self._names if one is store)
+
+    def client_id(self, name: str) -> bytes:
+        """The id of a client; b"" while there is no repository."""
+        if self._key is None:
+            try:
+                self._key = required_appliance_key(
+                    Repository.open(self.open_store(os.fsencode(self.repository)), PASSPHRASE).key
+                )
+            except RepositoryNotFoundError:
+                return b""
+        return self._key.client_id(name)
+
+    def object_of(self, name: str, content: bytes) -> bytes:
+        """An object that is the client's, whatever else it may be."""
+        return bytes(8) + self.client_id(name) + content
 
     def peer(
         self,
@@ -109,6 +151,23 @@ class Daemon:
     def stop(self) -> None:
         """End it."""
         self.server.stop()
+
+    def _admit(self, connection: socket.socket) -> Channel:
+        nobody = LocalChannel(connection, Peer("", "", ""))
+        role, _, name = nobody.receive_exactly(64).decode().strip().partition(" ")
+        if not name:
+            raise ConnectionLostError("nobody was named")
+        clients: tuple[ClientOf, ...] = ()
+        if (
+            role == "agent"
+            and name not in self.anonymous
+            and (client := self.client_id(name))
+            and self._key is not None
+        ):
+            clients = (ClientOf(self._key.repository_id, client),)
+        channel = LocalChannel(connection, Peer(name, role, "ab", clients=clients))
+        send_welcome(channel)
+        return channel
 
 
 class Relay:
@@ -153,13 +212,3 @@ def _pass_on(source: socket.socket, sink: socket.socket) -> None:
             sink.sendall(data)
     with suppress(OSError):
         sink.shutdown(socket.SHUT_WR)
-
-
-def _admit(connection: socket.socket) -> Channel:
-    nobody = LocalChannel(connection, Peer("", "", ""))
-    role, _, name = nobody.receive_exactly(64).decode().strip().partition(" ")
-    if not name:
-        raise ConnectionLostError("nobody was named")
-    channel = LocalChannel(connection, Peer(name, role, "ab"))
-    send_welcome(channel)
-    return channel

@@ -40,12 +40,13 @@ def appliance(daemon: Daemon) -> Iterator[Repository]:
 
 
 @pytest.fixture
-def open_as(appliance: Repository) -> Iterator[Callable[[Store], Repository]]:
-    """Opens the appliance's repository through another store, with the put key."""
+def open_as(daemon: Daemon, appliance: Repository) -> Iterator[Callable[[Store], Repository]]:
+    """Opens the appliance's repository through an agent's store, with the put key of its name."""
     opened: list[Repository] = []
 
-    def open_it(store: Store) -> Repository:
-        opened.append(Repository.open(store, appliance.key.put_key))
+    def open_it(store: Store, client: str = "") -> Repository:
+        key = appliance.key.put_key(client or daemon.name_of(store))
+        opened.append(Repository.open(store, key))
         return opened[-1]
 
     yield open_it

@@ -13,11 +13,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kit.appliance_keys import client_of
 from kit.ports import free_port
 from kit.tiny_backup import new_repository
 from strongroom.net.identities.authority import Authority
 from strongroom.net.storage.place import open_socket, parse_place
-from strongroom.repo.keys import export_key
+from strongroom.repo.keys.files import export_key, import_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,7 @@ Storage {{
   Port = {port}
   Maintenance Socket = {socket}
   Identity Directory = {identity}
+  Clients = "*all*"; Operators = "ann list read"
   {further}
 }}
 Director {{ Name = boss; Password = unused }}
@@ -81,15 +83,20 @@ class StorageSite:
         )
 
     def identity(self, name: str, role: str, *hosts: str) -> Identity:
-        """A new identity in a folder of its name."""
-        return self.authority.issue_identity(str(self.folder / name), name, role, hosts)
+        """A new identity in a folder of its name; an agent is the client of that name."""
+        clients = []
+        if role == "agent" and self.restore_key.exists():
+            clients = [client_of(import_key(self.restore_key.read_text()), name)]
+        return self.authority.issue_identity(
+            str(self.folder / name), name, role, hosts, clients=clients
+        )
 
     def make_repository(self) -> None:
         """Make the repository through the daemon, and its keys as files."""
         store = open_socket(parse_place(self.place))
         with closing(new_repository(store, PASSPHRASE.encode())) as repository:
             self.restore_key.write_text(export_key(repository.restore_key))
-            self.put_key.write_text(export_key(repository.key.put_key))
+            self.put_key.write_text(export_key(repository.key.put_key("web1")))
         for file in (self.restore_key, self.put_key):
             file.chmod(0o600)
 
@@ -162,8 +169,22 @@ class StorageSite:
         return self._words(
             *words,
             *("--repo", place, "--identity", identity, "--tls", tls),
-            *("--key-file", str(self.put_key), "--cache-dir", str(self.folder / f"cache-{name}")),
+            *(
+                "--key-file",
+                str(self.put_key_of(name)),
+                "--cache-dir",
+                str(self.folder / f"cache-{name}"),
+            ),
         )
+
+    def put_key_of(self, name: str) -> Path:
+        """The file with the put key of a client."""
+        file = self.folder / f"put-{name}.key"
+        if not file.exists():
+            key = import_key(self.restore_key.read_text()).put_key(name)
+            file.write_text(export_key(key))
+            file.chmod(0o600)
+        return file
 
     def agent(self, name: str, *words: str, tls: str = "tls", exit_code: int = 0) -> str:
         """Run a command as an agent; what it prints."""

@@ -14,12 +14,13 @@ from strongroom.content.codecs import AUTO, Compressor
 from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.errors import DamageError
 from strongroom.repo.index.chunk_table import ChunkTable
-from strongroom.repo.keys import Argon2Cost
+from strongroom.repo.keys.roles import RestoreKey
+from strongroom.repo.keys.wrapping import Argon2Cost
 from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING
 from strongroom.repo.repository import Repository
-from strongroom.repo.snapshots import PageReference, Snapshot
+from strongroom.repo.snapshots import PageReference, Snapshot, Totals
 from strongroom.rows.rows import UNREADABLE, new_rows
 from strongroom.rows.views import views
 
@@ -33,22 +34,26 @@ CHUNKS_OF_A_BLOCK: Final = 4
 DIRECTORY: Final = b"data"
 CHEAP: Final = Argon2Cost(1024, 1, 1)
 PASSPHRASE: Final = b"passphrase"
+HOST: Final = "host"
 
 Files = dict[bytes, bytes]
 
 
-def new_repository(store: Store, passphrase: bytes = PASSPHRASE) -> Repository:
-    """A repository whose passphrase costs next to nothing."""
-    return Repository.create(store, passphrase, cost=CHEAP)
+def new_repository(store: Store, passphrase: bytes = PASSPHRASE, host: str = HOST) -> Repository:
+    """A repository whose passphrase costs next to nothing, for writing as a client."""
+    return Repository.create(store, passphrase, cost=CHEAP).for_client(host)
 
 
 class TinyBackup:
     """One backup: `store` any number of times, then `commit` or `abandon`."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, host: str | None = None) -> None:
+        """As the client of the repository, or as another."""
+        if host is not None:
+            repository = repository.for_client(host)
         self._repository = repository
-        self._keys = repository.key.put_key
-        self._lease = repository.lease("host", os.getpid(), "backup")
+        self._keys = repository.writer.client.own
+        self._lease = repository.lease(HOST, os.getpid(), "backup")
         index = repository.load_index(chunks=True)
         self._table = ChunkTable.load(index)
         self._compressor = Compressor(AUTO)
@@ -56,12 +61,13 @@ class TinyBackup:
         self._footers: list[PackFooter] = []
         self.new_chunks = 0
 
-    def store(self, files: Mapping[bytes, bytes]) -> None:
+    def store(self, files: Mapping[bytes, bytes], *, offered: bool = False) -> None:
         """Store the content of files, in a pack of its own unless nothing is new."""
+        keys = self._repository.writer.client.content(offered=offered)
         fresh: list[tuple[bytes, bytes]] = []
         places: dict[bytes, list[bytes]] = {}
         for name, data in files.items():
-            an_id = chunk_id(self._keys.chunk_key, data)
+            an_id = chunk_id(keys.chunk_key, data)
             (known,) = self._table.claim(an_id)
             if known is not None:
                 self._references[name] = (*known, len(data))
@@ -77,15 +83,19 @@ class TinyBackup:
             batch = fresh[start : start + CHUNKS_OF_A_BLOCK]
             ids = b"".join(an_id for an_id, _ in batch)
             lengths = array("I", [len(data) for _, data in batch])
-            block = block_id(self._keys.block_key, ids_and_lengths(ids, lengths))
+            block = block_id(keys.block_key, ids_and_lengths(ids, lengths))
             raw = b"".join(data for _, data in batch)
             codec, stored = self._compressor.compress(raw)
-            pack.add(block, ids, lengths, codec, stored, len(raw))
+            pack.add(block, ids, lengths, codec, stored, len(raw), offered=offered)
             self._table.add(block, ids)
             for slot, (an_id, data) in enumerate(batch):
                 for name in places[an_id]:
                     self._references[name] = (block, slot, len(data))
         self._footers.append(pack.finish())
+
+    def refer(self, name: bytes, block: bytes, slot: int, size: int) -> None:
+        """Add a file whose content is said to be in a block, as an attacker may say of any."""
+        self._references[name] = (block, slot, size)
 
     def checkpoint(self) -> None:
         """Make what was stored known to others."""
@@ -93,7 +103,7 @@ class TinyBackup:
             self._repository.write_index(self._footers)
             self._footers = []
 
-    def commit(self, host: str = "host", tags: tuple[str, ...] = ()) -> Snapshot:
+    def commit(self, tags: tuple[str, ...] = (), job: str = "") -> Snapshot:
         """Write listing, index and snapshot; LeaseError when the lease has ended."""
         try:
             names = sorted(self._references)
@@ -108,11 +118,17 @@ class TinyBackup:
                 rows.part_blocks += block
                 rows.part_slots.append(slot)
             pages: tuple[PageReference, ...] = ()
+            totals = Totals(
+                files=len(names),
+                content_bytes=sum(self._references[name][2] for name in names),
+            )
             if names:
-                pages = (self._store_page(encode_page([rows]), names[0], len(names)),)
+                pages = (self._store_page(encode_page([rows]), names[0], totals),)
             self.checkpoint()
-            snapshot = Snapshot(host=host, paths=(DIRECTORY,), tags=tags, pages=pages)
-            return self._repository.commit(snapshot, self._lease)
+            made = Snapshot(
+                host="", job=job, paths=(DIRECTORY,), tags=tags, totals=totals, pages=pages
+            )
+            return self._repository.commit(made, self._lease)
         finally:
             self._lease.end()
 
@@ -120,7 +136,7 @@ class TinyBackup:
         """Stop without committing, as a job does that fails."""
         self._lease.end()
 
-    def _store_page(self, raw: bytes, first_name: bytes, row_count: int) -> PageReference:
+    def _store_page(self, raw: bytes, first_name: bytes, totals: Totals) -> PageReference:
         an_id = chunk_id(self._keys.chunk_key, raw)
         length = len(raw).to_bytes(4, "little")
         block = block_id(self._keys.block_key, ids_and_lengths(an_id, length))
@@ -128,20 +144,24 @@ class TinyBackup:
         codec, stored = self._compressor.compress(raw)
         pack.add(block, an_id, [len(raw)], codec, stored, len(raw))
         self._footers.append(pack.finish())
-        return PageReference(DIRECTORY, first_name, block, row_count)
+        return PageReference(DIRECTORY, first_name, block, totals.files, totals.content_bytes)
 
 
-def back_up(repository: Repository, files: Mapping[bytes, bytes], host: str = "host") -> Snapshot:
+def back_up(
+    repository: Repository, files: Mapping[bytes, bytes], host: str | None = None
+) -> Snapshot:
     """All steps at once."""
-    backup = TinyBackup(repository)
+    backup = TinyBackup(repository, host)
     backup.store(files)
-    return backup.commit(host)
+    return backup.commit()
 
 
 def read_back(repository: Repository, snapshot_id: str) -> Files:
     """The files of a snapshot; rows that are marked unreadable are left out. DamageError."""
+    if isinstance(repository.key, RestoreKey):
+        repository = repository.for_all_clients()
     snapshot = repository.snapshot(snapshot_id)
-    reader = repository.block_reader(repository.load_index())
+    reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
     files: Files = {}
     for groups in Listing(snapshot.pages, reader).pages():
         for rows in groups:

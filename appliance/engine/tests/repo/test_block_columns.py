@@ -34,7 +34,7 @@ def test_the_flags_of_dropped_chunks_are_those_of_each_bitmap(some):
             "<u4",
         ).tobytes(),
         chunk_counts=np.array([len(chunks) for chunks, _ in some], "<u2").tobytes(),
-        thinned=bytes(thinned for _, thinned in some),
+        flags=bytes(thinned for _, thinned in some),
         chunk_ids=bytes(24 * len(expected)),
         chunk_lengths=np.array([n for chunks, _ in some for n, _ in chunks], "<u4").tobytes(),
         dead=b"".join(

@@ -29,7 +29,8 @@ def reader_of(repository, footers, **options):
     index = Index()
     for footer in footers:
         index.add(footer)
-    return BlockReader(repository.store, repository.restore_key, index, **options)
+    blocks = index.of_client(repository.writer.client_id)
+    return BlockReader(repository.store, repository.restore_key, blocks, **options)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_blocks_and_chunks_of_every_codec_read_back(repository, name):
     footer = make_pack(repository, blocks, compression=parse_compression(name))
     reader = reader_of(repository, [footer])
     for chunks in blocks:
-        wanted = block_id_of(repository.key, chunks)
+        wanted = block_id_of(repository, chunks)
         assert reader.block(wanted) == b"".join(chunks)
         for slot, chunk in enumerate(chunks):
             assert reader.chunk(wanted, slot) == chunk
@@ -52,7 +53,7 @@ def test_blocks_and_chunks_of_every_codec_read_back(repository, name):
 def test_many_blocks_come_once_each_in_the_order_of_the_packs(repository):
     footers = [make_pack(repository, MANY[:10]), make_pack(repository, MANY[10:])]
     reader = reader_of(repository, footers)
-    wanted = [block_id_of(repository.key, chunks) for chunks in MANY]
+    wanted = [block_id_of(repository, chunks) for chunks in MANY]
     given = list(reader.blocks([*reversed(wanted), *wanted]))
     stored = [
         entry.block_id
@@ -60,7 +61,7 @@ def test_many_blocks_come_once_each_in_the_order_of_the_packs(repository):
         for entry in footer.blocks
     ]
     assert [block_id for block_id, _ in given] == stored
-    assert dict(given) == {block_id_of(repository.key, chunks): b"".join(chunks) for chunks in MANY}
+    assert dict(given) == {block_id_of(repository, chunks): b"".join(chunks) for chunks in MANY}
 
 
 def test_neighbours_are_fetched_by_one_read(repository):
@@ -69,7 +70,8 @@ def test_neighbours_are_fetched_by_one_read(repository):
     store = PassingStore(repository.store, reads.append)
     index = Index()
     index.add(footer)
-    reader = BlockReader(store, repository.restore_key, index)
+    blocks = index.of_client(repository.writer.client_id)
+    reader = BlockReader(store, repository.restore_key, blocks)
     wanted = [entry.block_id for entry in footer.blocks]
     reader.prefetch(wanted)
     # One for all blocks and one for the header.
@@ -80,21 +82,21 @@ def test_neighbours_are_fetched_by_one_read(repository):
 
 def test_a_small_cache_still_gives_every_block(repository):
     footer = make_pack(repository, [SMALL, LARGE, *MANY])
-    reader = reader_of(repository, [footer], cache_bytes=100)
+    reader = reader_of(repository, [footer], cache=100)
     for _ in range(2):
         for chunks in (SMALL, LARGE, *MANY):
-            assert reader.block(block_id_of(repository.key, chunks)) == b"".join(chunks)
+            assert reader.block(block_id_of(repository, chunks)) == b"".join(chunks)
 
 
 def test_threads_may_read_at_the_same_time(repository):
     footer = make_pack(repository, MANY)
-    reader = reader_of(repository, [footer], cache_bytes=200)
+    reader = reader_of(repository, [footer], cache=200)
     failures = []
 
     def read(start):
         for turn in range(200):
             chunks = MANY[(start + turn * 7) % len(MANY)]
-            if reader.chunk(block_id_of(repository.key, chunks), turn % 3) != chunks[turn % 3]:
+            if reader.chunk(block_id_of(repository, chunks), turn % 3) != chunks[turn % 3]:
                 failures.append(turn)
 
     threads = [threading.Thread(target=read, args=(start,)) for start in range(4)]
@@ -109,7 +111,7 @@ def test_what_a_thinned_block_kept_reads_back_and_what_it_lost_is_named(reposito
     chunks = [b"kept", b"lost", b"also kept", b"lost too"]
     footer = make_thinned_pack(repository, chunks, [True, False, True, False])
     reader = reader_of(repository, [footer])
-    wanted = block_id_of(repository.key, chunks)
+    wanted = block_id_of(repository, chunks)
     assert reader.chunk(wanted, 0) == b"kept"
     assert reader.chunk(wanted, 2) == b"also kept"
     for slot in (1, 3):
@@ -120,7 +122,7 @@ def test_what_a_thinned_block_kept_reads_back_and_what_it_lost_is_named(reposito
 def test_a_slot_that_is_not_there_is_damage(repository):
     reader = reader_of(repository, [make_pack(repository, [SMALL])])
     with pytest.raises(DamageError, match="slot 4"):
-        reader.chunk(block_id_of(repository.key, SMALL), 4)
+        reader.chunk(block_id_of(repository, SMALL), 4)
 
 
 def forged_pack(repository, claimed, ids, chunks):
@@ -133,17 +135,17 @@ def forged_pack(repository, claimed, ids, chunks):
 
 def test_another_block_under_a_block_id_is_found(repository):
     for honest in ([b"one", b"two"], [b"single"]):
-        claimed = block_id_of(repository.key, honest)
+        claimed = block_id_of(repository, honest)
         others = [b"x" * len(chunk) for chunk in honest]
-        footer = forged_pack(repository, claimed, chunk_ids_of(repository.key, others), others)
+        footer = forged_pack(repository, claimed, chunk_ids_of(repository, others), others)
         with pytest.raises(DamageError, match="holds something else"):
             reader_of(repository, [footer]).block(claimed)
 
 
 def test_other_bytes_under_honest_chunk_ids_are_found(repository):
     honest, forged = [b"one", b"two"], [b"one", b"2.0"]
-    claimed = block_id_of(repository.key, honest)
-    footer = forged_pack(repository, claimed, chunk_ids_of(repository.key, honest), forged)
+    claimed = block_id_of(repository, honest)
+    footer = forged_pack(repository, claimed, chunk_ids_of(repository, honest), forged)
     reader = reader_of(repository, [footer])
     assert reader.chunk(claimed, 0) == b"one"
     with pytest.raises(DamageError, match="not what its id says"):
@@ -152,9 +154,9 @@ def test_other_bytes_under_honest_chunk_ids_are_found(repository):
 
 def test_chunks_in_another_order_are_found(repository):
     honest = [b"one", b"two"]
-    claimed = block_id_of(repository.key, honest)
+    claimed = block_id_of(repository, honest)
     swapped = honest[::-1]
-    for ids in (chunk_ids_of(repository.key, swapped), chunk_ids_of(repository.key, honest)):
+    for ids in (chunk_ids_of(repository, swapped), chunk_ids_of(repository, honest)):
         reader = reader_of(repository, [forged_pack(repository, claimed, ids, swapped)])
         with pytest.raises(DamageError):
             bytes(reader.chunk(claimed, 0)) + bytes(reader.chunk(claimed, 1))
@@ -191,7 +193,11 @@ def relabelled(footer, **columns):
     """The footer a hostile index would claim."""
     fields = {name: getattr(footer.columns, name) for name in BlockColumns.__struct_fields__}
     return PackFooter(
-        footer.pack_id, footer.kind, footer.size_bytes, BlockColumns(**{**fields, **columns})
+        footer.owner,
+        footer.pack_id,
+        footer.kind,
+        footer.size_bytes,
+        BlockColumns(**{**fields, **columns}),
     )
 
 

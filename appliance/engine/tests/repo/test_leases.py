@@ -6,8 +6,15 @@ import time
 import pytest
 
 from kit.tiny_backup import new_repository
-from strongroom.errors import LeaseError
-from strongroom.repo.leases import Holder, Lease, has_ended, list_leases
+from strongroom.errors import KeyRightError, LeaseError
+from strongroom.repo.leases import (
+    APPLIANCE,
+    MOST_AGE_SECONDS,
+    Holder,
+    Lease,
+    has_ended,
+    list_leases,
+)
 from strongroom.repo.snapshots import Snapshot
 from strongroom.repo.tombstones import write_tombstone
 from strongroom.stores.local import LocalStore
@@ -20,6 +27,12 @@ def repository(tmp_path):
     return new_repository(LocalStore(tmp_path / "r"))
 
 
+def mark(repository):
+    """A tombstone of the client's packs."""
+    owner = repository.writer.client_id
+    return write_tombstone(repository.store, repository.key, owner, [bytes(32)], repository.cipher)
+
+
 def age(repository, name, seconds):
     """Make the store believe that a lease was renewed that long ago."""
     path = os.path.join(repository.store.location, "leases", name)
@@ -29,7 +42,7 @@ def age(repository, name, seconds):
 
 def test_a_lease_is_listed_while_it_is_held(repository):
     with repository.lease("laptop", os.getpid(), "backup") as lease:
-        (listed,) = list_leases(repository.store, repository.key.put_key)
+        (listed,) = list_leases(repository.store, repository.writer)
         assert listed.name == lease.name
         assert (listed.holder.host, listed.holder.process_id) == ("laptop", os.getpid())
         assert listed.holder.purpose == "backup"
@@ -38,9 +51,9 @@ def test_a_lease_is_listed_while_it_is_held(repository):
 
 
 def test_a_lease_names_the_tombstones_known_when_it_began(repository):
-    first = write_tombstone(repository.store, repository.key, [bytes(32)], repository.cipher)
+    first = mark(repository)
     with repository.lease("h", 1, "backup") as lease:
-        write_tombstone(repository.store, repository.key, [bytes(32)], repository.cipher)
+        mark(repository)
         (listed,) = list_leases(repository.store, repository.key)
         assert listed.holder.tombstones == (first,)
         lease.require()
@@ -66,6 +79,60 @@ def test_a_lease_that_was_not_renewed_has_ended_by_the_clock_of_the_store(reposi
         assert ended == {old.name: True, own.name: False}
 
 
+def leases_of(repository):
+    return {item.name: item for item in list_leases(repository.store, repository.key)}
+
+
+def test_a_lease_of_a_client_ends_at_most_seven_days_after_it_began(repository):
+    with (
+        repository.lease("h", os.getpid(), "backup") as lease,
+        repository.for_all_clients().lease("h", os.getpid(), "check") as appliance,
+    ):
+        for age, ends in ((MOST_AGE_SECONDS - 60, False), (MOST_AGE_SECONDS + 60, True)):
+            now = lease.store_time_ns + int(age * 1e9)
+            found = leases_of(repository)
+            renewed = found[lease.name]._replace(renewed_ns=now)
+            assert has_ended(renewed, now) == ends
+            assert not has_ended(found[appliance.name]._replace(renewed_ns=now), now)
+
+
+def test_a_client_without_a_clock_keeps_its_lease(repository):
+    holder = Holder("h", os.getpid(), "backup", 0, ())
+    owner = repository.writer.client_id
+    with Lease(repository.store, repository.key, repository.cipher, owner, holder) as lease:
+        (listed,) = list_leases(repository.store, repository.key)
+        assert not has_ended(listed, lease.store_time_ns)
+        assert abs(listed.holder.started_ns - lease.store_time_ns) < 10**10
+
+
+def test_whose_a_lease_is_everybody_sees_and_its_holder_only_its_client(repository):
+    with (
+        repository.for_client("web1").lease("one", 1, "backup") as first,
+        repository.for_all_clients().lease("all", 1, "prune") as all_of_them,
+    ):
+        web1, web2 = (repository.key.put_key(name) for name in ("web1", "web2"))
+        by_key = {
+            key.name: {item.name: item for item in list_leases(repository.store, key)}
+            for key in (web1, web2)
+        }
+        for found in by_key.values():
+            assert found[first.name].owner == web1.client_id
+            assert found[all_of_them.name].owner == APPLIANCE
+            assert found[all_of_them.name].holder is None
+        assert by_key["web1"][first.name].holder.host == "one"
+        assert by_key["web2"][first.name].holder is None
+        assert leases_of(repository)[all_of_them.name].holder.host == "all"
+
+
+def test_a_put_key_takes_no_lease_of_another_client_or_of_the_appliance(repository):
+    key = repository.key.put_key("web1")
+    holder = Holder("h", 1, "backup", 0, ())
+    for owner in (repository.key.client_id("web2"), APPLIANCE):
+        with pytest.raises(KeyRightError):
+            Lease(repository.store, key, repository.cipher, owner, holder)
+    assert list(repository.store.list("leases")) == []
+
+
 def test_nothing_is_committed_after_the_lease_was_removed(repository):
     with repository.lease("h", 1, "backup") as lease:
         repository.store.delete("leases", lease.name)
@@ -78,7 +145,10 @@ def test_nothing_is_committed_after_the_lease_was_removed(repository):
 
 def test_nothing_is_committed_when_the_lease_was_not_renewed_in_time(repository):
     holder = Holder("h", 1, "backup", 0, ())
-    lease = Lease(repository.store, repository.key, repository.cipher, holder, expiry_seconds=0.05)
+    owner = repository.writer.client_id
+    lease = Lease(
+        repository.store, repository.key, repository.cipher, owner, holder, expiry_seconds=0.05
+    )
     lease.require()
     time.sleep(0.1)
     with pytest.raises(LeaseError, match="in time"):
@@ -93,6 +163,7 @@ def test_renewing_in_the_background_keeps_a_lease(repository):
         repository.store,
         repository.key,
         repository.cipher,
+        repository.writer.client_id,
         holder,
         renewal_seconds=0.02,
         expiry_seconds=0.5,

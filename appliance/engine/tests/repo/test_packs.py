@@ -12,7 +12,9 @@ from strongroom.content.ciphers import NONCE_SIZE, TAG_SIZE
 from strongroom.content.ciphers import NONE as CIPHER_NONE
 from strongroom.content.codecs import NONE, ZSTD, decompress
 from strongroom.content.digests import BLOCK_ID_SIZE, block_id, chunk_id, ids_and_lengths
-from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
+from strongroom.errors import DamageError, KeyRightError, ObjectMissingError, UnknownFormatError
+from strongroom.repo.keys.owners import SHARED
+from strongroom.repo.keys.roles import new_restore_key
 from strongroom.repo.packs import (
     HEADER_SIZE,
     KIND_DATA,
@@ -31,9 +33,10 @@ BLOCKS = [[b"one", b"two", b""], [b"x" * 5000], [bytes(100), b"y" * 70]]
 
 @pytest.fixture(params=["aes-256-gcm", "chacha20-poly1305", "none"])
 def repository(request, tmp_path):
-    return Repository.create(
+    made = Repository.create(
         LocalStore(tmp_path / "r"), PASSPHRASE, encryption=request.param, cost=CHEAP
     )
+    return made.for_client("host")
 
 
 def stored(repository, footer):
@@ -42,13 +45,13 @@ def stored(repository, footer):
 
 def test_the_footer_says_what_was_written(repository):
     footer = make_pack(repository, BLOCKS)
-    assert read_footer(repository.store, repository.key.put_key, footer.pack_id) == footer
+    assert read_footer(repository.store, repository.writer, footer.pack_id) == footer
     assert footer.size_bytes == len(stored(repository, footer))
     assert footer.kind == KIND_DATA
     assert make_pack(repository, BLOCKS, KIND_LISTING).kind == KIND_LISTING
     for entry, chunks in zip(footer.blocks, BLOCKS, strict=True):
-        assert entry.block_id == block_id_of(repository.key, chunks)
-        assert entry.chunk_ids == chunk_ids_of(repository.key, chunks)
+        assert entry.block_id == block_id_of(repository, chunks)
+        assert entry.chunk_ids == chunk_ids_of(repository, chunks)
         assert entry.chunk_lengths.tolist() == [len(chunk) for chunk in chunks]
         assert entry.raw_length == sum(map(len, chunks))
         assert entry.dead == b""
@@ -63,7 +66,7 @@ def test_every_block_opens_with_the_restore_key(repository):
     footer = make_pack(repository, BLOCKS)
     data = stored(repository, footer)
     header = parse_header(data[:HEADER_SIZE])
-    cipher = open_block_cipher(header, repository.restore_key)
+    cipher = open_block_cipher(header, repository.restore_key, footer.pack_id)
     for entry, chunks in zip(footer.blocks, BLOCKS, strict=True):
         sealed = data[entry.offset : entry.offset + entry.stored_length]
         text = cipher.open(sealed, entry_aad(header.raw, entry))
@@ -90,15 +93,15 @@ class Collected:
 def test_a_pack_open_while_the_machine_is_set_back_leaks_nothing(repository, codec):
     """As after a virtual machine's snapshot, the same block number is sealed twice."""
     texts = (b"the first future " * 4, b"another future!! " * 4)
-    key, store = repository.key, Collected()
-    pack = PackWriter(store, key, KIND_DATA, repository.cipher)
+    key, store = repository.writer, Collected()
+    pack = PackWriter(store, key, key.client_id, KIND_DATA, repository.cipher)
     packs = []
     for text in texts:
         reading, writing = os.pipe()
         if not os.fork():
             lengths = array("I", [len(text)])
-            ids = chunk_id(key.put_key.chunk_key, text)
-            block = block_id(key.put_key.block_key, ids_and_lengths(ids, lengths))
+            ids = chunk_id(key.client.own.chunk_key, text)
+            block = block_id(key.client.own.block_key, ids_and_lengths(ids, lengths))
             pack.add(block, ids, lengths, codec, text, len(text))
             os.write(writing, store.data)
             os._exit(0)
@@ -121,7 +124,7 @@ def xor(one: bytes, other: bytes) -> bytes:
 
 def test_the_writer_cannot_open_its_own_pack(tmp_path):
     repository = new_repository(LocalStore(tmp_path / "r"))
-    put_only = Repository.open(repository.store, repository.key.put_key)
+    put_only = Repository.open(repository.store, repository.writer)
     footer = make_pack(put_only, BLOCKS)
     assert b"x" * 20 not in stored(put_only, footer)
     assert not hasattr(put_only.key, "private")
@@ -141,7 +144,7 @@ def test_a_thinned_block_keeps_the_ids_and_lengths_of_what_it_lost(repository):
     live = [slot % 3 != 1 for slot in range(15)]
     footer = make_thinned_pack(repository, chunks, live)
     (entry,) = read_footer(repository.store, repository.key, footer.pack_id).blocks
-    assert entry.block_id == block_id_of(repository.key, chunks)
+    assert entry.block_id == block_id_of(repository, chunks)
     assert entry.chunk_lengths.tolist() == [len(chunk) for chunk in chunks]
     assert entry.raw_length == sum(len(c) for c, keep in zip(chunks, live, strict=True) if keep)
     assert [entry.dead[slot // 8] >> slot % 8 & 1 for slot in range(15)] == [
@@ -181,8 +184,9 @@ def replant(repository, data):
     return pack_id
 
 
-def test_a_changed_byte_of_header_footer_or_trailer_is_found(repository):
-    footer = make_pack(repository, BLOCKS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_changed_byte_of_header_footer_or_trailer_is_found(repository, shared):
+    footer = make_pack(repository, BLOCKS, shared=shared)
     data = stored(repository, footer)
     footer_at = footer.blocks[-1].offset + footer.blocks[-1].stored_length
     for at in (
@@ -195,8 +199,9 @@ def test_a_changed_byte_of_header_footer_or_trailer_is_found(repository):
             read_footer(repository.store, repository.key, replant(repository, forged))
 
 
-def test_a_pack_cut_anywhere_is_found(repository):
-    data = stored(repository, make_pack(repository, BLOCKS))
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_pack_cut_anywhere_is_found(repository, shared):
+    data = stored(repository, make_pack(repository, BLOCKS, shared=shared))
     for size in range(0, len(data), 11):
         with pytest.raises(DamageError):
             read_footer(repository.store, repository.key, replant(repository, data[:size]))
@@ -240,6 +245,47 @@ def test_the_key_of_another_repository_reads_no_footer(repository, tmp_path):
     footer = make_pack(repository, BLOCKS)
     with pytest.raises(DamageError):
         read_footer(repository.store, other.key, footer.pack_id)
+
+
+def test_a_shared_pack_is_read_by_every_client_and_only_as_the_appliance_signed_it(repository):
+    footer = make_pack(repository, BLOCKS, shared=True)
+    assert footer.owner == SHARED
+    assert all(entry.offered for entry in footer.blocks)
+    web1 = repository.key.put_key("web1")
+    assert read_footer(repository.store, web1, footer.pack_id) == footer
+    data = stored(repository, footer)
+    unsigned, signature, trailer = data[:-72], data[-72:-8], data[-8:]
+    other = make_pack(repository, BLOCKS, shared=True)
+    for forged in (bytes(64), b"", stored(repository, other)[-72:-8], new_restore_key().sign(b"")):
+        assert forged != signature
+        with pytest.raises(DamageError):
+            read_footer(repository.store, web1, replant(repository, unsigned + forged + trailer))
+
+
+def test_the_pack_of_a_client_is_closed_to_others(repository):
+    footer = make_pack(repository, BLOCKS)
+    web1 = repository.key.put_key("web1")
+    with pytest.raises(KeyRightError):
+        read_footer(repository.store, web1, footer.pack_id)
+    with pytest.raises(KeyRightError):
+        PackWriter(repository.store, web1, footer.owner, KIND_DATA, repository.cipher)
+    # Its bytes under another's header neither.
+    data = stored(repository, footer)
+    forged = replant(repository, data[:8] + web1.client_id + data[24:])
+    for key in (web1, repository.key):
+        with pytest.raises(DamageError):
+            read_footer(repository.store, key, forged)
+
+
+def test_an_offered_block_is_not_taken_for_another_nor_the_other_way_round(repository):
+    chunks = [b"public", b"file"]
+    footers = [make_pack(repository, [chunks], offered=offered) for offered in (True, False)]
+    one, other = (footer.blocks[0] for footer in footers)
+    assert (one.offered, other.offered) == (True, False)
+    assert one.block_id != other.block_id
+    assert one.chunk_ids != other.chunk_ids
+    header = parse_header(stored(repository, footers[0])[:HEADER_SIZE])
+    assert entry_aad(header.raw, one) != entry_aad(header.raw, one._replace(offered=False))
 
 
 def test_a_missing_pack_says_so(repository):

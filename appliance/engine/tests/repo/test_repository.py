@@ -1,9 +1,13 @@
 """A repository opens with its keys only, and with none that somebody slipped in."""
 
+import dataclasses
+
 import msgspec
 import pytest
 
 from kit.tiny_backup import CHEAP, PASSPHRASE, TinyBackup, back_up, new_repository, read_back
+from strongroom.content.ciphers import AES_256_GCM
+from strongroom.content.digests import object_name
 from strongroom.errors import (
     DamageError,
     KeyRightError,
@@ -14,8 +18,10 @@ from strongroom.errors import (
     UsageError,
     WrongKeyError,
 )
-from strongroom.repo.keys import new_restore_key, wrap_key
+from strongroom.repo.keys.roles import new_restore_key
+from strongroom.repo.keys.wrapping import wrap_key
 from strongroom.repo.repository import Repository
+from strongroom.repo.snapshots import Snapshot, encode_snapshot, read_snapshot
 from strongroom.stores.local import LocalStore
 
 FILES = {b"a": b"text", b"b": b"more text"}
@@ -27,7 +33,7 @@ def store(tmp_path):
 
 
 def without_passphrase(store):
-    return Repository.create(store, None, encryption="none")
+    return Repository.create(store, None, encryption="none").for_client("host")
 
 
 def config_of(repository):
@@ -41,6 +47,7 @@ def change_config(repository, data):
 @pytest.mark.parametrize("encryption", ["auto", "aes-256-gcm", "chacha20-poly1305", "none"])
 def test_what_was_backed_up_reads_back_after_opening_again(store, encryption):
     made = Repository.create(store, PASSPHRASE, encryption=encryption, cost=CHEAP)
+    made = made.for_client("host")
     snapshot = back_up(made, FILES)
     opened = Repository.open(store.reopen(), PASSPHRASE)
     assert read_back(opened, snapshot.id) == FILES
@@ -77,20 +84,20 @@ def test_no_repository_says_so(store):
 def test_only_the_right_secret_opens(store, tmp_path):
     new_repository(store)
     other = new_repository(LocalStore(tmp_path / "other"))
-    for secret in (b"wrong", b"", None, other.key, other.key.put_key):
+    for secret in (b"wrong", b"", None, other.key, other.writer):
         with pytest.raises(WrongKeyError):
             Repository.open(store, secret)
 
 
 def test_a_put_key_adds_but_does_not_read(store):
     repository = new_repository(store)
-    put_only = Repository.open(store, repository.key.put_key)
+    put_only = Repository.open(store, repository.writer)
     snapshot = back_up(put_only, FILES)
     assert read_back(repository, snapshot.id) == FILES
     assert [item.id for item in put_only.snapshots()] == [snapshot.id]
     for attempt in (
         lambda: put_only.snapshot(snapshot.id),
-        lambda: put_only.block_reader(put_only.load_index()),
+        lambda: put_only.reader_of(snapshot, put_only.load_index()),
         lambda: put_only.add_passphrase(b"new"),
     ):
         with pytest.raises(KeyRightError):
@@ -100,10 +107,77 @@ def test_a_put_key_adds_but_does_not_read(store):
 def test_a_put_key_deduplicates_against_what_is_there(store):
     repository = new_repository(store)
     back_up(repository, FILES)
-    backup = TinyBackup(Repository.open(store, repository.key.put_key))
+    backup = TinyBackup(Repository.open(store, repository.writer))
     backup.store(FILES)
     backup.commit()
     assert backup.new_chunks == 0
+
+
+def test_whoever_writes_says_for_which_client(store):
+    repository = new_repository(store).for_all_clients()
+    assert repository.client is None
+    with pytest.raises(KeyRightError, match="which client"):
+        _ = repository.writer
+    web1, web2 = repository.for_client("web1"), repository.for_client("web2")
+    for client, files in ((web1, FILES), (web2, {b"c": b"of web2"})):
+        back_up(client, files)
+    assert sorted(one.host for one in repository.snapshots()) == ["web1", "web2"]
+    assert {one.owner for one in repository.snapshots()} == {
+        web1.writer.client_id,
+        web2.writer.client_id,
+    }
+    assert len(repository.load_index().packs()) == 4
+    for client in (web1, web2):
+        assert len(client.load_index().packs()) == 2
+        assert len(client.for_all_clients().load_index().packs()) == 4
+        assert client.reopen().writer == client.writer
+
+
+def test_a_put_key_is_its_client_and_no_other(store):
+    repository = new_repository(store)
+    web1 = Repository.open(store, repository.key.put_key("web1"))
+    web2 = Repository.open(store, repository.key.put_key("web2"))
+    back_up(web1, FILES)
+    assert web2.snapshots() == []
+    assert web2.load_index().packs() == []
+    assert web1.for_client("web1").writer == web1.writer
+    for attempt in (lambda: web1.for_client("web2"), web1.for_all_clients):
+        with pytest.raises(KeyRightError):
+            attempt()
+    # Chunks of others are not found, and so nothing tells that they are there.
+    backup = TinyBackup(web2)
+    backup.store(FILES)
+    backup.commit()
+    assert backup.new_chunks == len(FILES)
+
+
+def test_no_snapshot_of_one_client_is_another_clients_by_its_name(store):
+    repository = new_repository(store)
+    thief = dataclasses.replace(repository.key.put_key("web1"), name="web2")
+    with repository.for_client("web1").lease("h", 1, "backup"):
+        forged = write_snapshot_as(store, thief)
+    with pytest.raises(DamageError, match="says that it is of web2"):
+        read_snapshot(store, repository.key, forged)
+    with pytest.raises(KeyRightError):
+        read_snapshot(store, repository.key.put_key("web2"), forged)
+
+
+def write_snapshot_as(store, key):
+    data = encode_snapshot(key, Snapshot(host=""), AES_256_GCM)
+    store.put_durable("snapshots", object_name(data), data)
+    return object_name(data)
+
+
+def test_a_configuration_that_another_appliance_signed_is_refused(store, tmp_path):
+    """An agent knows everything in it, and so could write one, but not sign it."""
+    repository = new_repository(store)
+    line, _, _ = config_of(repository).split(b"\n")
+    stranger = new_restore_key().sign(b"strongroom configuration 1" + line).hex().encode()
+    for signature in (stranger, b"", b"0" * 128, b"not hexadecimal"):
+        change_config(repository, line + b"\n" + signature + b"\n")
+        for secret in (PASSPHRASE, repository.key, repository.writer):
+            with pytest.raises(DamageError, match="configuration"):
+                Repository.open(store, secret)
 
 
 def test_passphrases_come_and_go(store):
@@ -137,11 +211,11 @@ def test_no_field_of_the_configuration_can_be_changed(store, field):
     forged = msgspec.json.decode(line)
     forged[field] = {
         "encryption": "none",
-        "restore_public": new_restore_key().put_key.restore_public.hex(),
+        "restore_public": new_restore_key().restore_public.hex(),
         "created_ns": 0,
     }[field]
     change_config(repository, msgspec.json.encode(forged) + b"\n" + authenticator + b"\n")
-    for secret in (PASSPHRASE, repository.key, repository.key.put_key):
+    for secret in (PASSPHRASE, repository.key, repository.writer):
         with pytest.raises(DamageError, match="configuration"):
             Repository.open(store, secret)
 

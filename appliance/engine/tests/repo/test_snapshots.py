@@ -1,5 +1,7 @@
 """A snapshot reads back as committed, with as much of it as the key allows."""
 
+import dataclasses
+
 import msgspec
 import pytest
 import zstandard
@@ -16,7 +18,7 @@ from strongroom.errors import (
     UnknownFormatError,
     UsageError,
 )
-from strongroom.repo.keys import PutKey, new_restore_key
+from strongroom.repo.keys.roles import new_restore_key
 from strongroom.repo.snapshots import (
     PageReference,
     Snapshot,
@@ -32,6 +34,8 @@ from strongroom.repo.snapshots import (
 from strongroom.stores.local import LocalStore
 
 KEY = new_restore_key()
+PUT = KEY.put_key("host")
+HEAD_SIZE = 28
 NS = 10**9
 
 snapshots = st.builds(
@@ -67,24 +71,26 @@ EXAMPLE = Snapshot(
 @given(snapshots, st.integers(0, 2))
 @settings(deadline=None)
 def test_what_is_encoded_decodes(snapshot, cipher):
-    data = encode_snapshot(KEY.put_key, snapshot, cipher)
+    data = encode_snapshot(PUT, snapshot, cipher)
     name = object_name(data)
-    listing = decode_snapshot(KEY.put_key, name, data).listing
+    listing = decode_snapshot(PUT, name, data).listing
     assert listing.row_count == sum(page.row_count for page in snapshot.pages)
     assert listing.content_bytes == sum(page.content_bytes for page in snapshot.pages)
-    expected = msgspec.structs.replace(snapshot, id=name, listing=listing)
+    expected = msgspec.structs.replace(
+        snapshot, host="host", id=name, owner=PUT.client_id, listing=listing
+    )
     assert decode_snapshot(KEY, name, data, pages=True) == expected
-    assert decode_snapshot(KEY.put_key, name, data) == msgspec.structs.replace(expected, pages=())
+    assert decode_snapshot(PUT, name, data) == msgspec.structs.replace(expected, pages=())
 
 
 def test_a_put_key_reads_no_names():
-    data = encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM)
+    data = encode_snapshot(PUT, EXAMPLE, AES_256_GCM)
     with pytest.raises(KeyRightError):
-        decode_snapshot(KEY.put_key, object_name(data), data, pages=True)
+        decode_snapshot(PUT, object_name(data), data, pages=True)
 
 
 def test_every_changed_byte_is_found_even_under_a_fitting_name():
-    data = encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM)
+    data = encode_snapshot(PUT, EXAMPLE, AES_256_GCM)
     for at in range(len(data)):
         forged = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
         with pytest.raises(DamageError):
@@ -95,28 +101,28 @@ def test_every_changed_byte_is_found_even_under_a_fitting_name():
 
 
 def test_every_cut_is_found():
-    data = encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM)
+    data = encode_snapshot(PUT, EXAMPLE, AES_256_GCM)
     for size in range(len(data)):
         with pytest.raises(DamageError):
             decode_snapshot(KEY, object_name(data[:size]), data[:size], pages=True)
 
 
 def test_pages_of_another_snapshot_are_found():
-    one, two = (encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM) for _ in range(2))
-    end = 12 + int.from_bytes(one[8:12], "little")
+    one, two = (encode_snapshot(PUT, EXAMPLE, AES_256_GCM) for _ in range(2))
+    end = HEAD_SIZE + int.from_bytes(one[24:HEAD_SIZE], "little")
     mixed = one[:end] + two[end:]
-    for key in (KEY, KEY.put_key):
+    for key in (KEY, PUT):
         with pytest.raises(DamageError, match="another listing"):
             decode_snapshot(key, object_name(mixed), mixed)
 
 
 def test_pages_sealed_anew_by_somebody_without_a_key_are_found():
     """A store knows the restore key's public half, and so does every agent."""
-    data = encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM)
-    end = 12 + int.from_bytes(data[8:12], "little")
-    thief = PutKey(KEY.put_key.repository_id, KEY.put_key.restore_public, bytes(32))
+    data = encode_snapshot(PUT, EXAMPLE, AES_256_GCM)
+    end = HEAD_SIZE + int.from_bytes(data[24:HEAD_SIZE], "little")
+    thief = dataclasses.replace(PUT, client_secret=bytes(32))
     empty = encode_snapshot(thief, msgspec.structs.replace(EXAMPLE, pages=()), AES_256_GCM)
-    start = 12 + int.from_bytes(empty[8:12], "little")
+    start = HEAD_SIZE + int.from_bytes(empty[24:HEAD_SIZE], "little")
     forged = data[:end] + empty[start:]
     with pytest.raises(DamageError, match="another listing"):
         decode_snapshot(KEY, object_name(forged), forged, pages=True)
@@ -125,13 +131,14 @@ def test_pages_sealed_anew_by_somebody_without_a_key_are_found():
 def test_an_envelope_of_too_many_paths_is_refused_when_written():
     paths = tuple(b"%0100d" % number for number in range(11_000))
     with pytest.raises(UsageError, match="name folders"):
-        encode_snapshot(KEY.put_key, Snapshot(host="h", paths=paths), AES_256_GCM)
+        encode_snapshot(PUT, Snapshot(host="h", paths=paths), AES_256_GCM)
 
 
 def envelope(text):
     """A snapshot object whose sealed envelope is `text`."""
-    sealed = seal_object(KEY.put_key.snapshot_key, b"strongroom snapshot 1", text, AES_256_GCM)
-    return b"SRSN\1\0\0\0" + len(sealed).to_bytes(4, "little") + sealed + bytes(32)
+    sealed = seal_object(PUT.client.snapshot_key, b"strongroom snapshot 1", text, AES_256_GCM)
+    head = b"SRSN\1\0\0\0" + PUT.client_id + len(sealed).to_bytes(4, "little")
+    return head + sealed + bytes(32)
 
 
 @given(st.binary(max_size=60))
@@ -157,7 +164,7 @@ def test_a_bomb_that_is_properly_sealed_is_damage():
 
 
 def test_a_newer_version_is_not_taken_for_damage():
-    data = encode_snapshot(KEY.put_key, EXAMPLE, AES_256_GCM)
+    data = encode_snapshot(PUT, EXAMPLE, AES_256_GCM)
     newer = data[:4] + b"\2" + data[5:]
     with pytest.raises(UnknownFormatError):
         decode_snapshot(KEY, object_name(newer), newer)
@@ -167,8 +174,8 @@ def test_a_field_of_a_later_version_does_no_harm():
     class Later(Snapshot, frozen=True, kw_only=True):
         colour: str = "blue"
 
-    data = encode_snapshot(KEY.put_key, Later(host="h"), AES_256_GCM)
-    assert decode_snapshot(KEY, object_name(data), data).host == "h"
+    data = encode_snapshot(PUT, Later(host=""), AES_256_GCM)
+    assert decode_snapshot(KEY, object_name(data), data).host == "host"
 
 
 @pytest.fixture
@@ -179,15 +186,15 @@ def repository(tmp_path):
 def test_snapshots_are_listed_by_time(repository):
     for start in (3, 1, 2):
         write_snapshot(
-            repository.store, repository.key, Snapshot(host="h", start_ns=start), AES_256_GCM
+            repository.store, repository.writer, Snapshot(host="h", start_ns=start), AES_256_GCM
         )
-    listed = list_snapshots(repository.store, repository.key.put_key)
+    listed = list_snapshots(repository.store, repository.writer)
     assert [snapshot.start_ns for snapshot in listed] == [1, 2, 3]
     assert read_snapshot(repository.store, repository.key, listed[0].id) == listed[0]
 
 
 def test_a_snapshot_under_another_name_is_found(repository):
-    snapshot = write_snapshot(repository.store, repository.key, EXAMPLE, AES_256_GCM)
+    snapshot = write_snapshot(repository.store, repository.writer, EXAMPLE, AES_256_GCM)
     data = repository.store.get("snapshots", snapshot.id)
     repository.store.put("snapshots", "ab" * 32, data)
     with pytest.raises(DamageError):

@@ -12,7 +12,7 @@ from strongroom.jobs.check.check import CheckOptions, check
 from strongroom.jobs.upkeep.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
 from strongroom.repo import ticket_objects
-from strongroom.repo.keys import PACK_ENTRY_SIZE
+from strongroom.repo.keys.roles import PACK_ENTRY_SIZE
 from strongroom.repo.restore_ticket import make_ticket, open_with_ticket
 from strongroom.repo.ticket_objects import (
     KEPT_SECONDS,
@@ -49,11 +49,11 @@ def tickets(repository):
 def test_a_stored_ticket_opens_its_snapshot(repository):
     snapshot = back_up(repository, FILES)
     ticket = make_ticket(repository, repository.snapshot(snapshot.id))
-    large = with_more_packs(ticket, repository.key.put_key, 300_000)
+    large = with_more_packs(ticket, repository.writer, 300_000)
     stored = store_ticket(repository.store, large)
     assert stored.size_bytes > 300_000 * PACK_ENTRY_SIZE
     fetched = fetch_ticket(repository.store, stored)
-    opened = open_with_ticket(repository.store.reopen(), repository.key.put_key, fetched)
+    opened = open_with_ticket(repository.store.reopen(), repository.writer, fetched)
     assert read_back(opened, snapshot.id) == FILES
 
 

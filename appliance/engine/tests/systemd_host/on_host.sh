@@ -42,7 +42,7 @@ step "storage daemon"
 mkdir -p /etc/strongroom/{storage,director,agent}.d/all
 cat > /etc/strongroom/storage.d/all/storage.conf <<'EOF'
 Storage { Name = vault; Working Directory = /var/lib/strongroom/storage
-  Maintenance Users = strongroom-director }
+  Maintenance Users = strongroom-director; Clients = "*all*" }
 Director { Name = boss; Password = unused }
 Device { Name = disk; Media Type = File; Archive Device = /var/lib/strongroom/repository }
 EOF
@@ -51,15 +51,15 @@ wait_for 30 "the storage daemon's socket" test -S /run/strongroom-storage/storag
 install -m 0400 -o strongroom-director /dev/null /var/lib/strongroom/director/passphrase
 echo "a long passphrase" > /var/lib/strongroom/director/passphrase
 strongroom init --repo unix:/run/strongroom-storage/storage.sock --password-file /var/lib/strongroom/director/passphrase
-strongroom key export-put /var/lib/strongroom/director/put.key --repo unix:/run/strongroom-storage/storage.sock --password-file /var/lib/strongroom/director/passphrase
-chown strongroom-director /var/lib/strongroom/director/put.key
+strongroom key export-appliance /var/lib/strongroom/director/appliance.key --repo unix:/run/strongroom-storage/storage.sock --password-file /var/lib/strongroom/director/passphrase
+chown strongroom-director /var/lib/strongroom/director/appliance.key
 
 step "director"
 cat > /etc/strongroom/director.d/all/director.conf <<'EOF'
 Director { Name = boss; Password = unused; Messages = Standard
   Working Directory = /var/lib/strongroom/director
   Authority Directory = /var/lib/strongroom/ca
-  Put Key File = /var/lib/strongroom/director/put.key }
+  Appliance Key File = /var/lib/strongroom/director/appliance.key }
 Messages { Name = Standard; Console = all }
 Catalog { Name = Main; Db Name = catalog; Db User = unused; Db Password = unused }
 Storage { Name = vault; Address = 127.0.0.1; Password = unused; Device = disk; Media Type = File
@@ -105,11 +105,13 @@ strongroom run data --watch || fail "the backup failed"
 strongroom run data --watch || fail "the second backup failed"
 
 step "restore with owners and modes, by a process of its own"
-strongroom restore latest --client host --target /srv/restored || fail "the restore failed"
+strongroom restore latest --client host --target /srv/restored --keep-privileges || fail "the restore failed"
 diff -r --no-dereference /srv/data /srv/restored/srv/data || fail "contents differ"
 list() { (cd "$1" && find . -printf '%p %y %m %U %G %s %T@ %l\n' | LC_ALL=C sort); }
 diff <(list /srv/data) <(list /srv/restored/srv/data) || fail "attributes differ"
 journalctl --no-pager -q -u 'strongroom-agent-restore@*' | grep -q . || fail "the agent restored by itself"
+strongroom restore latest --client host --target /srv/bare || fail "the second restore failed"
+[ -x /srv/bare/srv/data/setuid ] && [ ! -u /srv/bare/srv/data/setuid ] || fail "a set-id bit came back unasked"
 
 step "the daemons run as users of their own, without capabilities"
 for daemon in director storage agent; do

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from strongroom.cli.passphrase import ask_passphrase, given_passphrase
 from strongroom.errors import UsageError, WrongKeyError
 from strongroom.printable import printable
-from strongroom.repo.keys import import_key
+from strongroom.repo.keys.files import import_key
 from strongroom.repo.repository import Repository
 from strongroom.stores.capabilities import connect_ahead
 from strongroom.stores.local import LocalStore
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from strongroom.cli.settings import Settings
     from strongroom.cli.terminal import Terminal
-    from strongroom.repo.keys import Key
+    from strongroom.repo.keys.roles import Key
     from strongroom.stores.store import Store
 
 # How a command uses the repository: "read" contents and names, which takes the restore key, or

@@ -9,14 +9,22 @@ from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.restore.options import RestoreProblem, Step
+    from strongroom.jobs.restore.options import LeftOut, RestoreProblem, Step
     from strongroom.jobs.verify.options import LiveDifference
 
 _LOST: Final = ("content", "unread", "entry", "link", "delete")
 
 
+LEFT_OUT: Final = {
+    "set-id": "its set-id bits were left out",
+    "device": "a device node, left out",
+    "capability": "its file capabilities were left out",
+    "trusted": "its trusted attributes were left out",
+}
+
+
 class RestoreLines:
-    """Of a restore: losses always, the rest with --verbose; differences as warnings."""
+    """Of a restore: losses and what was left out always, the rest with --verbose."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -33,6 +41,13 @@ class RestoreLines:
         path = shown_path(step.path)
         self._terminal.emit({"type": "entry", "action": step.action, "path": path})
         self._terminal.line(f"{step.action:<10}{printable(path)}")
+
+    def left_out(self, left_out: LeftOut) -> None:
+        """See RestoreObserver."""
+        path = shown_path(left_out.path)
+        self._terminal.emit({"type": "left_out", "kind": left_out.kind, "path": path})
+        if not self._terminal.as_json:
+            self._terminal.message_line(f"{printable(path)}: {LEFT_OUT[left_out.kind]}")
 
     def difference(self, difference: LiveDifference) -> None:
         """See VerifyObserver."""

@@ -32,7 +32,7 @@ from strongroom.errors import (
     StrongroomError,
     UsageError,
 )
-from strongroom.printable import printable
+from strongroom.printable import guard_standard_streams, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +61,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "verify": ("verify", "compare a snapshot with the live files"),
         "copy": ("copy", "copy snapshots to another repository"),
         "key": ("key", "add, change and remove passphrases; export put keys"),
+        "share": ("share", "store once what several clients offer to share"),
         "vouch": ("vouch", "verify what agents stored, so that other agents may share it"),
     },
     "daemons": {
@@ -186,13 +187,18 @@ def fill_parser(parser: argparse.ArgumentParser, name: str) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command that `words` (else the command line) states; gives the exit code."""
+    is_program = words is None
     words = sys.argv[1:] if words is None else words
     _set_up_process()
     terminal = Terminal(as_json="--json" in words)
     try:
+        if is_program:
+            from strongroom.process_memory import forbid_inspection
+
+            forbid_inspection()
         return _run(words, terminal)
     except OutputClosedError as error:
-        abandon(sys.stdout)
+        abandon(terminal.output)
         return error.exit_code
     except StrongroomError as error:
         terminal.report_error(error.error_id, str(error), error.exit_code)
@@ -230,13 +236,13 @@ def _run(words: Sequence[str], terminal: Terminal) -> int:
 
 def _answer_without_command(name: str | None, rest: Sequence[str], terminal: Terminal) -> int:
     if name == "help" and rest:
-        terminal.raw(command_parser(rest[0]).format_help())
+        terminal.document(command_parser(rest[0]).format_help())
     elif name == "help" or "--help" in rest or "-h" in rest:
-        terminal.raw(overview())
+        terminal.document(overview())
     elif "--version" in rest:
         from strongroom import __version__
 
-        terminal.raw(f"strongroom {__version__}\n")
+        terminal.document(f"strongroom {__version__}\n")
     else:
         raise UsageError("no command was given; see `strongroom --help`")
     terminal.flush()
@@ -246,10 +252,11 @@ def _answer_without_command(name: str | None, rest: Sequence[str], terminal: Ter
 def _set_up_process() -> None:
     # numpy would start an unused thread for every core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdout, sys.stderr):  # noqa: TID251 - before they are guarded
         # A name that the locale cannot represent must not end a job.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    guard_standard_streams()
 
 
 def _cancel(number: int, frame: FrameType | None) -> NoReturn:

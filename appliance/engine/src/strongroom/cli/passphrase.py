@@ -79,7 +79,7 @@ def ask_passphrase(question: str) -> bytes:
     from getpass import getpass
 
     try:
-        answer = os.fsencode(getpass(f"{question}: "))
+        answer = os.fsencode(getpass(f"{printable(question)}: "))
     except EOFError as error:
         raise UsageError("no passphrase was typed") from error
     return _first_line(answer, "answer")

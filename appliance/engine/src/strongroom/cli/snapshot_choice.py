@@ -1,20 +1,30 @@
-"""Options that select snapshots, and snapshots as JSON objects."""
+"""Options that select snapshots, what they select, and snapshots as JSON objects.
+
+Snapshots that were found false are never selected by rules or as `latest`. Each listing is compared
+with the newest snapshots that the cache folder remembers (`repo.newest_known`).
+"""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from strongroom.cli.times import parse_moment
 from strongroom.clock import utc_text
-from strongroom.repo.snapshots import find_snapshot, select_snapshots
+from strongroom.errors import FalseSnapshotError, SetBackError, SnapshotNotFoundError
+from strongroom.printable import printable
+from strongroom.repo.newest_known import NewestKnown
+from strongroom.repo.snapshots import Snapshot, find_snapshot, select_snapshots
+from strongroom.stores.capabilities import found_false
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable
 
+    from strongroom.cli.terminal import Terminal
+    from strongroom.repo.newest_known import Behind
     from strongroom.repo.repository import Repository
-    from strongroom.repo.snapshots import Snapshot
 
 ROOT = b""
 
@@ -22,7 +32,7 @@ ROOT = b""
 def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:
     """Give `parser` the options that filter snapshots."""
     group = parser.add_argument_group("which snapshots")
-    group.add_argument("--host", metavar="NAME", help="only those of this host")
+    group.add_argument("--host", metavar="NAME", help="only those of the client of this name")
     group.add_argument("--job", metavar="NAME", help="only those of this job")
     group.add_argument(
         "--path",
@@ -42,6 +52,11 @@ def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:
         "--before",
         metavar="TIME",
         help="only those begun at or before TIME: a date, a date and time, or how long ago (7d)",
+    )
+    group.add_argument(
+        "--false",
+        action="store_true",
+        help="take a snapshot that was found false, too, if its whole id is given",
     )
 
 
@@ -67,18 +82,88 @@ def snapshot_filter(
     return choose
 
 
-def filtered_snapshots(arguments: argparse.Namespace, repository: Repository) -> list[Snapshot]:
-    """The snapshots that match the options, without pages, the oldest first."""
-    return snapshot_filter(arguments)(repository.snapshots())
+class Choice:
+    """The snapshots that the options select, and what is known against them and the store.
 
-
-def chosen_snapshot(arguments: argparse.Namespace, repository: Repository, wanted: str) -> Snapshot:
-    """The snapshot that `wanted` selects (`latest` or the beginning of an id), with its pages.
-
-    Raises SnapshotNotFoundError, KeyRightError.
+    snapshots: without pages, the oldest first; without those that were found false, which are in
+    `false`. behind: clients of which the store shows less than this machine knows of.
     """
-    found = find_snapshot(filtered_snapshots(arguments, repository), wanted)
-    return repository.snapshot(found.id)
+
+    def __init__(self, arguments: argparse.Namespace, repository: Repository) -> None:
+        """Raises DamageError, StoreError, UsageError."""
+        everything = repository.snapshots()
+        ids = found_false(repository.store)
+        fitting = snapshot_filter(arguments)(everything)
+        self.snapshots = [one for one in fitting if one.id not in ids]
+        self.false = [one for one in fitting if one.id in ids]
+        # What does not decode has no fields that options could select by.
+        self.undecodable = sorted(ids - {one.id for one in everything})
+        self.behind: list[Behind] = []
+        self._accepts_false = arguments.false
+        self._everything = everything
+        self._newest: NewestKnown | None = None
+        folder = arguments.settings.cache_folder
+        with suppress(OSError):
+            if folder is not None:
+                self._newest = NewestKnown(folder, repository.config.id)
+                host = arguments.host
+                self.behind = [
+                    one for one in self._newest.behind(everything) if host in (None, one.host)
+                ]
+                self._newest.note(everything)
+
+    def warn(self, terminal: Terminal) -> None:
+        """Say what is known against the store."""
+        for one in self.behind:
+            terminal.warn(one.text())
+
+    def find(self, wanted: str) -> Snapshot:
+        """The snapshot that `latest` or the beginning of an id selects.
+
+        Raises SnapshotNotFoundError; SetBackError for `latest` where the store shows less than
+        is known; FalseSnapshotError for a false one, unless its whole id was given with --false.
+        """
+        if wanted == "latest" and self.behind and self._newest is not None:
+            raise SetBackError(
+                f"{self.behind[0].text()}. Name a snapshot by its id instead of `latest`; or, if "
+                f"this state is the right one, remove {printable(self._newest.path)}"
+            )
+        begun = [one for one in self.false if wanted and one.id.startswith(wanted.lower())]
+        if self._accepts_false and [one.id for one in begun] == [wanted]:
+            return begun[0]
+        try:
+            return find_snapshot(self.snapshots, wanted)
+        except SnapshotNotFoundError:
+            if len(begun) != 1:
+                raise
+            raise FalseSnapshotError(
+                f"snapshot {begun[0].id} was found false: it lacks something, or its totals are "
+                "not true (see the log of vouch). Forget it; or give its whole id and --false to "
+                "read what is there"
+            ) from None
+
+    def find_to_forget(self, wanted: str) -> Snapshot:
+        """The same for removing it, which is how to proceed with a false one."""
+        if wanted == "latest":
+            return self.find(wanted)
+        stubs = [Snapshot(host="", id=name) for name in self.undecodable]
+        return find_snapshot([*self.snapshots, *self.false, *stubs], wanted)
+
+    def forgotten(self, ids: Iterable[str]) -> None:
+        """Some were removed on purpose: nobody is to be warned that they are gone."""
+        with suppress(OSError):
+            if self._newest is not None:
+                self._newest.forget(ids, self._everything)
+
+
+def chosen_snapshot(
+    arguments: argparse.Namespace, repository: Repository, terminal: Terminal, wanted: str
+) -> Snapshot:
+    """The snapshot that `wanted` selects (see `Choice.find`), with its pages. KeyRightError."""
+    choice = Choice(arguments, repository)
+    if wanted != "latest":
+        choice.warn(terminal)
+    return repository.snapshot(choice.find(wanted).id)
 
 
 def normal_path(path: str) -> bytes:
@@ -91,7 +176,7 @@ def shown_path(path: bytes) -> bytes:
     return b"/" + path
 
 
-def snapshot_object(snapshot: Snapshot) -> dict[str, object]:
+def snapshot_object(snapshot: Snapshot, *, is_false: bool = False) -> dict[str, object]:
     """A snapshot for `Terminal.emit`; docs/reference/json-output.md says what the fields mean."""
     totals = snapshot.totals
     return {
@@ -115,5 +200,6 @@ def snapshot_object(snapshot: Snapshot) -> dict[str, object]:
         "stored_bytes": totals.stored_bytes,
         "errors": snapshot.error_count,
         "protected": snapshot.protected,
+        "false": is_false,
         "engine_version": snapshot.engine_version,
     }

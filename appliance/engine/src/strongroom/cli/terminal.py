@@ -4,8 +4,9 @@ With --json standard output carries JSON objects only, one per line; without it,
 provides both forms (`emit` and `line`) and the terminal picks the requested one.
 
 Bytes inside an emitted object (names from a file system) become a string where they are UTF-8 and
-`{"base64": "..."}` where they are not, so that no name is lost or changed. Names in text have
-control characters escaped, so that a file name cannot drive the terminal.
+`{"base64": "..."}` where they are not, so that no name is lost or changed. Everything else passes
+the door of `strongroom.printable`: no name, whatever it holds, drives the terminal or makes a line
+of its own. Only colours and the live line are control codes, and only this module writes those.
 
 `_lock` guards both streams and the live line; any thread may write.
 """
@@ -16,12 +17,33 @@ import json
 import os
 import sys
 import threading
-from typing import TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from strongroom.errors import OutputClosedError
+from strongroom.printable import (
+    ShownStream,
+    printable,
+    printable_json,
+    printable_lines,
+    shown_stream,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_STYLES: Final = {
+    "": "",
+    "bold": "\x1b[1m",
+    "error": "\x1b[1;31m",
+    "warning": "\x1b[1;35m",
+    "note": "\x1b[1;36m",
+    "mark": "\x1b[1;32m",
+}
+_PLAIN: Final = "\x1b[0m"
+_INDENT: Final = "    "
 
 
-def abandon(stream: TextIO) -> None:
+def abandon(stream: TextIO | ShownStream) -> None:
     """Discard what `stream` still buffers, and all later output.
 
     Otherwise the interpreter fails again when it flushes the stream at exit.
@@ -62,8 +84,8 @@ class Terminal:
         self.as_json = as_json
         self.quiet = quiet
         self.verbose = verbose
-        self.output = sys.stdout if output is None else output
-        self.messages = sys.stderr if messages is None else messages
+        self.output = shown_stream(sys.stdout if output is None else output)  # noqa: TID251
+        self.messages = shown_stream(sys.stderr if messages is None else messages)  # noqa: TID251
         self._lock = threading.RLock()
         self._live_width = 0
         self._encode = json.JSONEncoder(
@@ -73,38 +95,61 @@ class Terminal:
     @property
     def interactive(self) -> bool:
         """Whether prompts are possible: standard input and standard error are a terminal."""
-        return sys.stdin is not None and sys.stdin.isatty() and self.messages.isatty()
+        return sys.stdin is not None and sys.stdin.isatty() and bool(self.messages.isatty())
 
     def emit(self, obj: dict[str, object]) -> None:
         """Write `obj` as one line of JSON if --json was given; values may hold bytes."""
         if self.as_json:
-            self._write_output(self._encode(obj))
+            self._write_output(printable_json(self._encode(obj)) + "\n")
 
     def line(self, text: str = "") -> None:
-        """Write a line of the result as text; not with --json, not with --quiet."""
+        """Write one line of the result as text; not with --json, not with --quiet."""
+        self.lines((text,))
+
+    def lines(self, texts: Iterable[str]) -> None:
+        """Write several lines at once, which is faster."""
         if not self.as_json and not self.quiet:
-            self._write_output(text)
+            self._write_output("\n".join(map(printable, texts)) + "\n")
 
     def detail(self, text: str) -> None:
         """Write a line with --verbose only."""
         if self.verbose:
             self.line(text)
 
-    def raw(self, text: str) -> None:
-        """Write `text` as it is, whatever the options (a completion script)."""
-        self._write_output(text, end="")
+    def word(self, text: str) -> None:
+        """Write one line, whatever the options: a token, which a script reads."""
+        self._write_output(printable(text) + "\n")
+
+    def document(self, text: str) -> None:
+        """Write a text of several lines, whatever the options (a completion script)."""
+        self._write_output(text)
+
+    def styled(self, pieces: Iterable[tuple[str, str]]) -> None:
+        """Write pieces of text, each with its style of _STYLES, whatever the options.
+
+        The styles show on a terminal only.
+        """
+        if not self.output.isatty():
+            self._write_output("".join(text for _, text in pieces))
+            return
+        with self._lock:
+            self.clear_live_line()
+            for style, text in pieces:
+                shown = printable_lines(text)
+                self._write_to_output(f"{_STYLES[style]}{shown}{_PLAIN}" if style else shown)
 
     def warn(self, text: str) -> None:
         """Write a warning to standard error; the command continues."""
         with self._lock:
             self.clear_live_line()
-            self._write_message(f"strongroom: warning: {text}\n")
+            self._write_message(f"strongroom: warning: {printable(text)}\n")
 
     def report_error(self, error_id: str, message: str, exit_code: int) -> None:
         """Write the final error to standard error; with --json as an object as well."""
         with self._lock:
             self.clear_live_line()
-            self._write_message(f"strongroom: error [{error_id}]: {message}\n")
+            shown = printable_lines(message, _INDENT)
+            self._write_message(f"strongroom: error [{printable(error_id)}]: {shown}\n")
             if self.as_json:
                 report = {
                     "type": "error",
@@ -112,27 +157,28 @@ class Terminal:
                     "exit_code": exit_code,
                     "message": message,
                 }
-                self._write_message(self._encode(report) + "\n")
+                self._write_message(printable_json(self._encode(report)) + "\n")
 
     def message_line(self, text: str) -> None:
         """Write a line about progress to standard error; not with --quiet."""
         if not self.quiet:
             with self._lock:
                 self.clear_live_line()
-                self._write_message(text + "\n")
+                self._write_message(printable(text) + "\n")
 
     def show_live_line(self, text: str) -> None:
         """Draw `text` over the last live line; the next line written by anyone removes it."""
         with self._lock:
-            padding = " " * max(0, self._live_width - len(text))
-            self._write_message(f"\r{text}{padding}")
-            self._live_width = len(text)
+            shown = printable(text, len(text))
+            padding = " " * max(0, self._live_width - len(shown))
+            self._write_message(f"\r{shown}{padding}", controls=True)
+            self._live_width = len(shown)
 
     def clear_live_line(self) -> None:
         """Remove the live line, if there is one."""
         with self._lock:
             if self._live_width:
-                self._write_message("\r" + " " * self._live_width + "\r")
+                self._write_message("\r" + " " * self._live_width + "\r", controls=True)
                 self._live_width = 0
 
     def flush(self) -> None:
@@ -143,17 +189,23 @@ class Terminal:
             except BrokenPipeError as error:
                 raise OutputClosedError("nobody reads the output any more") from error
 
-    def _write_output(self, text: str, end: str = "\n") -> None:
+    def _write_output(self, text: str) -> None:
         with self._lock:
             self.clear_live_line()
-            try:
-                self.output.write(text + end)
-            except BrokenPipeError as error:
-                raise OutputClosedError("nobody reads the output any more") from error
+            self._write_to_output(printable_lines(text))
 
-    def _write_message(self, text: str) -> None:
+    def _write_to_output(self, shown: str) -> None:
         try:
-            self.messages.write(text)
+            self.output.write_controls(shown)
+        except BrokenPipeError as error:
+            raise OutputClosedError("nobody reads the output any more") from error
+
+    def _write_message(self, text: str, *, controls: bool = False) -> None:
+        try:
+            if controls:
+                self.messages.write_controls(text)
+            else:
+                self.messages.write(text)
             self.messages.flush()
         except BrokenPipeError:
             # The work is worth finishing even if nobody reads our messages.

@@ -38,7 +38,9 @@ MAXIMUM_INHERITANCE = 32
 _INHERITING = frozenset(("Job", "JobDefs"))
 _NOT_INHERITED = frozenset(("name", "description", "jobdefs"))
 _SCRIPT_TYPES = frozenset(("RUNSCRIPT", "SHRTRUNSCRIPT"))
-_TUPLE_TYPES = frozenset(("ACL", "ALIST_RES", "ALIST_STR", "AUDIT", "PLUGIN_NAMES", "STR_VECTOR"))
+_TUPLE_TYPES = frozenset(
+    ("ACL", "ALIST_RES", "ALIST_STR", "AUDIT", "FOLDERS", "PLUGIN_NAMES", "STR_VECTOR")
+)
 _OPTION_DEFAULTS = {"aclsupport": True, "xattrsupport": True, "hardlinks": False}
 
 
@@ -272,7 +274,7 @@ class Resource:
 
     def _default(self, spec: DirectiveSpec) -> Any:
         if spec.repeatable:
-            return ()
+            return typed_default(spec) if spec.type == "FOLDERS" and spec.default else ()
         if spec.type == "OPTION":
             return _OPTION_DEFAULTS.get(spec.key)
         if spec.key == "catalog" and self.type == "Client":
@@ -370,6 +372,8 @@ def typed_default(spec: DirectiveSpec) -> Any:
         return None
     if spec.type in ("PINT16", "PINT32", "INT32", "ADDRESSES_PORT"):
         return int(text)
+    if spec.type == "FOLDERS":
+        return tuple(text.split(", "))
     if spec.type == "TIME":
         return duration_seconds(text)
     if spec.type in ("SIZE32", "SIZE64", "MAXBLOCKSIZE"):

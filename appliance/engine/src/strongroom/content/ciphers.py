@@ -41,7 +41,8 @@ TAG_SIZE = 16
 NONCE_SIZE = 12
 BLOCK_OVERHEAD_SIZE = NONCE_SIZE + TAG_SIZE
 SALT_SIZE = 32
-SEALED_OVERHEAD_SIZE = 1 + SALT_SIZE + TAG_SIZE
+PREFIX_SIZE = 1 + SALT_SIZE
+SEALED_OVERHEAD_SIZE = PREFIX_SIZE + TAG_SIZE
 
 _LENGTH = struct.Struct("<Q")
 _BLOCK_KEY_PURPOSE = b"strongroom blocks 1"
@@ -90,22 +91,36 @@ def seal_object(key: bytes, label: bytes, data: Buffer, cipher: int) -> bytes:
     digest = blake3(clock.random_bytes(SALT_SIZE) + label, key=key)
     salt = digest.update(data).digest(SALT_SIZE)
     prefix = bytes([cipher]) + salt
-    aead = _aead(cipher, _object_key(key, prefix, label))
+    aead = _aead(cipher, object_key(key, prefix, label))
     return b"".join((prefix, aead.encrypt(bytes(12), data, label)))
 
 
 def open_object(key: bytes, label: bytes, sealed: Buffer) -> bytes:
     """The plaintext; DamageError when key, label or any byte differs."""
+    return open_with_object_key(object_key(key, object_prefix(sealed), label), label, sealed)
+
+
+def object_prefix(sealed: Buffer) -> bytes:
+    """Cipher and salt of a sealed object, from which the key of that one object follows."""
+    return bytes(memoryview(sealed).cast("B")[:PREFIX_SIZE])
+
+
+def object_key(key: bytes, prefix: bytes, label: bytes) -> bytes:
+    """The key of one sealed object, which opens no other."""
+    return blake3(prefix + label, key=key).digest()
+
+
+def open_with_object_key(one_key: bytes, label: bytes, sealed: Buffer) -> bytes:
+    """`open_object` by the key of that object alone."""
     from cryptography.exceptions import InvalidTag
 
     view = memoryview(sealed).cast("B")
     shown = label.decode("ascii", "replace")
     if len(view) < SEALED_OVERHEAD_SIZE:
         raise DamageError(f"{shown}: cut off at {len(view)} bytes; run check")
-    prefix = bytes(view[: 1 + SALT_SIZE])
-    aead = _aead(prefix[0], _object_key(key, prefix, label))
+    aead = _aead(view[0], one_key)
     try:
-        text: bytes = aead.decrypt(bytes(12), view[1 + SALT_SIZE :], label)
+        text: bytes = aead.decrypt(bytes(12), view[PREFIX_SIZE:], label)
     except (InvalidTag, ValueError) as error:
         raise DamageError(
             f"{shown}: not what was written: its authentication fails; run check"
@@ -134,10 +149,6 @@ def parse_encryption(text: str) -> int:
         if text == name:
             return cipher
     raise UsageError(f"unknown encryption {text!r}; use auto, {', '.join(CIPHER_NAMES.values())}")
-
-
-def _object_key(key: bytes, prefix: bytes, label: bytes) -> bytes:
-    return blake3(prefix + label, key=key).digest()
 
 
 def _aead(cipher: int, key: bytes) -> Any:

@@ -19,8 +19,9 @@ _log = logging.getLogger(__name__)
 
 def begin_log(*, verbose: bool) -> None:
     """Log everything to stderr; debug messages only if `verbose`."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JournalLines() if _is_journal(sys.stderr.fileno()) else PeopleLines())
+    messages = sys.stderr  # noqa: TID251 - log_lines makes all that goes there printable
+    handler = logging.StreamHandler(messages)
+    handler.setFormatter(JournalLines() if _is_journal(messages.fileno()) else PeopleLines())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
 
 

@@ -1,13 +1,14 @@
 """The table of blocks and their chunks, as columns: what pack footers and index objects hold.
 
     head: block count u32 | chunk count u32 | dead size u32 | zstd size u32 | block ids (24 each)
-          | zstd of: codecs u8, stored lengths u32, raw lengths u32, chunk counts u16, thinned u8
+          | zstd of: codecs u8, stored lengths u32, raw lengths u32, chunk counts u16, flags u8
     tail: zstd size u32 | chunk ids (24 each) | zstd of: chunk lengths u32, dead bitmaps
 
 Each column is complete before the next begins; integers are little endian. Blocks are contiguous
 in a pack, so offsets are sums of stored lengths. A *thinned* block has lost chunks
 that no snapshot wanted: its bitmap (one bit a chunk, the first in the lowest bit, padded to bytes)
-says which; they keep their slot, id and length, and the raw length counts only the others.
+says which; they keep their slot, id and length, and the raw length counts only the others. The ids
+of an *offered* block and of its chunks are under the common keys (repo.keys.owners).
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 # A block of more raw bytes is never written, nor allocated when stored data claims one.
 RAW_LENGTH_LIMIT = 256 << 20
 CHUNKS_LIMIT = 0xFFFF
+# Flags of a block.
+THINNED = 1
+OFFERED = 2
 
 _HEAD = struct.Struct("<IIII")
 _TAIL = struct.Struct("<I")
@@ -44,7 +48,7 @@ class BlockColumns(msgspec.Struct, frozen=True):
     stored_lengths: bytes
     raw_lengths: bytes
     chunk_counts: bytes
-    thinned: bytes
+    flags: bytes
     chunk_ids: bytes
     chunk_lengths: bytes
     dead: bytes
@@ -69,7 +73,7 @@ def encode_head(columns: BlockColumns) -> bytes:
                 columns.stored_lengths,
                 columns.raw_lengths,
                 columns.chunk_counts,
-                columns.thinned,
+                columns.flags,
             )
         ),
         1,
@@ -92,7 +96,7 @@ class BlockTableHead(msgspec.Struct, frozen=True):
     stored_lengths: bytes
     raw_lengths: bytes
     chunk_counts: bytes
-    thinned: bytes
+    flags: bytes
     chunk_count: int
     dead_size: int
     encoded_size: int
@@ -117,7 +121,7 @@ def decode_head(encoded: memoryview) -> BlockTableHead:
         stored_lengths=row[ends[0] : ends[1]],
         raw_lengths=row[ends[1] : ends[2]],
         chunk_counts=row[ends[2] : ends[3]],
-        thinned=row[ends[3] :],
+        flags=row[ends[3] :],
         chunk_count=chunk_count,
         dead_size=dead_size,
         encoded_size=encoded_size,
@@ -142,7 +146,7 @@ def decode_tail(head: BlockTableHead, encoded: memoryview) -> BlockColumns:
         stored_lengths=head.stored_lengths,
         raw_lengths=head.raw_lengths,
         chunk_counts=head.chunk_counts,
-        thinned=head.thinned,
+        flags=head.flags,
         chunk_ids=bytes(encoded[_TAIL.size : ids_end]),
         chunk_lengths=rest[:lengths_size],
         dead=rest[lengths_size:],
@@ -159,7 +163,7 @@ def without_chunks(head: BlockTableHead) -> BlockColumns:
         stored_lengths=head.stored_lengths,
         raw_lengths=head.raw_lengths,
         chunk_counts=head.chunk_counts,
-        thinned=head.thinned,
+        flags=head.flags,
         chunk_ids=b"",
         chunk_lengths=b"",
         dead=b"",
@@ -177,7 +181,7 @@ def chunk_starts(chunk_counts: bytes) -> NDArray[np.int64]:
 def dead_starts(columns: BlockColumns | BlockTableHead) -> NDArray[np.int64]:
     """Where each block's bitmap begins in the dead column, and its size at the end."""
     counts = np.frombuffer(columns.chunk_counts, "<u2").astype(np.int64)
-    thinned = np.frombuffer(columns.thinned, np.uint8)
+    thinned = np.frombuffer(columns.flags, np.uint8) & THINNED
     starts = np.zeros(len(counts) + 1, np.int64)
     np.cumsum((counts + 7) // 8 * thinned, out=starts[1:])
     return starts
@@ -200,8 +204,8 @@ def _check_head(head: BlockTableHead) -> None:
     raw_lengths = np.frombuffer(head.raw_lengths, "<u4")
     if len(raw_lengths) and int(raw_lengths.max()) > RAW_LENGTH_LIMIT:
         _fail(f"has a block of more than {RAW_LENGTH_LIMIT} bytes")
-    if np.frombuffer(head.thinned, np.uint8).max(initial=0) > 1:
-        _fail("has a block that is neither whole nor thinned")
+    if np.frombuffer(head.flags, np.uint8).max(initial=0) > THINNED | OFFERED:
+        _fail("has a block of an unknown kind")
     if int(chunk_starts(head.chunk_counts)[-1]) != head.chunk_count:
         _fail("has blocks with another number of chunks in all")
     if int(dead_starts(head)[-1]) != head.dead_size:
@@ -221,7 +225,7 @@ def _check_tail(columns: BlockColumns) -> None:
 def dead_flags(columns: BlockColumns) -> NDArray[np.bool_]:
     """One flag for each chunk: True where its bytes were dropped."""
     flags = np.zeros(columns.chunk_count, np.bool_)
-    thinned = np.flatnonzero(np.frombuffer(columns.thinned, np.uint8))
+    thinned = np.flatnonzero(np.frombuffer(columns.flags, np.uint8) & THINNED)
     if not len(thinned):
         return flags
     counts = np.frombuffer(columns.chunk_counts, "<u2").astype(np.int64)[thinned]

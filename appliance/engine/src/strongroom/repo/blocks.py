@@ -3,11 +3,11 @@
 The seal of a block proves that a holder of the public key wrote it, not that its content matches
 its id. So the list of chunks is verified against the block id, and each chunk that is returned
 against its chunk id: a pack with other content under a block id is detected. A block may be
-stored several times; if a copy is missing or damaged, the others are tried.
+stored several times; if a copy is missing or damaged, the others are tried. A chunk that lost its
+bytes because it was shared is read from the shared packs, by its id.
 
-Caches: raw blocks up to a limit in bytes, metadata of packs (cipher, footers) and of
-blocks (chunk lists). Safe from any thread: one lock guards the caches and is not held while reading
-or decoding, so two threads may decode the same block at the same time.
+Caches are those of `read_caches`. Safe from any thread: no lock is held while reading or decoding,
+so two threads may decode the same block at the same time.
 """
 
 from __future__ import annotations
@@ -15,68 +15,60 @@ from __future__ import annotations
 import contextlib
 import threading
 from array import array
-from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from strongroom.content.ciphers import BLOCK_OVERHEAD_SIZE, BlockCipher
+from strongroom.content.ciphers import BLOCK_OVERHEAD_SIZE
 from strongroom.content.codecs import decompress
 from strongroom.content.digests import CHUNK_ID_SIZE, block_id, chunk_id, ids_and_lengths
 from strongroom.errors import DamageError, KeyRightError
+from strongroom.repo.block_columns import OFFERED, THINNED
+from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.packs import (
     HEADER_SIZE,
-    BlockEntry,
     block_aad,
     open_block_cipher,
     parse_header,
     read_footer,
 )
+from strongroom.repo.read_caches import LoadedBlock, OpenPack, ReadCaches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from strongroom.repo.index.index import BlockLocation, Index
-    from strongroom.repo.keys import ReadingKey
+    from strongroom.repo.index.block_rows import BlockLocation
+    from strongroom.repo.index.chunk_table import ChunkTable
+    from strongroom.repo.index.client_blocks import ClientBlocks
+    from strongroom.repo.keys.owners import ContentKeys
+    from strongroom.repo.keys.roles import ReadingKey
+    from strongroom.repo.packs import BlockEntry
     from strongroom.stores.store import Store
 
 # One copy of a block may be unreadable where another is not: a ticket has keys of some packs.
 _NOT_THIS_COPY = (DamageError, KeyRightError)
-_PACKS_CACHED = 64
-_LISTS_CACHED = 64
-_FOOTERS_CACHED_BYTES = 16 << 20
 # Blocks this close in a pack are fetched by one read, of at most so much.
 _GREATEST_GAP = 128 << 10
 _GREATEST_READ = 8 << 20
 
 
-class _OpenPack(NamedTuple):
-    header: bytes
-    cipher: BlockCipher
-
-
-class _Block(NamedTuple):
-    raw: bytes
-    chunk_ids: bytes
-    # Where each chunk begins and ends in `raw`; (-1, -1) for one whose bytes were dropped.
-    extents: list[tuple[int, int]]
-
-
 class BlockReader:
-    """Blocks by id, chunks by block id and slot."""
+    """Blocks of one client by id, chunks by block id and slot."""
 
     def __init__(
-        self, store: Store, key: ReadingKey, index: Index, cache_bytes: int = 32 << 20
+        self,
+        store: Store,
+        key: ReadingKey,
+        blocks: ClientBlocks,
+        cache: int | ReadCaches = 32 << 20,
     ) -> None:
+        """`cache`: its size in bytes, or caches that other readers use too."""
         self._store = store
         self._key = key
-        self._index = index
-        self._cache_bytes = cache_bytes
+        self._owner = blocks.owner
+        self._keys = key.owner(blocks.owner)
+        self._index = blocks
+        self._caches = ReadCaches(cache) if isinstance(cache, int) else cache
         self._lock = threading.Lock()
-        self._blocks: OrderedDict[bytes, _Block] = OrderedDict()
-        self._blocks_bytes = 0
-        self._packs: OrderedDict[bytes, _OpenPack] = OrderedDict()
-        self._footers: OrderedDict[bytes, list[BlockEntry]] = OrderedDict()
-        self._footers_bytes = 0
-        self._lists: OrderedDict[bytes, tuple[bytes, array[int]]] = OrderedDict()
+        self._shared: tuple[ChunkTable, BlockReader] | None = None
 
     def block(self, wanted: bytes) -> bytes:
         """The raw bytes of a block, its chunk list verified; DamageError when it is not sound."""
@@ -96,18 +88,23 @@ class BlockReader:
     def chunk_length(self, wanted: bytes, slot: int) -> int:
         """The length of a chunk, without reading it; DamageError when no copy exists."""
         location = self._index.locate(wanted)
-        if location.chunk_count == 1 and slot == 0:
+        if slot == 0 and _is_its_chunk(location):
             return location.raw_length
         return self._listed(wanted, slot)[1]
 
     def is_chunk(self, wanted: bytes, slot: int, data: bytes | memoryview) -> bool:
         """Whether `data` matches a chunk's id, without reading the chunk itself."""
-        put_key = self._key.put_key
-        an_id = chunk_id(put_key.chunk_key, data)
-        if self._index.locate(wanted).chunk_count == 1 and slot == 0:
+        location = self._index.locate(wanted)
+        keys = self._content_keys(location)
+        an_id = chunk_id(keys.chunk_key, data)
+        if slot == 0 and _is_its_chunk(location):
             length = len(data).to_bytes(4, "little")
-            return block_id(put_key.block_key, ids_and_lengths(an_id, length)) == wanted
+            return block_id(keys.block_key, ids_and_lengths(an_id, length)) == wanted
         return an_id == self._listed(wanted, slot)[0]
+
+    def is_offered(self, wanted: bytes) -> bool:
+        """Whether a block's content was offered to share; DamageError when no copy exists."""
+        return bool(self._index.locate(wanted).flags & OFFERED)
 
     def blocks(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Many blocks as (id, raw bytes) in the order in which they are stored.
@@ -122,19 +119,17 @@ class BlockReader:
         for _ in self._load_many(wanted):
             pass
 
-    def _load(self, wanted: bytes) -> _Block:
-        with self._lock:
-            block = self._blocks.get(wanted)
-            if block is not None:
-                self._blocks.move_to_end(wanted)
-                return block
+    def _load(self, wanted: bytes) -> LoadedBlock:
+        block = self._caches.blocks.get((self._owner, wanted))
+        if block is not None:
+            return block
         location = self._index.locate(wanted)
         try:
             return self._read(wanted, location)
         except _NOT_THIS_COPY as error:
             return self._copy_of(wanted, location, error)
 
-    def _read(self, wanted: bytes, location: BlockLocation) -> _Block:
+    def _read(self, wanted: bytes, location: BlockLocation) -> LoadedBlock:
         sealed = self._store.get(
             "packs", location.pack_id.hex(), location.offset, location.stored_length
         )
@@ -142,7 +137,7 @@ class BlockReader:
 
     def _copy_of(
         self, wanted: bytes, bad: BlockLocation, error: DamageError | KeyRightError
-    ) -> _Block:
+    ) -> LoadedBlock:
         """The block from another place than `bad`; raises `error` when there is no sound one."""
         for location in self._index.copies(wanted):
             if location != bad:
@@ -150,7 +145,7 @@ class BlockReader:
                     return self._read(wanted, location)
         raise error
 
-    def _chunk_in(self, block: _Block, slot: int) -> memoryview | None:
+    def _chunk_in(self, block: LoadedBlock, slot: int) -> memoryview | None:
         """A chunk of a block; None when it was dropped there, or does not match its id."""
         start, end = block.extents[slot]
         if start < 0:
@@ -158,27 +153,54 @@ class BlockReader:
         data = memoryview(block.raw)[start:end]
         expected = block.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
         # A block of one chunk was verified as a whole when it was loaded.
-        if len(block.extents) > 1 and chunk_id(self._key.put_key.chunk_key, data) != expected:
+        if len(block.extents) > 1 and chunk_id(block.keys.chunk_key, data) != expected:
             return None
         return data
 
-    def _chunk_of_copy(self, wanted: bytes, slot: int, bad: _Block) -> memoryview:
+    def _chunk_of_copy(self, wanted: bytes, slot: int, bad: LoadedBlock) -> memoryview:
         """A chunk from any copy of its block; one of them, `bad`, does not have it."""
         for location in self._index.copies(wanted):
             with contextlib.suppress(*_NOT_THIS_COPY):
                 data = self._chunk_in(self._read(wanted, location), slot)
                 if data is not None:
                     return data
+        if bad.keys == self._keys.common:
+            shared = self._shared_chunk(bad.chunk_ids[slot * CHUNK_ID_SIZE :][:CHUNK_ID_SIZE])
+            if shared is not None:
+                return shared
         problem = "is not what its id says"
         if bad.extents[slot][0] < 0:
             problem = "was dropped as unused, but is used"
         raise DamageError(f"chunk {slot} of block {wanted.hex()} {problem}; run check")
 
-    def _load_many(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, _Block]]:
+    def _shared_chunk(self, an_id: bytes) -> memoryview | None:
+        """A chunk of the shared packs, None where they do not have it."""
+        if self._index.owner == SHARED:
+            return None
+        table, reader = self._shared_content()
+        (reference,) = table.claim(an_id)
+        return None if reference is None else reader.chunk(*reference)
+
+    def _shared_content(self) -> tuple[ChunkTable, BlockReader]:
+        """Loaded when the first chunk is missing: few restores need it."""
+        from strongroom.repo.index.chunk_table import ChunkTable
+        from strongroom.repo.index.index import Index
+
+        with self._lock:
+            if self._shared is None:
+                index = Index.load(self._store, self._key, SHARED, chunks=True)
+                blocks = index.of_client(SHARED)
+                reader = BlockReader(self._store, self._key, blocks, self._caches)
+                self._shared = ChunkTable.load(index), reader
+            return self._shared
+
+    def _content_keys(self, location: BlockLocation) -> ContentKeys:
+        return self._keys.content(offered=bool(location.flags & OFFERED))
+
+    def _load_many(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, LoadedBlock]]:
         places: list[tuple[BlockLocation, bytes]] = []
         for an_id in dict.fromkeys(wanted):
-            with self._lock:
-                block = self._blocks.get(an_id)
+            block = self._caches.blocks.get((self._owner, an_id))
             if block is None:
                 places.append((self._index.locate(an_id), an_id))
             else:
@@ -203,59 +225,53 @@ class BlockReader:
                     block = self._copy_of(an_id, location, error)
                 yield an_id, block
 
-    def _decode(self, wanted: bytes, location: BlockLocation, sealed: memoryview) -> _Block:
+    def _decode(self, wanted: bytes, location: BlockLocation, sealed: memoryview) -> LoadedBlock:
         if location.stored_length < BLOCK_OVERHEAD_SIZE:
             raise DamageError(f"block {wanted.hex()} is shorter than its seal; run check")
         pack = self._pack(location.pack_id)
-        # A block of one chunk never lost it, and needs no footer.
-        dead = b"" if location.chunk_count == 1 else self._entry(location).dead
+        # A block of one chunk that is there needs no footer.
+        dead = b"" if _is_its_chunk(location) else self._entry(location).dead
         aad = block_aad(
-            pack.header, location.number, location.codec, location.raw_length, wanted, dead
+            pack.header,
+            location.number,
+            location.codec,
+            location.flags,
+            location.raw_length,
+            wanted,
+            dead,
         )
         compressed = pack.cipher.open(sealed, aad)
         raw = decompress(location.codec, compressed, location.raw_length)
         block = self._verified(wanted, location, raw)
-        with self._lock:
-            if wanted not in self._blocks:
-                self._blocks[wanted] = block
-                self._blocks_bytes += len(raw)
-            while self._blocks_bytes > self._cache_bytes and len(self._blocks) > 1:
-                _, oldest = self._blocks.popitem(last=False)
-                self._blocks_bytes -= len(oldest.raw)
+        self._caches.blocks.keep((self._owner, wanted), block)
         return block
 
-    def _verified(self, wanted: bytes, location: BlockLocation, raw: bytes) -> _Block:
-        put_key = self._key.put_key
-        if location.chunk_count == 1:
+    def _verified(self, wanted: bytes, location: BlockLocation, raw: bytes) -> LoadedBlock:
+        keys = self._content_keys(location)
+        if _is_its_chunk(location):
             # The only chunk is the block: its id follows from the bytes, no footer is needed.
-            ids = chunk_id(put_key.chunk_key, raw)
+            ids = chunk_id(keys.chunk_key, raw)
             lengths = len(raw).to_bytes(4, "little")
             extents = [(0, len(raw))]
         else:
             ids, lengths, extents = self._chunks(location)
-        if block_id(put_key.block_key, ids_and_lengths(ids, lengths)) != wanted:
+        if block_id(keys.block_key, ids_and_lengths(ids, lengths)) != wanted:
             raise DamageError(
                 f"pack {location.pack_id.hex()} claims to hold block {wanted.hex()} "
                 "but holds something else; run check"
             )
-        return _Block(raw, ids, extents)
+        return LoadedBlock(raw, ids, extents, keys)
 
     def _listed(self, wanted: bytes, slot: int) -> tuple[bytes, int]:
         """Id and length of a chunk as its block lists it, the list verified."""
-        with self._lock:
-            listed = self._lists.get(wanted)
-            if listed is not None:
-                self._lists.move_to_end(wanted)
+        listed = self._caches.lists.get((self._owner, wanted))
         if listed is None:
             location = self._index.locate(wanted)
             try:
                 listed = self._list_at(wanted, location)
-            except DamageError as error:
+            except _NOT_THIS_COPY as error:
                 listed = self._list_of_copy(wanted, location, error)
-            with self._lock:
-                self._lists[wanted] = listed
-                if len(self._lists) > _LISTS_CACHED:
-                    self._lists.popitem(last=False)
+            self._caches.lists.keep((self._owner, wanted), listed)
         ids, numbers = listed
         if slot >= len(numbers):
             raise DamageError(
@@ -266,16 +282,17 @@ class BlockReader:
 
     def _list_at(self, wanted: bytes, location: BlockLocation) -> tuple[bytes, array[int]]:
         ids, lengths, _ = self._chunks(location)
-        if block_id(self._key.put_key.block_key, ids_and_lengths(ids, lengths)) != wanted:
+        block_key = self._content_keys(location).block_key
+        if block_id(block_key, ids_and_lengths(ids, lengths)) != wanted:
             raise DamageError(f"block {wanted.hex()} lists other chunks than it has; run check")
         return ids, array("I", lengths)
 
     def _list_of_copy(
-        self, wanted: bytes, bad: BlockLocation, error: DamageError
+        self, wanted: bytes, bad: BlockLocation, error: DamageError | KeyRightError
     ) -> tuple[bytes, array[int]]:
         for location in self._index.copies(wanted):
             if location != bad:
-                with contextlib.suppress(DamageError):
+                with contextlib.suppress(*_NOT_THIS_COPY):
                     return self._list_at(wanted, location)
         raise error
 
@@ -300,39 +317,30 @@ class BlockReader:
             )
         return entries[location.number]
 
-    def _pack(self, pack_id: bytes) -> _OpenPack:
-        with self._lock:
-            pack = self._packs.get(pack_id)
-            if pack is not None:
-                self._packs.move_to_end(pack_id)
-                return pack
-        header = parse_header(self._store.get("packs", pack_id.hex(), 0, HEADER_SIZE))
-        pack = _OpenPack(header.raw, open_block_cipher(header, self._key))
-        with self._lock:
-            self._packs[pack_id] = pack
-            if len(self._packs) > _PACKS_CACHED:
-                self._packs.popitem(last=False)
+    def _pack(self, pack_id: bytes) -> OpenPack:
+        # By client too: what one may read another may not.
+        pack = self._caches.packs.get((self._owner, pack_id))
+        if pack is None:
+            header = parse_header(self._store.get("packs", pack_id.hex(), 0, HEADER_SIZE))
+            if header.owner not in (self._owner, SHARED):
+                raise DamageError(
+                    f"pack {pack_id.hex()} is another client's than the index says; run check"
+                )
+            pack = OpenPack(header.raw, open_block_cipher(header, self._key, pack_id))
+            self._caches.packs.keep((self._owner, pack_id), pack)
         return pack
 
     def _footer(self, pack_id: bytes) -> list[BlockEntry]:
-        with self._lock:
-            entries = self._footers.get(pack_id)
-            if entries is not None:
-                self._footers.move_to_end(pack_id)
-                return entries
-        entries = read_footer(self._store, self._key, pack_id).blocks
-        with self._lock:
-            if pack_id not in self._footers:
-                self._footers[pack_id] = entries
-                self._footers_bytes += _memory_bytes(entries)
-            while self._footers_bytes > _FOOTERS_CACHED_BYTES and len(self._footers) > 1:
-                _, oldest = self._footers.popitem(last=False)
-                self._footers_bytes -= _memory_bytes(oldest)
+        entries = self._caches.footers.get(pack_id)
+        if entries is None:
+            entries = read_footer(self._store, self._key, pack_id).blocks
+            self._caches.footers.keep(pack_id, entries)
         return entries
 
 
-def _memory_bytes(entries: list[BlockEntry]) -> int:
-    return sum(500 + len(entry.chunk_ids) + 4 * len(entry.chunk_lengths) for entry in entries)
+def _is_its_chunk(location: BlockLocation) -> bool:
+    """Whether a block is one chunk that has not lost its bytes."""
+    return location.chunk_count == 1 and not location.flags & THINNED
 
 
 def _neighbours(

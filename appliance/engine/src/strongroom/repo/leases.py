@@ -24,7 +24,8 @@ What each operation takes, and what blocks it (docs/design/concurrency.md has th
     catalog rebuild           nothing                  nothing
     adding, removing keys     nothing                  nothing; adds before it removes
 
-    magic "SRLS" | version u8 | 0 u8 x 3 | sealed under the snapshot key: msgpack of Holder
+    magic "SRLS" | version u8 | 0 u8 x 3 | owner (16): a client, or zeros for the appliance
+    | sealed under the lease key of that owner: msgpack of Holder
 
 `Lease` is used from two threads, its own that renews and the job's: one lock guards the state.
 """
@@ -43,26 +44,35 @@ from strongroom.clock import SECOND_NS
 from strongroom.content.ciphers import open_object, seal_object
 from strongroom.errors import (
     DamageError,
+    KeyRightError,
     LeaseError,
     ObjectMissingError,
     StoreError,
     UnknownFormatError,
 )
+from strongroom.repo.keys.owners import CLIENT_ID_SIZE
+from strongroom.repo.keys.roles import required_appliance_key
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from strongroom.repo.keys import Key
+    from strongroom.repo.keys.roles import Key
     from strongroom.stores.capabilities import Series
     from strongroom.stores.store import Store
 
 RENEWAL_SECONDS = 60.0
 EXPIRY_SECONDS = 1800.0
+# A client's lease ends at this age however often it is renewed.
+MOST_AGE_SECONDS = 7 * 86400.0
+# A lease begins by its holder's clock if the store's does not differ by more.
+_CLOCKS_DIFFER_NS = 60 * SECOND_NS
 
 _MAGIC = b"SRLS"
 _VERSION = 1
-_HEAD = struct.Struct("<4sB3x")
+_HEAD = struct.Struct("<4sB3x16s")
 _LABEL = b"strongroom lease 1"
+# The owner of the appliance's own leases.
+APPLIANCE = bytes(CLIENT_ID_SIZE)
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -78,11 +88,20 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class ListedLease(NamedTuple):
-    """A lease in the store; `holder` is None where it can't be read."""
+    """A lease in the store; `holder` is None where it can't be read.
+
+    owner: the id of its client, APPLIANCE, or b"" where it does not even say that.
+    """
 
     name: str
+    owner: bytes
     renewed_ns: int
     holder: Holder | None
+
+    @property
+    def may_be_a_clients(self) -> bool:
+        """Whether it is none of the appliance, or cannot be read and only says that it is."""
+        return self.holder is None or self.owner != APPLIANCE
 
 
 class Lease:
@@ -93,18 +112,20 @@ class Lease:
         store: Store,
         key: Key,
         cipher: int,
+        owner: bytes,
         holder: Holder,
         *,
         renewal_seconds: float = RENEWAL_SECONDS,
         expiry_seconds: float = EXPIRY_SECONDS,
         name: str = "",
     ) -> None:
-        """`holder`: its tombstones are filled in here.
+        """`owner`: for whom the job writes. `holder`: its tombstones are filled in here.
 
         `name`: of a lease that only one may hold at a time; LeaseError when somebody does.
         """
         self._store = store
-        self._key = key
+        self._owner = owner
+        self._lease_key = _lease_key(key, owner)
         self._cipher = cipher
         self._renewal_seconds = renewal_seconds
         self._expiry_ns = int(expiry_seconds * SECOND_NS)
@@ -119,10 +140,13 @@ class Lease:
         if not store.put_new("leases", self.name, self._encoded()):
             raise LeaseError(f"another job holds the lease {self.name}: wait until it has ended")
         known = tuple(sorted(info.name for info in store.list("tombstones")))
-        if known:
-            self._holder = msgspec.structs.replace(holder, tombstones=known)
+        # Its age is judged by the store's clock: a machine without a clock may begin in 1970.
+        self._renewed_ns = begun_ns = store.info("leases", self.name).modified_ns
+        if abs(begun_ns - holder.started_ns) <= _CLOCKS_DIFFER_NS:
+            begun_ns = holder.started_ns
+        if known or begun_ns != holder.started_ns:
+            self._holder = msgspec.structs.replace(holder, tombstones=known, started_ns=begun_ns)
             store.replace("leases", self.name, self._encoded())
-        self._renewed_ns = store.info("leases", self.name).modified_ns
         self._thread: threading.Thread | None = None
         self._is_given_back = False
 
@@ -253,22 +277,26 @@ class Lease:
 
     def _encoded(self) -> bytes:
         text = msgspec.msgpack.encode(self._holder)
-        sealed = seal_object(self._key.put_key.snapshot_key, _LABEL, text, self._cipher)
-        return _HEAD.pack(_MAGIC, _VERSION) + sealed
+        sealed = seal_object(self._lease_key, _LABEL, text, self._cipher)
+        return _HEAD.pack(_MAGIC, _VERSION, self._owner) + sealed
 
 
 def list_leases(store: Store, key: Key) -> list[ListedLease]:
     """Every lease in the store, ended ones too."""
     leases = []
     for info in store.list("leases"):
+        holder: Holder | None = None
+        owner = b""
         try:
-            holder: Holder | None = _read_holder(store, key, info.name)
+            data = store.get("leases", info.name)
+            owner = _owner_of(info.name, data)
+            holder = _read_holder(key, info.name, owner, data)
         except ObjectMissingError:
             continue
-        except (DamageError, UnknownFormatError):
+        except (DamageError, UnknownFormatError, KeyRightError):
             # It still blocks a sweep until it ends, whoever holds it.
-            holder = None
-        leases.append(ListedLease(info.name, info.modified_ns, holder))
+            pass
+        leases.append(ListedLease(info.name, owner, info.modified_ns, holder))
     return leases
 
 
@@ -282,9 +310,15 @@ def has_ended(
     if store_time_ns - lease.renewed_ns > int(expiry_seconds * SECOND_NS):
         return True
     holder = lease.holder
+    # A client that renews for ever would keep space from being freed. One that lies about its
+    # beginning bars no old tombstones either: see jobs.upkeep.sweep.
+    if holder is None:
+        return False
+    age_ns = store_time_ns - holder.started_ns
+    if lease.owner != APPLIANCE and age_ns > int(MOST_AGE_SECONDS * SECOND_NS):
+        return True
     return (
-        holder is not None
-        and bool(holder.processes)
+        bool(holder.processes)
         and holder.processes == _visible_processes()
         and not _is_alive(holder.process_id)
     )
@@ -309,15 +343,25 @@ def _is_alive(process_id: int) -> bool:
     return True
 
 
-def _read_holder(store: Store, key: Key, name: str) -> Holder:
-    data = store.get("leases", name)
+def _lease_key(key: Key, owner: bytes) -> bytes:
+    if owner == APPLIANCE:
+        return required_appliance_key(key).lease_key
+    return key.owner(owner).lease_key
+
+
+def _owner_of(name: str, data: bytes) -> bytes:
     if data[:4] != _MAGIC or len(data) < _HEAD.size:
         raise DamageError(f"lease {name} does not begin as leases do; run repair")
     if data[4] != _VERSION:
         raise UnknownFormatError(f"lease {name} has version {data[4]}; update strongroom")
-    if data[: _HEAD.size] != _HEAD.pack(_MAGIC, _VERSION):
+    owner: bytes = _HEAD.unpack_from(data)[2]
+    if data[: _HEAD.size] != _HEAD.pack(_MAGIC, _VERSION, owner):
         raise DamageError(f"lease {name} does not begin as leases do; run repair")
-    text = open_object(key.put_key.snapshot_key, _LABEL, memoryview(data)[_HEAD.size :])
+    return owner
+
+
+def _read_holder(key: Key, name: str, owner: bytes, data: bytes) -> Holder:
+    text = open_object(_lease_key(key, owner), _LABEL, memoryview(data)[_HEAD.size :])
     try:
         return msgspec.msgpack.decode(text, type=Holder)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -1,16 +1,19 @@
 """Packs: the files in which blocks are stored, each with a key of its own and a footer.
 
-    header (40): magic "SRPK" | version u8 | cipher u8 | kind u8 | 0 u8 | ephemeral X25519 public
+    header (56): magic "SRPK" | version u8 | cipher u8 | kind u8 | 0 u8 | owner (16)
+                 | ephemeral X25519 public (32)
     blocks, each sealed under the pack key (content.ciphers), without a gap
-    footer: sealed object under the index key: the columns of the blocks (block_columns)
+    footer: sealed object under the footer key: the columns of the blocks (block_columns)
+    of a shared pack: the appliance's signature (64) of the header and the footer's digest
     trailer (8): footer size u32 | magic "SRPF"
 
-The pack key is HKDF-SHA256 of X25519(ephemeral, restore public key): the writer discards the
-ephemeral private key and can't read the pack again. Associated data of a block is the header, its
-number u32, codec u8, raw length u32, size of its bitmap of dropped chunks u32, block id and bitmap,
-so a block can't be moved, relabelled or substituted; for a block stored without compression it
-determines the text. The footer's label ends with the header. A pack's name is the BLAKE3-256 of the
-whole file.
+The owner is the id of a client, or zeros for what all clients may refer to (repo.keys.owners). The
+pack key is HKDF-SHA256 of X25519(ephemeral, restore public key) with the rest of the header: the
+writer discards the ephemeral private key and can't read the pack again. Associated data of a block
+is the header, its number u32, codec u8, flags u8, raw length u32, size of its bitmap of dropped
+chunks u32, block id and bitmap, so a block can't be moved, relabelled or substituted; for a block
+stored without compression it determines the text. The footer key is derived from the owner's index
+key and the header. A pack's name is the BLAKE3-256 of the whole file.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
 from strongroom.errors import DamageError, UnknownFormatError
 from strongroom.repo.block_columns import (
     CHUNKS_LIMIT,
+    OFFERED,
     RAW_LENGTH_LIMIT,
+    THINNED,
     BlockColumns,
     chunk_starts,
     dead_starts,
@@ -45,7 +50,15 @@ from strongroom.repo.block_columns import (
     encode_head,
     encode_tail,
 )
-from strongroom.repo.keys import Key, ReadingKey, agree, pack_key, public_of
+from strongroom.repo.keys.derivation import SIGNATURE_SIZE, agree, is_signed, public_of
+from strongroom.repo.keys.owners import SHARED
+from strongroom.repo.keys.roles import (
+    Key,
+    ReadingKey,
+    footer_key,
+    pack_key,
+    required_appliance_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +70,7 @@ if TYPE_CHECKING:
 KIND_DATA = 0
 KIND_LISTING = 1
 
-HEADER_SIZE = 40
+HEADER_SIZE = 56
 # A pack of this size is finished; the last block may make it larger.
 PACK_SIZE_BYTES = 32 << 20
 FOOTER_SIZE_LIMIT = 512 << 20
@@ -65,10 +78,11 @@ FOOTER_SIZE_LIMIT = 512 << 20
 _VERSION = 1
 _MAGIC = b"SRPK"
 _END_MAGIC = b"SRPF"
-_HEADER = struct.Struct("<4sBBBx32s")
+_HEADER = struct.Struct("<4sBBBx16s32s")
 _TRAILER = struct.Struct("<I4s")
-_BLOCK_AAD = struct.Struct("<IBII")
+_BLOCK_AAD = struct.Struct("<IBBII")
 _FOOTER_LABEL = b"strongroom footer 1"
+_SIGNED_PURPOSE = b"strongroom shared pack 1"
 
 
 class BlockEntry(NamedTuple):
@@ -83,11 +97,13 @@ class BlockEntry(NamedTuple):
     chunk_ids: bytes
     chunk_lengths: array[int]
     dead: bytes
+    offered: bool
 
 
 class PackFooter(msgspec.Struct, frozen=True):
     """The content of a pack; `pack_id` is the 32 bytes of its name."""
 
+    owner: bytes
     pack_id: bytes
     kind: int
     size_bytes: int
@@ -116,6 +132,7 @@ class PackFooter(msgspec.Struct, frozen=True):
                     columns.chunk_ids[first * CHUNK_ID_SIZE : last * CHUNK_ID_SIZE],
                     array("I", columns.chunk_lengths[first * 4 : last * 4]),
                     columns.dead[dead[number] : dead[number + 1]],
+                    bool(columns.flags[number] & OFFERED),
                 )
             )
             offset += stored[number]
@@ -123,33 +140,35 @@ class PackFooter(msgspec.Struct, frozen=True):
 
 
 class PackHeader(NamedTuple):
-    """The first 40 bytes of a pack, encoded and decoded."""
+    """The first 56 bytes of a pack, encoded and decoded."""
 
     raw: bytes
     cipher: int
     kind: int
+    owner: bytes
     ephemeral_public: bytes
 
 
 class PackWriter:
     """Writes one pack; for one thread at a time."""
 
-    def __init__(self, store: Store, key: Key, kind: int, cipher: int) -> None:
-        put_key = key.put_key
+    def __init__(self, store: Store, key: Key, owner: bytes, kind: int, cipher: int) -> None:
+        """KeyRightError where the key may not write this owner's packs."""
         ephemeral = clock.random_bytes(KEY_SIZE)
-        public = public_of(ephemeral)
-        self._key = put_key
+        self._sign = required_appliance_key(key).sign if owner == SHARED else None
+        self._owner = owner
         self._kind = kind
         self._cipher = cipher
-        self._header = _HEADER.pack(_MAGIC, _VERSION, cipher, kind, public)
-        shared = agree(ephemeral, put_key.restore_public)
-        self._block_cipher = BlockCipher(cipher, pack_key(shared, public, put_key.restore_public))
+        self._header = _HEADER.pack(_MAGIC, _VERSION, cipher, kind, owner, public_of(ephemeral))
+        self._footer_key = footer_key(key.owner(owner), self._header)
+        shared = agree(ephemeral, key.restore_public)
+        self._block_cipher = BlockCipher(cipher, pack_key(shared, self._header, key.restore_public))
         self._block_ids = bytearray()
         self._codecs = bytearray()
         self._stored_lengths = array("I")
         self._raw_lengths = array("I")
         self._chunk_counts = array("H")
-        self._thinned = bytearray()
+        self._flags = bytearray()
         self._chunk_ids = bytearray()
         self._chunk_lengths = array("I")
         self._dead = bytearray()
@@ -178,10 +197,13 @@ class PackWriter:
         compressed: Buffer,
         raw_length: int,
         dead: bytes = b"",
+        *,
+        offered: bool = False,
     ) -> None:
         """Append a block: n * 24 bytes of chunk ids, n lengths, and the compressed bytes.
 
         `raw_length` is the sum of the lengths (for a thinned block: of those not in `dead`).
+        offered: the ids are under the common keys; blocks of a shared pack all are.
         """
         ids = memoryview(chunk_ids).cast("B")
         count = len(chunk_lengths)
@@ -195,7 +217,9 @@ class PackWriter:
         if len(self._sealed) < sealed_size:
             self._sealed = bytearray(sealed_size)
         sealed = memoryview(self._sealed)[:sealed_size]
-        aad = block_aad(self._header, number, codec, raw_length, block_id, dead)
+        shared = self._owner == SHARED
+        flags = (THINNED if dead else 0) | (OFFERED if offered or shared else 0)
+        aad = block_aad(self._header, number, codec, flags, raw_length, block_id, dead)
         self._block_cipher.seal_into(data, aad, sealed, aad_fixes_text=codec == NOT_COMPRESSED)
         self._write(sealed)
         self._block_ids += block_id
@@ -203,7 +227,7 @@ class PackWriter:
         self._stored_lengths.append(sealed_size)
         self._raw_lengths.append(raw_length)
         self._chunk_counts.append(count)
-        self._thinned.append(1 if dead else 0)
+        self._flags.append(flags)
         self._chunk_ids += ids
         self._chunk_lengths.extend(chunk_lengths)
         self._dead += dead
@@ -216,26 +240,28 @@ class PackWriter:
             stored_lengths=self._stored_lengths.tobytes(),
             raw_lengths=self._raw_lengths.tobytes(),
             chunk_counts=self._chunk_counts.tobytes(),
-            thinned=bytes(self._thinned),
+            flags=bytes(self._flags),
             chunk_ids=bytes(self._chunk_ids),
             chunk_lengths=self._chunk_lengths.tobytes(),
             dead=bytes(self._dead),
         )
         footer = seal_object(
-            self._key.index_key,
-            _FOOTER_LABEL + self._header,
+            self._footer_key,
+            _FOOTER_LABEL,
             encode_head(columns) + encode_tail(columns),
             self._cipher,
         )
         try:
             self._write(footer)
+            if self._sign is not None:
+                self._write(self._sign(_signed_text(self._header, footer)))
             self._write(_TRAILER.pack(len(footer), _END_MAGIC))
             pack_id = self._hasher.digest()
             self._writer.commit(pack_id.hex())
         finally:
             # An unpublished pack would fill the disk until a prune.
             self._writer.abort()
-        return PackFooter(pack_id, self._kind, self.size_bytes, columns)
+        return PackFooter(self._owner, pack_id, self._kind, self.size_bytes, columns)
 
     def abort(self) -> None:
         """Discard the pack; harmless after `finish`."""
@@ -248,31 +274,44 @@ class PackWriter:
 
 
 def parse_header(raw: bytes) -> PackHeader:
-    """Decode a pack's first 40 bytes; DamageError or UnknownFormatError."""
+    """Decode a pack's first 56 bytes; DamageError or UnknownFormatError."""
     if len(raw) != HEADER_SIZE or raw[:4] != _MAGIC:
         raise DamageError("a pack does not begin as packs do; run check")
-    _, version, cipher, kind, public = _HEADER.unpack(raw)
+    _, version, cipher, kind, owner, public = _HEADER.unpack(raw)
     if version != _VERSION:
         raise UnknownFormatError(f"a pack has version {version}; update strongroom")
-    return PackHeader(raw, cipher, kind, public)
+    return PackHeader(raw, cipher, kind, owner, public)
 
 
-def open_block_cipher(header: PackHeader, key: ReadingKey) -> BlockCipher:
+def read_owner(store: Store, pack_id: bytes) -> bytes:
+    """Whose a stored pack says it is; DamageError, UnknownFormatError."""
+    return parse_header(store.get("packs", pack_id.hex(), 0, HEADER_SIZE)).owner
+
+
+def open_block_cipher(header: PackHeader, key: ReadingKey, pack_id: bytes) -> BlockCipher:
     """The cipher of a pack's blocks; KeyRightError when the key does not open this pack."""
-    return BlockCipher(header.cipher, key.pack_key(header.ephemeral_public))
+    return BlockCipher(header.cipher, key.pack_key(header, pack_id))
 
 
 def block_aad(
-    header: bytes, number: int, codec: int, raw_length: int, block_id: bytes, dead: bytes
+    header: bytes,
+    number: int,
+    codec: int,
+    flags: int,
+    raw_length: int,
+    block_id: bytes,
+    dead: bytes,
 ) -> bytes:
     """What is authenticated along with a block; `dead`: its bitmap of dropped chunks, or b""."""
-    return b"".join((header, _BLOCK_AAD.pack(number, codec, raw_length, len(dead)), block_id, dead))
+    fixed = _BLOCK_AAD.pack(number, codec, flags, raw_length, len(dead))
+    return b"".join((header, fixed, block_id, dead))
 
 
 def entry_aad(header: bytes, entry: BlockEntry) -> bytes:
     """What is authenticated along with the block of an entry."""
+    flags = (THINNED if entry.dead else 0) | (OFFERED if entry.offered else 0)
     return block_aad(
-        header, entry.number, entry.codec, entry.raw_length, entry.block_id, entry.dead
+        header, entry.number, entry.codec, flags, entry.raw_length, entry.block_id, entry.dead
     )
 
 
@@ -285,14 +324,25 @@ def read_footer(store: Store, key: Key, pack_id: bytes) -> PackFooter:
     header = parse_header(store.get("packs", name, 0, HEADER_SIZE))
     trailer = store.get("packs", name, size - _TRAILER.size, _TRAILER.size)
     footer_size, magic = _TRAILER.unpack(trailer)
-    footer_at = size - _TRAILER.size - footer_size
+    signature_size = SIGNATURE_SIZE if header.owner == SHARED else 0
+    footer_at = size - _TRAILER.size - signature_size - footer_size
     if magic != _END_MAGIC or footer_at < HEADER_SIZE or footer_size > FOOTER_SIZE_LIMIT:
         raise DamageError(f"pack {name} does not end as packs do; run repair")
-    sealed = store.get("packs", name, footer_at, footer_size)
-    encoded = memoryview(open_object(key.put_key.index_key, _FOOTER_LABEL + header.raw, sealed))
+    sealed = store.get("packs", name, footer_at, footer_size + signature_size)
+    sealed, signature = sealed[:footer_size], sealed[footer_size:]
+    if signature_size and not is_signed(
+        key.verify_key, signature, _signed_text(header.raw, sealed)
+    ):
+        raise DamageError(f"pack {name} is for all clients, but the appliance did not sign it")
+    footer_key = key.footer_key(header, pack_id)
+    encoded = memoryview(open_object(footer_key, _FOOTER_LABEL, sealed))
     head = decode_head(encoded)
     columns = decode_tail(head, encoded[head.encoded_size :])
-    footer = PackFooter(pack_id, header.kind, size, columns)
+    footer = PackFooter(header.owner, pack_id, header.kind, size, columns)
     if sum(memoryview(columns.stored_lengths).cast("I")) != footer_at - HEADER_SIZE:
         raise DamageError(f"pack {name}: its blocks do not fill it; run repair")
     return footer
+
+
+def _signed_text(header: bytes, footer: bytes) -> bytes:
+    return _SIGNED_PURPOSE + header + blake3(footer).digest()

@@ -1,12 +1,14 @@
 """A repository: its store, its configuration and a key, and operations that need all three.
 
-The configuration is one JSON line and, on the second, its authenticator under a key derived from
-the pool secret: nobody without a key can change the encryption or the public key of a repository
-undetected.
+The configuration is one JSON line and, on the second, the appliance's signature of it: nobody
+without the appliance key can change the encryption or the public key of a repository undetected.
 
     {"strongroom": 1, "id": HEX, "restore_public": HEX, "encryption": NAME, "created_ns": N,
-     "secrets": null, or where the repository has no passphrase: HEX of private key, pool secret}
-    HEX of the keyed BLAKE3 of the first line
+     "secrets": null, or where the repository has no passphrase: HEX of private key and secret}
+    HEX of the Ed25519 signature of the first line
+
+Who writes does so as a client: `for_client`. A put key is one client's; the other keys write as
+whichever client is named.
 
 Order of writes: packs, index, then (after `Store.sync`) the snapshot. A listed snapshot is whole.
 """
@@ -16,13 +18,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from blake3 import blake3
 
 from strongroom import clock
 from strongroom.content.ciphers import CIPHER_NAMES, NONE, parse_encryption
 from strongroom.content.digests import object_name
 from strongroom.errors import (
     DamageError,
+    KeyRightError,
     LeaseError,
     ObjectMissingError,
     RepositoryExistsError,
@@ -31,22 +33,21 @@ from strongroom.errors import (
     UsageError,
     WrongKeyError,
 )
-from strongroom.repo.keys import (
-    Argon2Cost,
+from strongroom.repo.keys.derivation import is_signed
+from strongroom.repo.keys.roles import (
+    ApplianceKey,
     Key,
     PutKey,
     RestoreKey,
     TicketKey,
-    WrapInfo,
     new_restore_key,
+    required_appliance_key,
     required_reading_key,
     required_restore_key,
     restore_key,
-    unwrap_key,
-    wrap_info,
-    wrap_key,
 )
-from strongroom.repo.leases import Holder, Lease
+from strongroom.repo.keys.wrapping import Argon2Cost, WrapInfo, unwrap_key, wrap_info, wrap_key
+from strongroom.repo.leases import APPLIANCE, Holder, Lease
 from strongroom.repo.snapshots import (
     Snapshot,
     list_snapshots,
@@ -59,13 +60,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from strongroom.repo.blocks import BlockReader
+    from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.index.index import Index
     from strongroom.repo.packs import PackFooter, PackWriter
+    from strongroom.repo.read_caches import ReadCaches
     from strongroom.stores.capabilities import Series
     from strongroom.stores.store import Store
 
 VERSION = 1
 DEFAULT_CACHE_BYTES = 32 << 20
+_SIGNED_PURPOSE = b"strongroom configuration 1"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,11 +86,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 class Repository:
     """An open repository; for one process, `reopen` after a fork."""
 
-    def __init__(self, store: Store, config: Config, key: Key) -> None:
-        """Use `create` or `open`."""
+    def __init__(
+        self, store: Store, config: Config, key: Key, client: PutKey | None = None
+    ) -> None:
+        """Use `create` or `open`. client: as whom it writes, None where that was not chosen."""
         self.store = store
         self.config = config
         self.key = key
+        self.client = key if isinstance(key, PutKey) else client
         self.cipher = parse_encryption(config.encryption)
 
     @classmethod
@@ -112,18 +119,18 @@ class Repository:
         key = new_restore_key()
         config = Config(
             version=VERSION,
-            id=key.put_key.repository_id.hex(),
-            restore_public=key.put_key.restore_public.hex(),
+            id=key.repository_id.hex(),
+            restore_public=key.restore_public.hex(),
             encryption=CIPHER_NAMES[cipher],
             created_ns=clock.now_ns(),
-            secrets=(key.private + key.put_key.pool_secret).hex() if passphrase is None else None,
+            secrets=(key.private + key.secret).hex() if passphrase is None else None,
         )
         repository = cls(store, config, key)
         if passphrase is not None:
             repository.add_passphrase(passphrase, label, cost)
         # The configuration makes it a repository, so it is written last and only once.
         store.sync()
-        if not store.put_new("config", "config", _encode_config(config, key.put_key)):
+        if not store.put_new("config", "config", _encode_config(config, key)):
             raise _exists(store)
         store.sync()
         return repository
@@ -141,11 +148,11 @@ class Repository:
             raise RepositoryNotFoundError(
                 f"there is no repository at {store.location}; make one with strongroom init"
             ) from error
-        config, line, authenticator = _decode_config(data)
+        config, line, signature = _decode_config(data)
         key = _find_key(store, config, secret)
         if (
-            blake3(line, key=key.put_key.config_key).hexdigest().encode() != authenticator
-            or key.put_key.restore_public.hex() != config.restore_public
+            not is_signed(key.verify_key, signature, _SIGNED_PURPOSE + line)
+            or key.restore_public.hex() != config.restore_public
         ):
             raise DamageError(
                 f"the configuration of {store.location} is not what was written: restore the file "
@@ -165,7 +172,29 @@ class Repository:
 
     def reopen(self) -> Repository:
         """The same repository for a forked process."""
-        return Repository(self.store.reopen(), self.config, self.key)
+        return Repository(self.store.reopen(), self.config, self.key, self.client)
+
+    def for_client(self, name: str, generation: int = 0) -> Repository:
+        """The same repository for writing as a client; it shares the store.
+
+        KeyRightError where the key is another client's, UsageError for a name nobody can have.
+        """
+        client = self.key.put_key(name, generation)
+        return Repository(self.store, self.config, self.key, client)
+
+    def for_all_clients(self) -> Repository:
+        """The same repository for maintenance, which sees what all clients have; shares the store.
+
+        KeyRightError with a client's put key.
+        """
+        return Repository(self.store, self.config, required_appliance_key(self.key))
+
+    @property
+    def writer(self) -> PutKey:
+        """As whom it writes; KeyRightError where `for_client` was not called."""
+        if self.client is None:
+            raise KeyRightError("say for which client this is written")
+        return self.client
 
     def copy_ahead(self) -> Repository | None:
         """The same for a process that is about to be forked, if its connection exists already.
@@ -173,40 +202,67 @@ class Repository:
         The parent drops it without `close`.
         """
         store = copy_ahead(self.store)
-        return None if store is None else Repository(store, self.config, self.key)
+        if store is None:
+            return None
+        return Repository(store, self.config, self.key, self.client)
 
     def close(self) -> None:
         """Release what the store holds open."""
         self.store.close()
 
     def lease(self, host: str, process_id: int, purpose: str) -> Lease:
-        """A lease for a job that will write; take it before loading the index."""
-        holder = Holder(host, process_id, purpose, clock.now_ns(), ())
-        return Lease(self.store, self.key, self.cipher, holder)
+        """A lease for a job that will write; take it before loading the index.
 
-    def load_index(self, *, chunks: bool = False) -> Index:
-        """The index of everything stored; with `chunks` ready for `ChunkTable.load`."""
+        It is the client's, or the appliance's where none was chosen.
+        """
+        holder = Holder(host, process_id, purpose, clock.now_ns(), ())
+        owner = APPLIANCE if self.client is None else self.client.client_id
+        return Lease(self.store, self.key, self.cipher, owner, holder)
+
+    def load_index(self, *, chunks: bool = False, owner: bytes | None = None) -> Index:
+        """The index of everything that the key opens; with `chunks` ready for `ChunkTable.load`.
+
+        owner: only of what this client's snapshots may refer to; by default of the chosen client's.
+        """
         from strongroom.repo.index.index import Index
 
-        return Index.load(self.store, self.key, chunks=chunks)
+        if owner is None and self.client is not None:
+            owner = self.client.client_id
+        return Index.load(self.store, self.key, owner, chunks=chunks)
 
-    def new_pack(self, kind: int) -> PackWriter:
-        """Begin a pack of KIND_DATA or KIND_LISTING."""
+    def new_pack(self, kind: int, owner: bytes | None = None) -> PackWriter:
+        """Begin a pack of KIND_DATA or KIND_LISTING, for the client or another owner."""
         from strongroom.repo.packs import PackWriter
 
-        return PackWriter(self.store, self.key, kind, self.cipher)
+        owner = self.writer.client_id if owner is None else owner
+        return PackWriter(self.store, self.key, owner, kind, self.cipher)
 
-    def block_reader(self, index: Index, cache_bytes: int = DEFAULT_CACHE_BYTES) -> BlockReader:
-        """Reads blocks back; KeyRightError with a put key."""
+    def block_reader(
+        self, blocks: ClientBlocks, cache: int | ReadCaches = DEFAULT_CACHE_BYTES
+    ) -> BlockReader:
+        """Reads blocks of a client; KeyRightError with a put key. `cache`: see BlockReader."""
         from strongroom.repo.blocks import BlockReader
 
-        return BlockReader(self.store, required_reading_key(self.key), index, cache_bytes)
+        return BlockReader(self.store, required_reading_key(self.key), blocks, cache)
 
-    def write_index(self, footers: Sequence[PackFooter], superseded: Sequence[str] = ()) -> str:
-        """Store the index of packs that were published; its name."""
+    def reader_of(
+        self, snapshot: Snapshot, index: Index, cache_bytes: int = DEFAULT_CACHE_BYTES
+    ) -> BlockReader:
+        """Reads what a snapshot refers to; KeyRightError with a put key."""
+        return self.block_reader(index.of_client(snapshot.owner), cache_bytes)
+
+    def write_index(self, footers: Sequence[PackFooter], superseded: Sequence[str] = ()) -> None:
+        """Store the index of packs that were published, an object for each owner.
+
+        superseded: objects of the one owner of these packs that it replaces.
+        """
         from strongroom.repo.index.objects import write_index_object
 
-        return write_index_object(self.store, self.key, footers, superseded, self.cipher)
+        by_owner: dict[bytes, list[PackFooter]] = {}
+        for footer in footers:
+            by_owner.setdefault(footer.owner, []).append(footer)
+        for owner, mine in by_owner.items():
+            write_index_object(self.store, self.key, owner, mine, superseded, self.cipher)
 
     def commit(self, snapshot: Snapshot, lease: Lease) -> Snapshot:
         """Make everything durable, then the snapshot; LeaseError when the lease has ended."""
@@ -214,7 +270,7 @@ class Repository:
         # After the sync, which may take long, and directly before the snapshot becomes visible.
         lease.require()
         stamped = msgspec.structs.replace(snapshot, server_ns=lease.store_time_ns)
-        written = write_snapshot(self.store, self.key, stamped, self.cipher)
+        written = write_snapshot(self.store, self.writer, stamped, self.cipher)
         try:
             lease.confirm()
         except LeaseError:
@@ -243,7 +299,7 @@ class Repository:
                 # The last renewal of the lease is what we know of the store's time.
                 stamped = msgspec.structs.replace(snapshot, server_ns=lease.store_time_ns)
                 before = len(series)
-                written = write_snapshot(self.store, self.key, stamped, self.cipher)
+                written = write_snapshot(self.store, self.writer, stamped, self.cipher)
                 lease.end_in(series)
         except ObjectMissingError as error:
             if series is None or not series.done:
@@ -257,7 +313,7 @@ class Repository:
         return written
 
     def snapshots(self) -> list[Snapshot]:
-        """Every snapshot without its pages, the oldest first."""
+        """Every snapshot without its pages, the oldest first; with a put key its client's."""
         return list_snapshots(self.store, self.key)
 
     def snapshot(self, name: str) -> Snapshot:
@@ -295,10 +351,10 @@ def _exists(store: Store) -> RepositoryExistsError:
     return RepositoryExistsError(f"there is a repository at {store.location} already")
 
 
-def _encode_config(config: Config, put_key: PutKey) -> bytes:
+def _encode_config(config: Config, key: ApplianceKey) -> bytes:
     line = msgspec.json.encode(config)
-    authenticator = blake3(line, key=put_key.config_key).hexdigest().encode()
-    return line + b"\n" + authenticator + b"\n"
+    signature = key.sign(_SIGNED_PURPOSE + line).hex().encode()
+    return line + b"\n" + signature + b"\n"
 
 
 def _decode_config(data: bytes) -> tuple[Config, bytes, bytes]:
@@ -321,12 +377,16 @@ def _decode_config(data: bytes) -> tuple[Config, bytes, bytes]:
             "from a copy"
         ) from error
     # All of it counts, the line end too: a missing part means damage.
-    return config, line, rest[:-1] if rest.endswith(b"\n") else b""
+    try:
+        signature = bytes.fromhex(rest[:-1].decode("ascii"))
+    except ValueError:
+        signature = b""
+    return config, line, signature if rest == signature.hex().encode() + b"\n" else b""
 
 
 def _find_key(store: Store, config: Config, secret: bytes | Key | None) -> Key:
-    if isinstance(secret, PutKey | RestoreKey | TicketKey):
-        if secret.put_key.repository_id.hex() != config.id:
+    if isinstance(secret, PutKey | ApplianceKey | TicketKey):
+        if secret.repository_id.hex() != config.id:
             raise WrongKeyError(f"this key is of another repository than {store.location}")
         return secret
     if config.secrets is not None:
@@ -348,7 +408,7 @@ def _find_key(store: Store, config: Config, secret: bytes | Key | None) -> Key:
             # Another one may be the one that opens with this passphrase.
             damage = error
             continue
-        if key is not None and key.put_key.repository_id.hex() == config.id:
+        if key is not None and key.repository_id.hex() == config.id:
             return key
     if damage is not None:
         raise damage

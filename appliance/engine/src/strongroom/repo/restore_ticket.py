@@ -1,15 +1,18 @@
 """Restore tickets: the keys a machine needs to restore one snapshot, and nothing more.
 
-The holder of the restore key makes a ticket of a snapshot or of some paths in it; together with
-the put key, which the machine has anyway, it reads the packs that hold what was chosen. A key
-opens a whole pack, so other content of those packs can be read too by anyone who gets their
-bytes; the storage daemon's grants decide who does.
+The holder of the restore key makes a ticket of a snapshot, or of some paths in it, for one client;
+together with that client's put key it reads the packs that hold what was chosen. A key opens a
+whole pack, so other content of those packs can be read too by anyone who gets their bytes. Packs
+are those of the snapshot's client and shared ones: a snapshot that refers to another client's
+blocks gets no key for them.
 
     magic "SRTK" | version u8 | keyed BLAKE3 of the rest (16) | raw size u32 | zstd of msgpack of
-    snapshot with its pages, and of each pack 8 bytes of its ephemeral public key and its key (32)
+    snapshot with its pages, id of its client, its keys of chunk and block ids,
+    and of each pack its id, its key and the key of its footer (32 each);
+    for another client: name and key of the first part of each index object of the snapshot's client
 
-The digest's key comes from the pool secret: a ticket of another repository, or one that was
-changed on the way, is refused. Two million packs make 80 MB, which travel as a sealed object of the
+The digest's key is the receiver's ticket key: a ticket for somebody else, or one that was changed
+on the way, is refused. Two million packs make 190 MB, which travel as a sealed object of the
 repository (repo.ticket_objects) and are kept in one piece of memory by whoever restores. A ticket
 is a secret and has no end of its own: what it opens it opens as long as the packs are there.
 """
@@ -17,11 +20,14 @@ is a secret and has no end of its own: what it opens it opens as long as the pac
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 from blake3 import blake3
 
+from strongroom.content.digests import CHUNK_ID_SIZE
 from strongroom.errors import (
     DamageError,
     ObjectMissingError,
@@ -29,24 +35,25 @@ from strongroom.errors import (
     UnknownFormatError,
 )
 from strongroom.printable import printable
-from strongroom.repo.keys import (
-    PACK_ENTRY_SIZE,
-    PACK_HINT_SIZE,
-    PackKeys,
-    PutKey,
-    TicketKey,
-    derive_key,
-)
+from strongroom.repo.block_columns import dead_flags
+from strongroom.repo.index.block_rows import SHARED_NUMBER
+from strongroom.repo.index.index import Index
+from strongroom.repo.index.live_blocks import LiveBlocks
+from strongroom.repo.index.objects import first_part_key, read_index_head
+from strongroom.repo.index.shared_chunks import SharedChunks
+from strongroom.repo.keys.owners import SHARED, ContentKeys, OwnerKeys
+from strongroom.repo.keys.roles import PACK_ENTRY_SIZE, PackKeys, PutKey, TicketKey
 from strongroom.repo.listing.reader import Listing
-from strongroom.repo.packs import HEADER_SIZE, parse_header
+from strongroom.repo.packs import HEADER_SIZE, parse_header, read_footer
 from strongroom.repo.repository import Repository
 from strongroom.repo.snapshots import Snapshot, Totals
 from strongroom.rows.rows import BLOCK_ID_BYTES, COLUMN_COUNT, MODE, SIZE, part_starts
 from strongroom.rows.views import join_path, path_key, split_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from strongroom.repo.keys.roles import RestoreKey
     from strongroom.repo.snapshots import PageReference
     from strongroom.rows.rows import Rows
     from strongroom.stores.store import Store
@@ -56,7 +63,6 @@ _HEAD: Final = struct.Struct("<5s16sI")
 _RAW_SIZE_LIMIT: Final = 256 << 20
 # Keys do not shrink, and what does not shrink grows by less than this.
 LARGEST_TICKET_BYTES: Final = _RAW_SIZE_LIMIT + (1 << 20)
-_PURPOSE: Final = b"strongroom tickets 1"
 _FORMAT: Final = 0o170000
 _REGULAR: Final = 0o100000
 _DIRECTORY: Final = 0o040000
@@ -64,7 +70,10 @@ _DIRECTORY: Final = 0o040000
 
 class _Ticket(msgspec.Struct, frozen=True, array_like=True):
     snapshot: Snapshot
+    chunk_key: bytes
+    block_key: bytes
     packs: bytes
+    index_keys: dict[str, bytes]
 
 
 class TicketRepository(Repository):
@@ -80,6 +89,17 @@ class TicketRepository(Repository):
         """The same repository for a forked process."""
         return TicketRepository(self.store.reopen(), self.config, self._ticket_key, self._snapshot)
 
+    def load_index(self, *, chunks: bool = False, owner: bytes | None = None) -> Index:
+        """What the ticket opens of the index; packs that it lacks, from their footers."""
+        del owner
+        owner = self._ticket_key.content.owner
+        index = Index.load(self.store, self._ticket_key, owner, chunks=chunks)
+        for pack_id in self._ticket_key.packs:
+            if index.pack(pack_id) is None:
+                with suppress(ObjectMissingError):
+                    index.add(read_footer(self.store, self._ticket_key, pack_id))
+        return index
+
     def snapshots(self) -> list[Snapshot]:
         """The ticket's snapshot, without its pages."""
         return [msgspec.structs.replace(self._snapshot, pages=())]
@@ -93,16 +113,23 @@ class TicketRepository(Repository):
         return self._snapshot
 
 
-def make_ticket(repository: Repository, snapshot: Snapshot, paths: Sequence[bytes] = ()) -> bytes:
+def make_ticket(
+    repository: Repository,
+    snapshot: Snapshot,
+    paths: Sequence[bytes] = (),
+    receiver: PutKey | None = None,
+) -> bytes:
     """A ticket for `snapshot` (read with its pages), or for `paths` in it and what is below.
 
-    Paths are relative to the root; the directories on the way to them can be listed too, with
-    whatever stands on the same pages of the listing. Raises KeyRightError, SnapshotNotFoundError
-    when the snapshot has no such path, DamageError when its listing is not sound, StoreError.
+    receiver: the client that will use it, by default the one of the snapshot. Paths are relative
+    to the root; the directories on the way to them can be listed too, with whatever stands on the
+    same pages of the listing. Raises KeyRightError, SnapshotNotFoundError when the snapshot has no
+    such path, DamageError when its listing is not sound, StoreError.
     """
     restore_key = repository.restore_key
-    index = repository.load_index()
-    listing = Listing(snapshot.pages, repository.block_reader(index))
+    index = repository.load_index(owner=snapshot.owner)
+    client = index.of_client(snapshot.owner)
+    listing = Listing(snapshot.pages, repository.block_reader(client))
     wanted = _Wanted(listing, snapshot.pages)
     chosen = [path for path in paths if not any(_is_above(other, path) for other in paths)]
     if not chosen or b"" in chosen:
@@ -116,15 +143,23 @@ def make_ticket(repository: Repository, snapshot: Snapshot, paths: Sequence[byte
         pages = wanted.pages()
         totals = wanted.totals()
     blocks = b"".join([*wanted.blocks, *(page.block_id for page in pages)])
-    packs = b"".join(
-        public[:PACK_HINT_SIZE] + restore_key.pack_key(public)
-        for public in _public_keys(
-            repository.store, [pack.pack_id.hex() for pack in index.packs_holding(blocks)]
-        )
-    )
+    holding = {pack.pack_id for pack in client.packs_holding(blocks)}
+    holding |= _packs_of_shared_chunks(repository, index, holding)
+    if receiver is None:
+        receiver = restore_key.put_key(snapshot.host, snapshot.generation)
+    keys = restore_key.owner(snapshot.owner).own
+    index_keys = {}
+    if receiver.client_id != snapshot.owner:
+        index_keys = _index_keys(repository, index, snapshot.owner)
     return _encode(
-        restore_key.put_key,
-        _Ticket(msgspec.structs.replace(snapshot, pages=pages, totals=totals), packs),
+        receiver,
+        _Ticket(
+            msgspec.structs.replace(snapshot, pages=pages, totals=totals),
+            keys.chunk_key,
+            keys.block_key,
+            b"".join(_pack_entries(repository.store, restore_key, snapshot.owner, sorted(holding))),
+            index_keys,
+        ),
     )
 
 
@@ -135,9 +170,15 @@ def open_with_ticket(store: Store, put_key: PutKey, ticket: bytes) -> TicketRepo
     and what `Repository.open` raises.
     """
     decoded = _decode(put_key, ticket)
-    keys = PackKeys(_ascending(decoded.packs))
     config = Repository.open(store, put_key).config
-    return TicketRepository(store, config, TicketKey(put_key, keys), decoded.snapshot)
+    content = put_key.client
+    if decoded.snapshot.owner != put_key.client_id:
+        own = ContentKeys(decoded.chunk_key, decoded.block_key, b"")
+        common, salt = put_key.shared.common, put_key.repository_id
+        content = OwnerKeys(decoded.snapshot.owner, own, common, b"", salt)
+    packs = PackKeys(_ascending(decoded.packs))
+    key = TicketKey(put_key, content, packs, decoded.index_keys)
+    return TicketRepository(store, config, key, decoded.snapshot)
 
 
 class _Wanted:
@@ -208,19 +249,61 @@ def _is_above(other: bytes, path: bytes) -> bool:
     return path != other and (not other or path.startswith(join_path(other, b"")))
 
 
-def _public_keys(store: Store, names: Sequence[str]) -> Iterator[bytes]:
-    for name in names:
+def _pack_entries(
+    store: Store, key: RestoreKey, owner: bytes, pack_ids: Iterable[bytes]
+) -> Iterator[bytes]:
+    """Id and keys of each pack that is the client's or shared, whatever its index says."""
+    for pack_id in pack_ids:
         try:
-            yield parse_header(store.get("packs", name, 0, HEADER_SIZE)).ephemeral_public
+            header = parse_header(store.get("packs", pack_id.hex(), 0, HEADER_SIZE))
         except ObjectMissingError:
             # Its content is in another pack, or the restore reports it as missing.
             continue
+        if header.owner not in (owner, SHARED):
+            raise DamageError(
+                f"pack {pack_id.hex()} is another client's than the index says; run check"
+            )
+        yield pack_id + key.pack_key(header, pack_id) + key.footer_key(header, pack_id)
+
+
+def _packs_of_shared_chunks(
+    repository: Repository, index: Index, holding: Collection[bytes]
+) -> set[bytes]:
+    """Shared packs that have what the client's own packs leave to them."""
+    thinned = index.thinned & index.offered
+    leaving = [
+        pack
+        for pack in map(index.pack, holding)
+        if pack is not None and thinned[pack.first_row : pack.first_row + pack.block_count].any()
+    ]
+    if not leaving:
+        return set()
+    shared = SharedChunks.load(repository.store, repository.key, index, marked=True)
+    live = LiveBlocks()
+    for pack in leaving:
+        columns = read_footer(repository.store, repository.key, pack.pack_id).columns
+        wanted = shared.covers(columns) & dead_flags(columns)
+        ids = np.frombuffer(columns.chunk_ids, np.uint8).reshape(-1, CHUNK_ID_SIZE)
+        shared.mark(ids[wanted].tobytes(), live)
+    return {
+        pack.pack_id
+        for pack in index.packs()
+        if pack.owner == SHARED_NUMBER
+        and live.uses(index.block_ids(pack.first_row, pack.block_count), SHARED).any()
+    }
+
+
+def _index_keys(repository: Repository, index: Index, owner: bytes) -> dict[str, bytes]:
+    keys = {}
+    for name in index.object_names:
+        with suppress(ObjectMissingError):
+            if read_index_head(repository.store, name).owner == owner:
+                keys[name] = first_part_key(repository.store, repository.key, name)
+    return keys
 
 
 def _ascending(entries: bytes) -> bytes:
     """Entries of packs in order; they may come from a version that did not sort them."""
-    import numpy as np
-
     # Trailing zeros do not count when these are compared, and come back all the same.
     return np.sort(np.frombuffer(entries, f"S{PACK_ENTRY_SIZE}")).tobytes()
 
@@ -255,5 +338,4 @@ def _decode(put_key: PutKey, data: bytes) -> _Ticket:
 
 
 def _digest(put_key: PutKey, size: int, packed: bytes) -> bytes:
-    key = derive_key(put_key.pool_secret, put_key.repository_id, _PURPOSE)
-    return blake3(size.to_bytes(8, "little") + packed, key=key).digest(16)
+    return blake3(size.to_bytes(8, "little") + packed, key=put_key.client.ticket_key).digest(16)

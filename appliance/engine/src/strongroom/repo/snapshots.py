@@ -1,14 +1,16 @@
 """Snapshots: a backup exists only once its snapshot object is stored.
 
-    magic "SRSN" | version u8 | 0 u8 x 3 | envelope size u32
-    envelope: sealed under the snapshot key (zstd of msgpack): all but the pages
+    magic "SRSN" | version u8 | 0 u8 x 3 | client id (16) | envelope size u32
+    envelope: sealed under the client's snapshot key (zstd of msgpack): all but the pages
     ephemeral X25519 public key (32)
     pages: sealed under the key agreed with the restore key (zstd of msgpack)
 
-A put key can read the envelope (schedules and retention need no more), but not the pages: they name
-files. Pages can be sealed by anybody, since the restore key's public half is no secret; so the
-envelope, which takes a key to write, holds their digest and how much they list. Whoever reads a
-snapshot compares the digest, with any key. A snapshot's id is the name of its object.
+A client's put key can read its envelopes (schedules and retention need no more), but not the pages:
+they name files. The name of the client in the envelope is the one of its id: whoever has the
+appliance key compares them, so that no client can store a snapshot in another's name. Pages can be
+sealed by anybody, since the restore key's public half is no secret; so the envelope, which takes a
+key to write, holds their digest and how much they list. Whoever reads a snapshot compares the
+digest, with any key. A snapshot's id is the name of its object.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ from strongroom.content.ciphers import KEY_SIZE, SEALED_OVERHEAD_SIZE, open_obje
 from strongroom.content.digests import object_name
 from strongroom.errors import (
     DamageError,
+    KeyRightError,
     ObjectMissingError,
     SnapshotNotFoundError,
     UnknownFormatError,
     UsageError,
 )
-from strongroom.repo.keys import Key, agree, derive_key, public_of, required_restore_key
+from strongroom.printable import printable
+from strongroom.repo.keys.derivation import agree, derive_key, public_of
+from strongroom.repo.keys.owners import CLIENT_ID_SIZE
+from strongroom.repo.keys.roles import Key, PutKey, RestoreKey, required_restore_key
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
 
 _MAGIC = b"SRSN"
 _VERSION = 1
-_HEAD = struct.Struct("<4sB3xI")
+_HEAD = struct.Struct("<4sB3x16sI")
 _RAW_SIZE = struct.Struct("<I")
 # Far more than any backup names, and what a forged envelope may cost whoever lists snapshots.
 ENVELOPE_SIZE_LIMIT = 1 << 20
@@ -84,11 +90,13 @@ class ListingSeal(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One snapshot; `pages` is empty in one read with a put key, `listing` in one not stored yet.
 
+    host, generation: the client whose it is; owner: its id.
     Times are unix nanoseconds: start and end by the client's clock, server by the store's
     (0 where it has none of its own).
     """
 
     host: str
+    generation: int = 0
     job: str = ""
     fileset: str = ""
     level: str = "full"
@@ -106,6 +114,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     protected: bool = False
     listing: ListingSeal = ListingSeal()
     id: str = ""
+    owner: bytes = b""
     pages: tuple[PageReference, ...] = ()
 
     @property
@@ -114,55 +123,82 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return self.id[:8]
 
 
-def encode_snapshot(key: Key, snapshot: Snapshot, cipher: int) -> bytes:
-    """The object of a snapshot; its `id` is not part of it, its `listing` is made from its pages.
+def encode_snapshot(key: PutKey, snapshot: Snapshot, cipher: int) -> bytes:
+    """The object of a snapshot of the key's client, whatever `host` says.
 
-    Raises UsageError where paths, tags and options are more than an envelope may hold.
+    Its `id` is not part of it, its `listing` is made from its pages. Raises UsageError where paths,
+    tags and options are more than an envelope may hold.
     """
-    put_key = key.put_key
     ephemeral = clock.random_bytes(KEY_SIZE)
     public = public_of(ephemeral)
-    pages_key = _pages_key(agree(ephemeral, put_key.restore_public), public, put_key.restore_public)
+    shared = agree(ephemeral, key.restore_public)
+    pages_key = _pages_key(shared, public, key.restore_public, key.client_id)
     pages = seal_object(
         pages_key, _PAGES_LABEL, _pack(msgspec.msgpack.encode(snapshot.pages)), cipher
     )
     listing = ListingSeal(blake3(public).update(pages).digest(), *_totals_of(snapshot.pages))
     text = msgspec.msgpack.encode(
-        msgspec.structs.replace(snapshot, listing=listing, id="", pages=())
+        msgspec.structs.replace(
+            snapshot,
+            host=key.name,
+            generation=key.generation,
+            listing=listing,
+            id="",
+            owner=b"",
+            pages=(),
+        )
     )
     if len(text) > ENVELOPE_SIZE_LIMIT:
         raise UsageError(
             f"the paths, tags and options of this snapshot take {len(text)} bytes, and "
             f"{ENVELOPE_SIZE_LIMIT} may be kept; name folders instead of single files"
         )
-    envelope = seal_object(put_key.snapshot_key, _ENVELOPE_LABEL, _pack(text), cipher)
-    return b"".join((_HEAD.pack(_MAGIC, _VERSION, len(envelope)), envelope, public, pages))
+    envelope = seal_object(key.client.snapshot_key, _ENVELOPE_LABEL, _pack(text), cipher)
+    head = _HEAD.pack(_MAGIC, _VERSION, key.client_id, len(envelope))
+    return b"".join((head, envelope, public, pages))
+
+
+def owner_of_snapshot(store: Store, name: str) -> bytes:
+    """The id of the client that a snapshot says it is of; b"" where it is no snapshot."""
+    size = min(store.info("snapshots", name).size_bytes, _HEAD.size)
+    data = store.get("snapshots", name, 0, size)
+    return data[8 : 8 + CLIENT_ID_SIZE] if len(data) == _HEAD.size and data[:4] == _MAGIC else b""
 
 
 def decode_snapshot(key: Key, name: str, data: bytes, *, pages: bool = False) -> Snapshot:
-    """A snapshot from its object; with `pages` KeyRightError for a put key."""
+    """A snapshot from its object; KeyRightError for another client's, or `pages` with a put key."""
     if object_name(data) != name:
         raise DamageError(f"snapshot {name} is not what its name says; run check")
-    if len(data) < _HEAD.size or data[:4] != _MAGIC:
+    if data[:4] != _MAGIC:
         raise DamageError(f"snapshot {name} does not begin as snapshots do; run check")
-    _, version, envelope_size = _HEAD.unpack_from(data)
-    if version != _VERSION:
-        raise UnknownFormatError(f"snapshot {name} has version {version}; update strongroom")
+    if len(data) > len(_MAGIC) and data[4] != _VERSION:
+        raise UnknownFormatError(f"snapshot {name} has version {data[4]}; update strongroom")
+    if len(data) < _HEAD.size:
+        raise DamageError(f"snapshot {name} is cut off; run check")
+    _, _, owner, envelope_size = _HEAD.unpack_from(data)
     view = memoryview(data)[_HEAD.size :]
     if envelope_size + KEY_SIZE > len(view):
         raise DamageError(f"snapshot {name} is cut off; run check")
     if envelope_size > ENVELOPE_SIZE_LIMIT + SEALED_OVERHEAD_SIZE:
         raise DamageError(f"snapshot {name} claims an envelope of {envelope_size} bytes; run check")
-    envelope = open_object(key.put_key.snapshot_key, _ENVELOPE_LABEL, view[:envelope_size])
+    snapshot_key = key.owner(owner).snapshot_key
+    try:
+        envelope = open_object(snapshot_key, _ENVELOPE_LABEL, view[:envelope_size])
+    except DamageError as error:
+        raise DamageError(f"snapshot {name}: {error}") from error
     sealed_pages = view[envelope_size:]
     try:
         snapshot = msgspec.msgpack.decode(_unpack(envelope, ENVELOPE_SIZE_LIMIT), type=Snapshot)
+        if not key.has_name(owner, snapshot.host, snapshot.generation):
+            raise DamageError(
+                f"snapshot {name} says that it is of {printable(snapshot.host)}, which it is not"
+            )
         if blake3(sealed_pages).digest() != snapshot.listing.digest:
             raise DamageError(f"snapshot {name} has another listing than it says; run check")
         page_list: tuple[PageReference, ...] = ()
         if pages:
             page_list = msgspec.msgpack.decode(
-                _open_pages(key, sealed_pages), type=tuple[PageReference, ...]
+                _open_pages(key, owner, sealed_pages), type=tuple[PageReference, ...]
             )
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamageError(f"snapshot {name} holds something else ({error}); run check") from error
@@ -171,10 +207,10 @@ def decode_snapshot(key: Key, name: str, data: bytes, *, pages: bool = False) ->
         snapshot.listing.content_bytes,
     ):
         raise DamageError(f"snapshot {name} lists more or less than it says; run check")
-    return msgspec.structs.replace(snapshot, id=name, pages=page_list)
+    return msgspec.structs.replace(snapshot, id=name, owner=owner, pages=page_list)
 
 
-def write_snapshot(store: Store, key: Key, snapshot: Snapshot, cipher: int) -> Snapshot:
+def write_snapshot(store: Store, key: PutKey, snapshot: Snapshot, cipher: int) -> Snapshot:
     """Commit a snapshot durably; everything it needs must be on stable storage already."""
     data = encode_snapshot(key, snapshot, cipher)
     name = object_name(data)
@@ -190,6 +226,8 @@ def read_snapshot(store: Store, key: Key, name: str, *, pages: bool = False) -> 
 def list_snapshots(store: Store, key: Key, leave_out: Container[str] = ()) -> list[Snapshot]:
     """Every snapshot without its pages, the oldest first; DamageError when one is not sound.
 
+    With a client's put key those of that client.
+
     leave_out: ids of those that are not read.
 
     A snapshot that is forged or of an unknown version, and not vouched for, is left out: it would
@@ -201,8 +239,8 @@ def list_snapshots(store: Store, key: Key, leave_out: Container[str] = ()) -> li
             continue
         try:
             snapshots.append(read_snapshot(store, key, info.name))
-        except ObjectMissingError:
-            # Forgotten since it was listed.
+        except (ObjectMissingError, KeyRightError):
+            # Forgotten since it was listed; or of another client.
             continue
         except (DamageError, UnknownFormatError):
             if not was_stored_unreadable(store, key, info.name):
@@ -222,7 +260,9 @@ def was_stored_unreadable(store: Store, key: Key, name: str) -> bool:
     if object_name(data) != name:
         return False
     try:
-        decode_snapshot(key, name, data, pages=key.can_read)
+        decode_snapshot(key, name, data, pages=isinstance(key, RestoreKey))
+    except KeyRightError:
+        return False
     except (DamageError, UnknownFormatError):
         return True
     return False
@@ -270,16 +310,18 @@ def _totals_of(pages: Iterable[PageReference]) -> tuple[int, int]:
     return sum(page.row_count for page in listed), sum(page.content_bytes for page in listed)
 
 
-def _open_pages(key: Key, rest: memoryview) -> bytes:
+def _open_pages(key: Key, owner: bytes, rest: memoryview) -> bytes:
     restore_key = required_restore_key(key)
     public = bytes(rest[:KEY_SIZE])
     shared = agree(restore_key.private, public)
-    pages_key = _pages_key(shared, public, key.put_key.restore_public)
+    pages_key = _pages_key(shared, public, key.restore_public, owner)
     return _unpack(open_object(pages_key, _PAGES_LABEL, rest[KEY_SIZE:]), _PAGES_SIZE_LIMIT)
 
 
-def _pages_key(shared: bytes, ephemeral_public: bytes, restore_public: bytes) -> bytes:
-    return derive_key(shared, ephemeral_public + restore_public, _PAGES_PURPOSE)
+def _pages_key(
+    shared: bytes, ephemeral_public: bytes, restore_public: bytes, owner: bytes
+) -> bytes:
+    return derive_key(shared, ephemeral_public + restore_public, _PAGES_PURPOSE + owner)
 
 
 def _pack(text: bytes) -> bytes:

@@ -1,9 +1,11 @@
 """Tombstones: packs that a prune has marked for removal.
 
 Writers that begin later do not deduplicate against these packs; the packs are removed only after
-every writer that began earlier has ended. A tombstone is a sealed object under the index key:
+every writer that began earlier has ended. A tombstone names packs of one owner, and is a sealed
+object under that owner's index key, signed by the appliance:
 
-    magic "SRTS" | version u8 | 0 u8 x 3 | sealed: created i64 (ns) | pack ids (32 each)
+    magic "SRTS" | version u8 | 0 u8 x 3 | owner (16)
+    | sealed: created i64 (ns) | pack ids (32 each) | signature (64) of all before it
 """
 
 from __future__ import annotations
@@ -14,62 +16,81 @@ from typing import TYPE_CHECKING, NamedTuple
 from strongroom import clock
 from strongroom.content.ciphers import open_object, seal_object
 from strongroom.content.digests import OBJECT_NAME_SIZE, object_name
-from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
+from strongroom.errors import (
+    DamageError,
+    KeyRightError,
+    ObjectMissingError,
+    UnknownFormatError,
+)
+from strongroom.repo.keys.derivation import SIGNATURE_SIZE, is_signed
+from strongroom.repo.keys.roles import required_appliance_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strongroom.repo.keys import Key
+    from strongroom.repo.keys.roles import Key
     from strongroom.stores.store import Store
 
 _MAGIC = b"SRTS"
 _VERSION = 1
-_HEAD = struct.Struct("<4sB3x")
+_HEAD = struct.Struct("<4sB3x16s")
 _CREATED = struct.Struct("<q")
 _LABEL = b"strongroom tombstone 1"
+_SIGNED_PURPOSE = b"strongroom tombstone 1"
 
 
 class Tombstone(NamedTuple):
-    """Packs marked by one prune."""
+    """Packs of one owner that one prune marked."""
 
     name: str
+    owner: bytes
     created_ns: int
     pack_ids: tuple[bytes, ...]
 
 
-def write_tombstone(store: Store, key: Key, pack_ids: Sequence[bytes], cipher: int) -> str:
-    """Mark packs durably; the name of the tombstone."""
+def write_tombstone(
+    store: Store, key: Key, owner: bytes, pack_ids: Sequence[bytes], cipher: int
+) -> str:
+    """Mark packs durably; the name of the tombstone. KeyRightError for a client's key."""
     text = _CREATED.pack(clock.now_ns()) + b"".join(pack_ids)
-    sealed = seal_object(key.put_key.index_key, _LABEL, text, cipher)
-    data = _HEAD.pack(_MAGIC, _VERSION) + sealed
+    sealed = seal_object(key.owner(owner).index_key, _LABEL, text, cipher)
+    data = _HEAD.pack(_MAGIC, _VERSION, owner) + sealed
+    data += required_appliance_key(key).sign(_SIGNED_PURPOSE + data)
     name = object_name(data)
     store.put_durable("tombstones", name, data)
     return name
 
 
 def read_tombstone(store: Store, key: Key, name: str) -> Tombstone:
-    """One tombstone; DamageError when it is not sound."""
+    """One tombstone; DamageError when it is not sound, KeyRightError for another client's."""
     data = store.get("tombstones", name)
-    if data[:4] != _MAGIC or len(data) < _HEAD.size:
+    if data[:4] != _MAGIC:
         raise DamageError(f"tombstone {name} does not begin as tombstones do; run repair")
-    if data[4] != _VERSION:
+    if len(data) > len(_MAGIC) and data[4] != _VERSION:
         raise UnknownFormatError(f"tombstone {name} has version {data[4]}; update strongroom")
-    text = open_object(key.put_key.index_key, _LABEL, data[_HEAD.size :])
+    if len(data) < _HEAD.size:
+        raise DamageError(f"tombstone {name} is cut off; run repair")
+    _, _, owner = _HEAD.unpack_from(data)
+    signed, signature = data[:-SIGNATURE_SIZE], data[-SIGNATURE_SIZE:]
+    if not is_signed(key.verify_key, signature, _SIGNED_PURPOSE + signed):
+        raise DamageError(f"tombstone {name} is not signed by the appliance; run repair")
+    text = open_object(key.owner(owner).index_key, _LABEL, signed[_HEAD.size :])
     ids = text[_CREATED.size :]
     if len(text) < _CREATED.size or len(ids) % OBJECT_NAME_SIZE:
         raise DamageError(f"tombstone {name} is cut off; run repair")
     (created_ns,) = _CREATED.unpack_from(text)
     starts = range(0, len(ids), OBJECT_NAME_SIZE)
-    return Tombstone(name, created_ns, tuple(ids[at : at + OBJECT_NAME_SIZE] for at in starts))
+    pack_ids = tuple(ids[at : at + OBJECT_NAME_SIZE] for at in starts)
+    return Tombstone(name, owner, created_ns, pack_ids)
 
 
 def read_tombstones(store: Store, key: Key) -> list[Tombstone]:
-    """All tombstones."""
+    """All tombstones that the key opens."""
     tombstones = []
     for info in store.list("tombstones"):
         try:
             tombstones.append(read_tombstone(store, key, info.name))
-        except ObjectMissingError:
-            # Swept by a prune since it was listed.
+        except (ObjectMissingError, KeyRightError):
+            # Swept by a prune since it was listed; or of another client's packs.
             continue
     return tombstones

@@ -78,14 +78,27 @@ class KnowsOwners(Protocol):
 
 @runtime_checkable
 class KeepsJudgements(Protocol):
-    """A store that hides objects found false from everybody: a storage daemon."""
+    """A store that hides objects found false from agents: a storage daemon."""
+
+    def false(self, kind: Kind) -> frozenset[str]:
+        """Objects found false, as far as one may know: only those of snapshots are visible."""
 
     def vouch(self, kind: Kind, names: Sequence[str], *, sound: bool) -> None:
         """Mark objects as verified or as false. RightError."""
 
 
+@runtime_checkable
+class ChargesShared(Protocol):
+    """A store that holds clients to quotas: a storage daemon."""
+
+    def charge(self, client_id: bytes, size_bytes: int) -> None:
+        """Set what shared packs hold in place of a client, which counts as its own. RightError."""
+
+
 # Wrappers pass these on unchanged: they transfer no content past the wrapper.
-_OF_THE_INNER_STORE: Final[frozenset[type]] = frozenset((TakesSeries, KnowsOwners, KeepsJudgements))
+_OF_THE_INNER_STORE: Final[frozenset[type]] = frozenset(
+    (TakesSeries, KnowsOwners, KeepsJudgements, ChargesShared)
+)
 
 
 def own_capability(store: Store, wanted: type[_Capability]) -> _Capability | None:
@@ -115,3 +128,9 @@ def copy_ahead(store: Store) -> Store | None:
     """The same store for a process that is about to be forked, None where none is ready."""
     connecting = store.capability(ConnectsAhead)
     return None if connecting is None else connecting.copy_ahead()
+
+
+def found_false(store: Store) -> frozenset[str]:
+    """Ids of snapshots that were found false, as far as the store knows and tells. StoreError."""
+    judge = store.capability(KeepsJudgements)
+    return frozenset() if judge is None else judge.false("snapshots")

@@ -1,9 +1,9 @@
 """Appends to a file past the page cache, so that a backup does not evict other data from it.
 
 Bytes are gathered in aligned buffers; a thread writes a full one with O_DIRECT while the next is
-filled. The unaligned rest, and everything on a file system without O_DIRECT, is written with
-ordinary writes. Copying packs through the page cache costs more processor time than compressing
-them where memory is scarce.
+filled: one of its own, or of whoever gives `submit`. The unaligned rest, and everything on a file
+system without O_DIRECT, is written with ordinary writes. Copying packs through the page cache costs
+more processor time than compressing them where memory is scarce.
 
 One thread calls all public methods; the writing thread touches only the buffer it was handed, and
 the two synchronize at `_wait`.
@@ -15,12 +15,18 @@ import errno
 import fcntl
 import mmap
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future, ThreadPoolExecutor
+    from typing import TypeAlias
 
     from typing_extensions import Buffer
+
+    # Has a piece of work done by another thread.
+    Submit: TypeAlias = Callable[[Callable[[], None]], Future[None]]
 
 BUFFER_BYTES: Final = 2 << 20
 
@@ -28,7 +34,9 @@ BUFFER_BYTES: Final = 2 << 20
 class DirectFile:
     """An append-only view of an open descriptor, whose owner closes it."""
 
-    def __init__(self, descriptor: int, buffer_bytes: int = BUFFER_BYTES) -> None:
+    def __init__(
+        self, descriptor: int, buffer_bytes: int = BUFFER_BYTES, submit: Submit | None = None
+    ) -> None:
         """`buffer_bytes`, a multiple of a page, is written at once; two such buffers are held."""
         self._descriptor = descriptor
         self._buffer_bytes = buffer_bytes
@@ -37,6 +45,7 @@ class DirectFile:
         self._turn = 0
         self._filled = 0
         self._is_direct: bool | None = None
+        self._submit = submit
         self._thread: ThreadPoolExecutor | None = None
         self._writing: Future[None] | None = None
 
@@ -73,19 +82,28 @@ class DirectFile:
         if self._thread is not None:
             self._thread.shutdown(wait=True)
             self._thread = None
+        if self._writing is not None:
+            from concurrent.futures import wait
+
+            # It uses a buffer, and the descriptor that the caller closes next.
+            wait((self._writing,))
+            self._writing = None
         self._buffers = []
 
     def _hand_over(self) -> None:
         self._wait()
         if self._is_direct is None:
             self._set_direct(wanted=True)
-        if self._thread is None:
-            # Loading it takes longer than most commands write.
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._thread = ThreadPoolExecutor(1, "pack writer")
         view = memoryview(self._buffers[self._turn])
-        self._writing = self._thread.submit(self._write_all, view)
+        if self._submit is not None:
+            self._writing = self._submit(partial(self._write_all, view))
+        else:
+            if self._thread is None:
+                # Loading it takes longer than most commands write.
+                from concurrent.futures import ThreadPoolExecutor
+
+                self._thread = ThreadPoolExecutor(1, "pack writer")
+            self._writing = self._thread.submit(self._write_all, view)
         self._turn ^= 1
         self._filled = 0
 

@@ -19,7 +19,7 @@ from strongroom.stores.capabilities import own_capability
 from strongroom.stores.direct_file import BUFFER_BYTES
 from strongroom.stores.local_root import TEMPORARY_PREFIX, LocalRoot, kind_folder, object_path
 from strongroom.stores.local_writer import LocalWriter, remove_if_abandoned
-from strongroom.stores.servable import Space
+from strongroom.stores.servable import Space, WritingWay
 from strongroom.stores.store import KINDS, Kind, ObjectInfo
 
 if TYPE_CHECKING:
@@ -92,9 +92,11 @@ class LocalStore:
             there = found.size_bytes - offset
             return found.read(offset, max(0, there) if length is None else length)
 
-    def incoming(self, kind: Kind) -> LocalWriter:
+    def incoming(self, kind: Kind, way: WritingWay | None = None) -> LocalWriter:
         """Begin an object in a temporary file; as `writer`, with the full interface."""
-        return self.writer(kind)
+        if way is None:
+            return self.writer(kind)
+        return LocalWriter(self._root, kind, way.buffer_bytes, way.submit)
 
     @contextmanager
     def outgoing(self, kind: Kind, name: str) -> Iterator[OpenFile]:

@@ -24,6 +24,7 @@ from strongroom.stores.local_root import (
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from strongroom.stores.direct_file import Submit
     from strongroom.stores.store import Kind
 
 # Errors of link on file systems without hard links (FAT, some network shares).
@@ -35,13 +36,20 @@ _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 class LocalWriter:
     """A `strongroom.stores.store.Writer` of a temporary file beside the object's place."""
 
-    def __init__(self, root: LocalRoot, kind: Kind, buffer_bytes: int = BUFFER_BYTES) -> None:
+    def __init__(
+        self,
+        root: LocalRoot,
+        kind: Kind,
+        buffer_bytes: int = BUFFER_BYTES,
+        submit: Submit | None = None,
+    ) -> None:
         self._root = root
         self._kind: Kind = kind
         self._path = b""
         self._descriptor = -1
         self._size_bytes = 0
         self._buffer_bytes = buffer_bytes
+        self._submit = submit
         self._stream: DirectFile | None = None
         folder = kind_folder(kind)
         try:
@@ -145,7 +153,7 @@ class LocalWriter:
 
     def _opened(self) -> DirectFile:
         if self._stream is None:
-            self._stream = DirectFile(self._descriptor, self._buffer_bytes)
+            self._stream = DirectFile(self._descriptor, self._buffer_bytes, self._submit)
         return self._stream
 
     def _flush(self) -> None:

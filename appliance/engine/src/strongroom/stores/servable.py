@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from strongroom.stores.direct_file import Submit
     from strongroom.stores.store import Kind
 
 
@@ -27,6 +28,13 @@ class Space(NamedTuple):
 
     free_bytes: int
     size_bytes: int
+
+
+class WritingWay(NamedTuple):
+    """How a store writes an object: by which threads, and with how large a buffer (two of them)."""
+
+    buffer_bytes: int
+    submit: Submit
 
 
 class IncomingObject(Protocol):
@@ -75,8 +83,8 @@ class OutgoingObject(Protocol):
 class ServableStore(Store, Protocol):
     """A store that a storage daemon can serve."""
 
-    def incoming(self, kind: Kind) -> IncomingObject:
-        """Begin an object."""
+    def incoming(self, kind: Kind, way: WritingWay | None = None) -> IncomingObject:
+        """Begin an object, written in its own way or in that one."""
 
     def outgoing(self, kind: Kind, name: str) -> AbstractContextManager[OutgoingObject]:
         """An object to read from until the context ends. Raises ObjectMissingError."""

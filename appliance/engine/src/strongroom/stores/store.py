@@ -118,7 +118,9 @@ class Store(Protocol):
         """Return when everything put so far is on stable storage."""
 
     def doubted(self, kind: Kind) -> frozenset[str]:
-        """Objects that an untrusted client uploaded and the appliance has not verified yet.
+        """Objects that an untrusted client uploaded and the appliance has not verified.
+
+        Among them, where they are visible, snapshots that were found false.
 
         They are used only where no verified object serves: see `strongroom.repo.index.index`.
         """

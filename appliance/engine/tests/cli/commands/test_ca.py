@@ -9,11 +9,15 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from kit.appliance_keys import appliance_key_text, client_of
 from kit.command import Command
+from kit.tiny_backup import new_repository
 from strongroom.errors import PeerRefusedError, UsageError, WrongKeyError
 from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.identity import Identity, certificate_request, new_key
 from strongroom.net.identities.trust import Trust
+from strongroom.repo.keys.files import export_key
+from strongroom.stores.local import LocalStore
 
 
 class Operator:
@@ -108,6 +112,35 @@ def test_a_certificate_is_issued_for_a_request(operator, tmp_path):
         assert trust.judge(der, ["agent"]).name == "web1"
 
 
+def test_the_certificate_of_an_agent_says_which_client_it_is(operator, tmp_path):
+    repository = new_repository(LocalStore(str(tmp_path / "repository")))
+    key = tmp_path / "appliance.key"
+    key.write_text(appliance_key_text(repository.key))
+    words = ("issue", "web1", "--role", "agent", "--appliance-key", str(key))
+    for generation in (0, 2):
+        place = tmp_path / f"web{generation}"
+        operator.run(*words, "--generation", str(generation), "--folder", str(place))
+        peer = Identity.load(str(place)).peer
+        assert peer.clients == (client_of(repository.key, "web1", generation),)
+    put_key = tmp_path / "put.key"
+    put_key.write_text(export_key(repository.key.put_key("web1")))
+    refused = ("issue", "web1", "--role", "agent", "--folder", str(tmp_path / "x"))
+    operator.run(*refused, "--appliance-key", str(put_key), exit_code=UsageError.exit_code)
+    words = ("issue", "boss", "--role", "director", "--folder", str(tmp_path / "x"))
+    operator.run(*words, "--appliance-key", str(key), exit_code=UsageError.exit_code)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_token_may_make_a_new_client_of_a_name(operator):
+    tokens = operator.authority.tokens
+    for further, is_new in (((), False), (("--new-client",), True)):
+        printed = operator.run("token", "web1", "--out", "-", *further).stdout.strip()
+        assert tokens.look(printed, "web1").new_client is is_new
+    for words in (("--any-name",), ("vault", "--role", "storage")):
+        further = ("--new-client", "--out", "-")
+        operator.run("token", *words, *further, exit_code=UsageError.exit_code)
+
+
 def test_a_token_goes_into_a_file_and_nowhere_else(operator, tmp_path):
     place = tmp_path / "web1.token"
     answer = operator.run("token", "web1", "--out", str(place), "--verbose")
@@ -166,3 +199,11 @@ def test_the_list_shows_what_is_good_and_all_on_request(operator, tmp_path):
     with pytest.raises(PeerRefusedError):
         operator.authority.tokens.look(token.text, "web3")
     operator.run("revoke", "nobody", exit_code=UsageError.exit_code)
+
+
+def test_what_was_issued_before_a_time_is_revoked_and_renewal_is_permitted(operator, tmp_path):
+    operator.authority.issue_identity(str(tmp_path / "web1"), "web1", "agent")
+    assert "nothing to do" in operator.run("revoke", "web1", "--issued-before", "1h").stdout
+    (permitted,) = operator.objects("renew", "web1")
+    assert (permitted["name"], permitted["revoked"]) == ("web1", False)
+    operator.run("renew", "nobody", exit_code=UsageError.exit_code)

@@ -110,24 +110,62 @@ def test_the_key_of_another_repository_opens_nothing(command, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def agent_site(site):
+def agent_key(site):
+    """The file with the put key of a client."""
+    path = site.command.folder / "agent.key"
+    site.command("key", "export-put", "--client", "agent", str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def agent_site(site, agent_key):
     """A snapshot that the holder of a put key made."""
-    words = ("backup", str(site.tree), "--host", "agent")
-    answer = site.command.run(*words, key_file=site.command.put_key)
+    answer = site.command.run("backup", str(site.tree), key_file=agent_key)
     assert "snapshot" in answer.stdout
     return site
 
 
-def test_a_put_key_adds_and_deduplicates(agent_site):
+def test_the_appliance_key_makes_put_keys_and_reads_nothing(site, agent_key, tmp_path):
+    command, path = site.command, tmp_path / "appliance.key"
+    command("key", "export-appliance", str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    made = command.run("key", "export-put", "--client", "agent", "-", key_file=path)
+    assert made.stdout == agent_key.read_text()
+    other = command.run("key", "export-put", "--client", "other", "-", key_file=path)
+    assert other.stdout != agent_key.read_text()
+    for words in (
+        ("ls", "latest"),
+        ("key", "export-restore", "-"),
+        ("key", "export-appliance", "-"),
+    ):
+        command.run(*words, key_file=path, exit_code=KeyRightError.exit_code)
+
+
+def test_a_put_key_is_of_one_client(site, agent_key):
+    command = site.command
+    for words in (
+        ("backup", str(site.tree), "--host", "web1"),
+        ("key", "export-put", "--client", "web1", "-"),
+    ):
+        answer = command.run(*words, key_file=agent_key, exit_code=KeyRightError.exit_code)
+        assert "is the one of agent, not of web1" in answer.stderr
+    assert command.run("key", "export-put", "-", key_file=agent_key).stdout == agent_key.read_text()
+
+
+def test_a_put_key_adds_and_deduplicates(agent_site, agent_key):
     command = agent_site.command
     before = sum(size for _, size in command.stored_objects().values())
-    command.run("backup", str(agent_site.tree), "--host", "agent", key_file=command.put_key)
+    command.run("backup", str(agent_site.tree), "--host", "agent", key_file=agent_key)
     after = sum(size for _, size in command.stored_objects().values())
     assert after - before < 16384  # the tree has 2.4 MB
     assert [found["host"] for found in command.objects("snapshots", "--host", "agent")] == [
         "agent", "agent"
     ]  # fmt: skip
     assert "notes.txt" in "".join(command("ls", "latest", "/", "-R", "--host", "agent"))
+    # It lists what is its own, and nothing of other clients.
+    own = command.run("snapshots", key_file=agent_key).stdout
+    assert own.endswith("2 snapshots\n")
+    assert agent_site.before[:8] not in own
 
 
 READING = {
@@ -148,19 +186,19 @@ READING = {
 
 
 @pytest.mark.parametrize("name", READING)
-def test_a_put_key_reads_nothing(agent_site, tmp_path, name):
+def test_a_put_key_reads_nothing(agent_site, agent_key, tmp_path, name):
     command = agent_site.command
     meaning = {
         "BEFORE": agent_site.before,
         "AFTER": agent_site.after,
         "TARGET": str(tmp_path),
         "REPOSITORY": str(command.repository),
-        "PUT": str(command.put_key),
+        "PUT": str(agent_key),
         "PASSPHRASE": str(command.passphrase_file),
     }
     pattern = re.compile("|".join(meaning))
     words = [pattern.sub(lambda found: meaning[found.group()], word) for word in READING[name]]
-    answer = command.run(*words, key_file=command.put_key, exit_code=KeyRightError.exit_code)
+    answer = command.run(*words, key_file=agent_key, exit_code=KeyRightError.exit_code)
     assert "[key-right]" in answer.stderr
     assert answer.stdout == ""
     assert list(tmp_path.iterdir()) == []

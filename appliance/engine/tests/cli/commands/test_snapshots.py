@@ -53,9 +53,10 @@ def test_the_table_shows_what_there_is(site):
     assert total == "3 snapshots"
 
 
-def test_a_put_key_may_list_snapshots(site):
-    answer = site.command.run("snapshots", key_file=site.command.put_key)
-    assert answer.stdout.endswith("3 snapshots\n")
+def test_a_put_key_lists_the_snapshots_of_its_client(site, tmp_path):
+    site.command("key", "export-put", "--client", "web1", str(tmp_path / "web1.key"))
+    answer = site.command.run("snapshots", key_file=tmp_path / "web1.key")
+    assert answer.stdout.endswith("2 snapshots\n")
 
 
 @pytest.mark.parametrize("words", [("--group-by", "size"), ("--latest", "0"), ("--before", "noon")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -105,7 +106,10 @@ def test_a_certificate_is_renewed_with_a_new_key(director: RunningDirector, tmp_
     folder = tmp_path / "identity"
     agent(*enrol(director, folder, new_token(director, "web1", tmp_path / "token")))
     before = Identity.load(str(folder))
-    agent("renew", "--config", str(configured(director, tmp_path, folder)))
+    path = str(configured(director, tmp_path, folder))
+    agent("renew", "--config", path, exit_code=33)
+    director.house.authority.permit_renewal("web1")
+    agent("renew", "--config", path)
     after = Identity.load(str(folder))
     assert (after.name, after.role) == (before.name, before.role)
     assert after.serial != before.serial
@@ -140,3 +144,21 @@ def test_an_enrolled_agent_is_connected_and_a_revoked_one_cut_off(
     finally:
         process.terminate()
         process.wait(30)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's file is trusted by restores")
+def test_root_enrols_and_restores_trust_the_authority_beside_the_configuration(
+    director: RunningDirector, tmp_path: Path
+) -> None:
+    folder = tmp_path / "identity"
+    configuration = configured(director, tmp_path, folder)
+    (tmp_path / "restore.socket").touch()
+    place = f'Restore Socket = "{tmp_path}/restore.socket"; Identity Directory'
+    configuration.write_text(configuration.read_text().replace("Identity Directory", place))
+    token = new_token(director, "web1", tmp_path / "token")
+    agent(*enrol(director, folder, token), "--config", str(configuration))
+    authority = tmp_path / "authority.pem"
+    assert authority.read_bytes() == (folder / "authority.pem").read_bytes()
+    assert "authority.pem is missing" not in agent("--check", "--config", str(configuration))
+    authority.unlink()
+    assert "authority.pem is missing" in agent("--check", "--config", str(configuration))

@@ -16,14 +16,15 @@ FILES = {b"one": bytes(range(256)) * 40}
 
 
 def used(daemon, owner):
-    return daemon.server.serving.repository("").quotas.used().get(owner, 0)
+    quotas = daemon.server.serving.repository("").quotas
+    return quotas.used().get(daemon.client_id(owner), 0)
 
 
 def test_a_quota_ends_an_upload_and_gives_back_what_was_not_stored(make_daemon):
     daemon = make_daemon(limits=StorageLimits(quota_bytes=100_000, quotas={"web2": 3_000_000}))
     new_repository(daemon.local())
-    data = bytes(2_000_000)
     for name, fits in (("web1", False), ("web2", True)):
+        data = daemon.object_of(name, bytes(2_000_000))
         writer = daemon.agent(name).writer("packs")
         writer.write(data)
         if fits:
@@ -31,7 +32,7 @@ def test_a_quota_ends_an_upload_and_gives_back_what_was_not_stored(make_daemon):
         else:
             with pytest.raises(QuotaError, match="web1 may store 100000 bytes"):
                 writer.commit(object_name(data))
-    assert (used(daemon, "web1"), used(daemon, "web2")) == (0, 2_000_000)
+    assert (used(daemon, "web1"), used(daemon, "web2")) == (0, len(data))
     daemon.local().delete("packs", object_name(data))
     assert used(daemon, "web2") == 0
 
@@ -40,17 +41,18 @@ def test_what_is_stored_twice_counts_once_and_survives_a_restart(make_daemon):
     daemon = make_daemon()
     appliance = new_repository(daemon.local())
     agent = daemon.agent("web1")
+    data = daemon.object_of("web1", b"data")
     for _ in range(2):
-        agent.put("packs", object_name(b"data"), b"data")
-    assert used(daemon, "web1") == 4
-    agent.put_new("leases", "1" * 32, b"x")
+        agent.put("packs", object_name(data), data)
+    assert used(daemon, "web1") == len(data)
+    agent.put_new("leases", "1" * 32, data)
     for _ in range(3):
-        agent.replace("leases", "1" * 32, b"x")
-    assert used(daemon, "web1") == 5
+        agent.replace("leases", "1" * 32, data)
+    assert used(daemon, "web1") == 2 * len(data)
     agent.delete("leases", "1" * 32)
-    back_up(Repository.open(daemon.agent("web1"), appliance.key.put_key), FILES)
+    back_up(Repository.open(daemon.agent("web1"), appliance.key.put_key("web1")), FILES)
     before = used(daemon, "web1")
-    assert before > 4 + 200
+    assert before > len(data) + 200
     daemon.restart()
     assert used(daemon, "web1") == before
 
@@ -86,7 +88,7 @@ def test_a_client_slows_itself_down(make_daemon):
     new_repository(daemon.local())
     agent, sibling = daemon.agent("web1", job="run"), daemon.agent("web1", job="run")
     agent.limit_bandwidth(400_000)
-    data = bytes(300_000)
+    data = daemon.object_of("web1", bytes(300_000))
     sibling.put("packs", object_name(data), data)
     started = time.monotonic()
     sibling.get("packs", object_name(data))

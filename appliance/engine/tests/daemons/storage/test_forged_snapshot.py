@@ -18,7 +18,7 @@ def test_the_appliance_goes_on_beside_a_forged_snapshot(daemon, appliance, open_
     honest = back_up(open_as(daemon.agent("web1")), FILES)
     liar = open_as(daemon.agent("liar"))
     backup = TinyBackup(liar)
-    garbage = os.urandom(1000)
+    garbage = daemon.object_of("liar", os.urandom(1000))
     liar.store.put_durable("snapshots", object_name(garbage), garbage)
     backup.abandon()
     assert [one.id for one in appliance.snapshots()] == [honest.id]

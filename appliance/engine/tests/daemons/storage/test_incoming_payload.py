@@ -16,12 +16,16 @@ from strongroom import clock
 from strongroom.daemons.storage.accounts import Quotas
 from strongroom.daemons.storage.incoming_payload import PIECE_BYTES, Incoming
 from strongroom.daemons.storage.response_writer import Answers
+from strongroom.daemons.storage.rights import rights_of
 from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.daemons.storage.uploads import Upload
 from strongroom.errors import ConnectionLostError, DamageError, StoreError
 from strongroom.net.channels.local_channel import local_channel
+from strongroom.net.identities.peer import Peer
 from strongroom.stores.local import LocalStore
 from strongroom.stores.local_root import TEMPORARY_PREFIX
+
+APPLIANCE = rights_of(Peer("root", "local", ""), frozenset(), "", None)
 
 
 @pytest.fixture
@@ -57,7 +61,7 @@ def store(folder):
 def test_what_came_is_stored_and_digested(ends, store, size):
     channel, far = ends
     data = blake3(b"%d" % size).digest(size)
-    upload = Upload(store, "packs", "", Quotas(StorageLimits(), {}), 1 << 30)
+    upload = Upload(store, "packs", APPLIANCE, Quotas(StorageLimits(), {}), 1 << 30)
     cut = size // 3
     sender = sent_by(far, data)
     for length in (cut, size - cut):
@@ -73,7 +77,7 @@ def test_what_came_is_stored_and_digested(ends, store, size):
 def test_what_came_as_a_whole_and_in_place_is_one_object(ends, store):
     channel, far = ends
     data = blake3(b"mixed").digest(3 << 20)
-    upload = Upload(store, "packs", "", Quotas(StorageLimits(), {}), 1 << 30)
+    upload = Upload(store, "packs", APPLIANCE, Quotas(StorageLimits(), {}), 1 << 30)
     upload.write(memoryview(data)[:1000])
     sender = sent_by(far, data[1000:-1000])
     payload, _ = incoming(channel, len(data) - 2000)
@@ -87,7 +91,7 @@ def test_what_came_as_a_whole_and_in_place_is_one_object(ends, store):
 
 def test_a_false_name_stores_nothing(ends, store):
     channel, far = ends
-    upload = Upload(store, "packs", "", Quotas(StorageLimits(), {}), 1 << 30)
+    upload = Upload(store, "packs", APPLIANCE, Quotas(StorageLimits(), {}), 1 << 30)
     sender = sent_by(far, bytes(3 << 20))
     payload, _ = incoming(channel, 3 << 20)
     upload.receive(payload)
@@ -124,7 +128,7 @@ def test_the_time_of_a_peer_runs_only_while_we_wait_for_it(monkeypatch):
 
 def test_a_disk_that_fails_in_the_middle_leaves_the_connection_whole(ends, store):
     channel, far = ends
-    upload = Upload(store, "packs", "", Quotas(StorageLimits(), {}), 1 << 30)
+    upload = Upload(store, "packs", APPLIANCE, Quotas(StorageLimits(), {}), 1 << 30)
     size = 9 << 20
     sender = sent_by(far, bytes(size) + b"next")
     payload, _ = incoming(channel, size)
@@ -141,7 +145,7 @@ def test_a_disk_that_fails_in_the_middle_leaves_the_connection_whole(ends, store
 
 def test_an_end_in_the_middle_is_the_end_of_the_connection(ends, store):
     channel, far = ends
-    upload = Upload(store, "packs", "", Quotas(StorageLimits(), {}), 1 << 30)
+    upload = Upload(store, "packs", APPLIANCE, Quotas(StorageLimits(), {}), 1 << 30)
     far.sendall(bytes(1000))
     far.shutdown(socket.SHUT_WR)
     payload, _ = incoming(channel, 5000)
@@ -167,7 +171,8 @@ def test_a_disk_that_lets_nothing_be_removed_keeps_no_end_from_giving_back(daemo
             upload.write(bytes(600_000))
         list(agent.list("packs"))
         quotas = daemon.server.serving.repository("").quotas
-        assert quotas.used()["web1"] == 1_200_000
+        web1 = daemon.client_id("web1")
+        assert quotas.used()[web1] == 1_200_000
         unlink = os.unlink
 
         def read_only(path, *words, **options):
@@ -178,7 +183,7 @@ def test_a_disk_that_lets_nothing_be_removed_keeps_no_end_from_giving_back(daemo
         monkeypatch.setattr(os, "unlink", read_only)
         daemon.channels[-1].shutdown()
         end = clock.elapsed_seconds() + 30
-        while quotas.used().get("web1") or users_of(daemon, "web1", "nightly"):
+        while quotas.used().get(web1) or users_of(daemon, "web1", "nightly"):
             assert clock.elapsed_seconds() < end, "what the connection held is held for ever"
             time.sleep(0.01)
         monkeypatch.undo()

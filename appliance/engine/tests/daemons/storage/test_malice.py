@@ -108,14 +108,14 @@ def test_nobody_is_served_without_a_good_greeting(daemon, appliance, sent):
 
 
 def test_false_names_are_found_out(daemon, appliance):
-    agent = daemon.agent("web1")
+    agent, data = daemon.agent("web1"), daemon.object_of("web1", b"data")
     for kind in ("packs", "index", "snapshots"):
-        agent.put_new("leases", "1" * 32, b"mine")
+        agent.put_new("leases", "1" * 32, data)
         for name in ("ab" * 32, object_name(b"other"), "../../config", "", "AB" * 32):
             with pytest.raises(DamageError):
-                agent.put(kind, name, b"data")
+                agent.put(kind, name, data)
             writer = agent.writer(kind)
-            writer.write(b"data")
+            writer.write(data)
             with pytest.raises(DamageError):
                 writer.commit(name)
         assert list(daemon.local().list(kind)) == []
@@ -183,14 +183,14 @@ def test_uploads_and_leases_are_numbered(make_daemon):
 
     daemon = make_daemon(limits=StorageLimits(uploads=3, leases_each=2, object_bytes=1000))
     new_repository(daemon.local())
-    agent = daemon.agent("web1")
+    agent, mine = daemon.agent("web1"), daemon.object_of("web1", b"mine")
     for number in (1, 2):
-        assert agent.put_new("leases", f"{number}" * 32, b"mine")
+        assert agent.put_new("leases", f"{number}" * 32, mine)
     with pytest.raises(QuotaError):
-        agent.put_new("leases", "3" * 32, b"mine")
+        agent.put_new("leases", "3" * 32, mine)
     # One that maintenance removed behind the daemon's back counts no more.
     (daemon.repository / "leases" / ("1" * 32)).unlink()
-    assert agent.put_new("leases", "3" * 32, b"mine")
+    assert agent.put_new("leases", "3" * 32, mine)
     writer = agent.writer("packs")
     writer.write(bytes(1001))
     with pytest.raises(QuotaError):
@@ -243,11 +243,14 @@ def test_connections_are_counted(make_daemon):
 
 def test_an_unfinished_upload_leaves_nothing(daemon, appliance):
     agent = daemon.agent("web1")
+    web1 = daemon.client_id("web1")
     writer = agent.writer("packs")
     writer.write(bytes(3 << 20))
+    assert list(agent.list("packs")) == []
+    assert daemon.server.serving.repository("").quotas.used()[web1] == 3 << 20
     agent.close()
     until = time.monotonic() + PATIENCE_SECONDS
-    while daemon.server.serving.repository("").quotas.used().get("web1", 0) or list(
+    while daemon.server.serving.repository("").quotas.used().get(web1, 0) or list(
         daemon.repository.rglob("tmp.*")
     ):
         assert time.monotonic() < until

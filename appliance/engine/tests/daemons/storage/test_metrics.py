@@ -42,7 +42,7 @@ def test_refused_deletes_are_counted_from_zero_on(daemon, open_as):
     agent = daemon.agent("web1")
     snapshot = back_up(open_as(agent), {b"one": b"first"})
     thief = daemon.agent("web2")
-    thief.put_new("leases", "1" * 32, b"mine")
+    thief.put_new("leases", "1" * 32, daemon.object_of("web2", b"mine"))
     thief.delete("leases", "1" * 32)
     assert figures(daemon)[refused] == 0
     with pytest.raises(RightError):
@@ -83,6 +83,7 @@ FIGURES = """\
 connections_total counter mode role
 handshakes gauge
 connections gauge role
+uploads gauge
 requests_total counter type
 failures_total counter error
 refused_deletes_total counter role

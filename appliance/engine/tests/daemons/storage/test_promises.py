@@ -44,7 +44,7 @@ def test_an_agent_that_stores_a_snapshot_again_may_still_not_delete_it(
     snapshot = back_up(open_as(daemon.agent("web1")), FILES)
     agent = daemon.agent("web1")
     data = agent.get("snapshots", snapshot.id)
-    agent.put_new("leases", "1" * 32, b"mine")
+    agent.put_new("leases", "1" * 32, daemon.object_of("web1", b"mine"))
     store_again(agent, way, snapshot.id, data)
     with pytest.raises(RightError):
         agent.delete("snapshots", snapshot.id)
@@ -57,7 +57,7 @@ def test_a_lease_that_went_takes_no_snapshot_back_that_was_there_before(
     snapshot = back_up(open_as(daemon.agent("web1")), FILES)
     agent = daemon.agent("web1")
     data = agent.get("snapshots", snapshot.id)
-    agent.put_new("leases", "1" * 32, b"mine")
+    agent.put_new("leases", "1" * 32, daemon.object_of("web1", b"mine"))
     from strongroom.daemons.storage.uploads import Upload
 
     commit = Upload.commit
@@ -95,7 +95,7 @@ def test_minimum_retention_holds_for_a_snapshot_that_came_beside_the_daemon(make
     from strongroom.repo.repository import Repository
 
     beside = Repository.open(LocalStore(str(daemon.repository)), PASSPHRASE)
-    snapshot = back_up(beside, FILES)
+    snapshot = back_up(beside, FILES, "web1")
     beside.close()
     local = daemon.local()
     with pytest.raises(RightError, match="Minimum Retention"):
@@ -126,7 +126,7 @@ def in_thread(work):
 
 def test_a_limit_that_was_lifted_holds_nobody_up(daemon, appliance):
     agent = daemon.agent("web1", job="a")
-    data = os.urandom(1 << 20)
+    data = daemon.object_of("web1", os.urandom(1 << 20))
     name = object_name(data)
     publish(agent, "packs", name, data)
     agent.limit_bandwidth(4096)

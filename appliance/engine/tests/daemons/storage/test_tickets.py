@@ -3,6 +3,8 @@
 import pytest
 
 from kit.storage_daemon import DIRECTOR
+from kit.tiny_backup import new_repository
+from strongroom.daemons.storage.provenance import NO_CLIENT
 from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import DamageError, ObjectMissingError, RightError
 from strongroom.net.identities.peer import Peer
@@ -19,7 +21,7 @@ def grants():
 @pytest.fixture
 def served(make_daemon, grants):
     return make_daemon(
-        read_grant=lambda text: {"owner": "web1", "snapshot": SNAPSHOT} | grants[text],
+        read_grant=lambda text: {"client": "ab" * 16, "snapshot": SNAPSHOT} | grants[text],
         limits=StorageLimits(quota_bytes=1000),
     )
 
@@ -28,7 +30,7 @@ def served(make_daemon, grants):
 def stored(served, grants):
     """Tickets for web1 and web2, as the director stores them."""
     local = served.local()
-    local.prepare()
+    new_repository(local)
     found = {name: store_ticket(local, b"keys for " + name.encode()) for name in ("web1", "web2")}
     for name, ticket in found.items():
         grants[name] = {"agent": name, "ticket": ticket.name}
@@ -57,7 +59,7 @@ def test_nobody_else_lists_reads_or_learns_of_a_ticket(served, stored):
         served.agent("web3"),
         served.peer(Peer("ann", "operator", "1")),
         served.peer(DIRECTOR),
-        served.local(view_as="web2"),
+        served.local(view_as=served.client_id("web2").hex()),
     ]
     for store in strangers:
         assert wanted.name not in listed(store)
@@ -92,4 +94,4 @@ def test_the_daemon_takes_a_ticket_under_no_name_but_its_digest(served, stored):
 def test_tickets_count_to_nobodys_quota(served, stored):
     store_ticket(served.local(), bytes(1 << 20))
     used = served.server.serving.repository("").quotas.used()
-    assert set(used) <= {""}
+    assert set(used) <= {NO_CLIENT}

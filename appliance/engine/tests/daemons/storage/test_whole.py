@@ -23,7 +23,7 @@ from strongroom.errors import (
 )
 from strongroom.net.identities.statements import sign_statement
 from strongroom.net.storage.place import open_network, parse_place
-from strongroom.repo.keys import import_key
+from strongroom.repo.keys.files import import_key
 from strongroom.repo.repository import Repository
 
 MODES = ("tls", "off")
@@ -248,14 +248,15 @@ def test_a_grant_of_the_director_opens_one_snapshot_of_another(site, tree):
     web2 = site.identity("web2", "agent")
     boss = site.identity("boss", "director")
     snapshot = site.back_up("web1", str(tree))["snapshot"]
-    payload = {"agent": "web2", "owner": "web1", "snapshot": snapshot}
+    key = import_key(site.restore_key.read_text())
+    owner = key.client_id("web1").hex()
+    payload = {"agent": "web2", "client": owner, "snapshot": snapshot}
     place = parse_place(f"strongroom://127.0.0.1:{site.port}")
     for signer, reader, is_good in ((boss, web2, True), (boss, web1, False), (web2, web2, False)):
         grant = sign_statement(signer, "restore", payload, 600)
         store = open_network(place, lambda who=reader: who, grant=grant)
         if is_good:
             assert [info.name for info in store.list("snapshots")] == [snapshot]
-            key = import_key(site.restore_key.read_text())
             with closing(Repository.open(store, key)) as repository:
                 assert len(contents(repository, snapshot)) > 60
         else:

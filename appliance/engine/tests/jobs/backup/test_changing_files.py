@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.project import TESTS
+from kit.restless_mount import mounted_restless_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,22 +53,8 @@ def backup_of_change(user: User, source: Path, *words: str) -> Outcome:
 @pytest.fixture
 def restless(source: Path) -> Iterator[Path]:
     """A folder with a file that never keeps still; see kit.restless_file."""
-    pytest.importorskip("mfusepy")
-    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        pytest.skip("needs /dev/fuse")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kit.restless_file", source],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=TESTS,
-    )
-    assert process.stdout is not None
-    if process.stdout.readline() != "mounted\n":
-        process.wait()
-        pytest.skip("this sandbox does not let us mount")
-    yield source
-    subprocess.run(["fusermount3", "-u", source], check=True)
-    process.wait()
+    with mounted_restless_file(source):
+        yield source
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])

@@ -85,11 +85,11 @@ def test_files_are_compressed_signed_and_kept_as_their_block_says(
         *words,
     )
     repository = Repository.open(LocalStore(str(user.repository)), b"correct horse")
-    index = repository.load_index()
     (snapshot,) = repository.snapshots()
-    listing = Listing(repository.snapshot(snapshot.id).pages, repository.block_reader(index))
+    blocks = repository.load_index().of_client(snapshot.owner)
+    listing = Listing(repository.snapshot(snapshot.id).pages, repository.block_reader(blocks))
     codecs = {
-        (os.path.splitext(row.name)[1], index.locate(block).codec)
+        (os.path.splitext(row.name)[1], blocks.locate(block).codec)
         for rows in listing.rows(os.fsencode(source).strip(b"/"))
         for row in views(rows)
         for block, _ in row.parts

@@ -20,6 +20,7 @@ from strongroom.errors import DamageError, UnknownFormatError, WrongKeyError
 from strongroom.jobs.check.check import CheckOptions, DataSubset, check
 from strongroom.jobs.upkeep.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
+from strongroom.repo.blocks import BlockReader
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
 
@@ -45,10 +46,9 @@ def in_bounded_memory(action) -> int:
 
 
 def forged_index(repository: Repository, text: bytes) -> None:
-    first = seal_object(
-        repository.key.put_key.index_key, b"strongroom index 1", text, repository.cipher
-    )
-    data = struct.pack("<4sB3xI", b"SRIX", 1, len(first)) + first
+    key = repository.writer
+    first = seal_object(key.client.index_key, b"strongroom index 1", text, repository.cipher)
+    data = struct.pack("<4sB3x16sI", b"SRIX", 1, key.client_id, len(first)) + first
     repository.store.put("index", object_name(data), data)
 
 
@@ -60,16 +60,18 @@ def bomb(size: int) -> bytes:
 
 
 HUGE = 0xFFFF_FFF0
+# Of a second part; none of these objects gets as far as that.
+DIGEST = bytes(32)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        struct.pack("<III", HUGE, 0, 0),
-        struct.pack("<III", 0, HUGE, 0),
-        struct.pack("<III", 1, 0, 40) + bytes(32) + bytes(40),
-        struct.pack("<III", 0, 0, 0) + struct.pack("<IIII", HUGE, HUGE, HUGE, HUGE),
-        struct.pack("<III", 0, 0, 0),
+        DIGEST + struct.pack("<III", HUGE, 0, 0),
+        DIGEST + struct.pack("<III", 0, HUGE, 0),
+        DIGEST + struct.pack("<III", 1, 0, 40) + bytes(32) + bytes(40),
+        DIGEST + struct.pack("<III", 0, 0, 0) + struct.pack("<IIII", HUGE, HUGE, HUGE, HUGE),
+        DIGEST + struct.pack("<III", 0, 0, 0),
         b"",
     ],
     ids=["packs", "superseded", "columns", "blocks", "nothing", "empty"],
@@ -84,16 +86,18 @@ def test_an_index_of_forged_counts_is_refused(repository, text):
 
 def test_an_index_that_explodes_is_refused(repository):
     packed = bomb(GIB)
-    forged_index(repository, struct.pack("<III", 1, 0, len(packed)) + bytes(32) + packed)
+    forged_index(repository, DIGEST + struct.pack("<III", 1, 0, len(packed)) + bytes(32) + packed)
     assert in_bounded_memory(repository.load_index) == DamageError.exit_code
 
 
 @pytest.mark.parametrize("raw_size", [4 << 20, 2 * GIB - 1])
 def test_a_snapshot_that_explodes_is_refused(repository, raw_size):
     packed = struct.pack("<I", raw_size) + bomb(GIB)
-    key = repository.key.put_key
-    envelope = seal_object(key.snapshot_key, b"strongroom snapshot 1", packed, repository.cipher)
-    data = struct.pack("<4sB3xI", b"SRSN", 1, len(envelope)) + envelope + bytes(100)
+    key = repository.writer
+    label = b"strongroom snapshot 1"
+    envelope = seal_object(key.client.snapshot_key, label, packed, repository.cipher)
+    head = struct.pack("<4sB3x16sI", b"SRSN", 1, key.client_id, len(envelope))
+    data = head + envelope + bytes(100)
     repository.store.put("snapshots", object_name(data), data)
     assert in_bounded_memory(repository.snapshots) == DamageError.exit_code
     report = check(repository, CheckOptions(processes=1), NullProgress())
@@ -114,6 +118,10 @@ def forged_block(
     repository.write_index([pack.finish()])
 
 
+def own_reader(repository: Repository) -> BlockReader:
+    return repository.block_reader(repository.load_index().of_client(repository.writer.client_id))
+
+
 _EXPLOSIVES = {
     NONE: lambda: b"short",
     ZSTD: lambda: bomb(GIB),
@@ -127,11 +135,13 @@ def test_a_block_that_explodes_is_refused(repository, codec):
     size = 200 << 20
     data = _EXPLOSIVES[codec]()
     ids, lengths = bytes(24), [size]
-    claimed = block_id(repository.key.put_key.block_key, ids_and_lengths(ids, array("I", lengths)))
+    claimed = block_id(
+        repository.writer.client.own.block_key, ids_and_lengths(ids, array("I", lengths))
+    )
     forged_block(repository, claimed, ids, lengths, codec, data)
 
     def read() -> None:
-        repository.block_reader(repository.load_index()).block(claimed)
+        own_reader(repository).block(claimed)
 
     assert in_bounded_memory(read) == DamageError.exit_code
     options = CheckOptions(read_data=DataSubset(), processes=1)
@@ -141,13 +151,13 @@ def test_a_block_that_explodes_is_refused(repository, codec):
 
 def test_a_pack_that_claims_anothers_block_is_found_out_and_gives_nothing_away(repository):
     """The block id belongs to a victim's chunks; the bytes are the attacker's."""
-    key = repository.key.put_key
+    key = repository.writer.client.own
     victim, attacker = b"what the victim stored", b"what the attacker says"
     ids = chunk_id(key.chunk_key, victim)
     lengths = [len(victim)]
     claimed = block_id(key.block_key, ids_and_lengths(ids, array("I", lengths)))
     forged_block(repository, claimed, ids, lengths, NONE, attacker)
-    reader = repository.block_reader(repository.load_index())
+    reader = own_reader(repository)
     with pytest.raises(DamageError):
         reader.chunk(claimed, 0)
     options = CheckOptions(read_data=DataSubset(), processes=1)
@@ -157,13 +167,13 @@ def test_a_pack_that_claims_anothers_block_is_found_out_and_gives_nothing_away(r
 
 def test_slots_that_changed_places_are_found_out(repository):
     """Right chunks under the right block id, but their bytes in another order."""
-    key = repository.key.put_key
+    key = repository.writer.client.own
     one, other = b"a" * 100, b"b" * 100
     ids = chunk_id(key.chunk_key, one) + chunk_id(key.chunk_key, other)
     lengths = [100, 100]
     claimed = block_id(key.block_key, ids_and_lengths(ids, array("I", lengths)))
     forged_block(repository, claimed, ids, lengths, NONE, other + one)
-    reader = repository.block_reader(repository.load_index())
+    reader = own_reader(repository)
     for slot in (0, 1):
         with pytest.raises(DamageError):
             reader.chunk(claimed, slot)
@@ -173,7 +183,7 @@ def test_slots_that_changed_places_are_found_out(repository):
 
 def test_another_repositorys_key_and_a_wrong_passphrase_are_refused(repository, folder):
     other = new_repository(LocalStore(str(folder / "other")))
-    for secret in (other.key, other.key.put_key, b"wrong", None):
+    for secret in (other.key, other.writer, b"wrong", None):
         with pytest.raises(WrongKeyError):
             Repository.open(repository.store, secret)
 
@@ -185,9 +195,11 @@ def test_objects_of_another_repository_are_refused(repository, folder):
         for info in list(other.store.list(kind)):
             repository.store.put(kind, info.name, other.store.get(kind, info.name))
     with pytest.raises(DamageError):
-        repository.load_index()
+        repository.for_all_clients().load_index()
     with pytest.raises(DamageError):
         repository.snapshots()
+    # Their client has another id there, so a client here passes over them.
+    assert len(repository.load_index()) == 0
     kinds = {finding.kind for finding in check(repository, CheckOptions(), NullProgress()).findings}
     assert kinds == {"index", "snapshots"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from kit.command import Command
 from kit.tree_compare import compare_trees
-from strongroom.errors import DamageError, UsageError
+from strongroom.errors import DamageError, KeyRightError, UsageError
 
 
 @pytest.fixture
@@ -98,10 +98,35 @@ def test_a_later_copy_reads_only_what_is_new(source, target):
     assert third["read_bytes"] == 0
 
 
-def test_a_put_key_is_enough_for_the_target(source, target):
-    answer = target.run(*copy_words(source), key_file=target.put_key)
+def test_the_put_key_of_the_client_is_enough_for_the_target(source, target, tmp_path):
+    key = tmp_path / "web1.key"
+    target("key", "export-put", "--client", "web1", str(key))
+    answer = target.run(*copy_words(source), key_file=key)
     assert answer.stdout.endswith("3 copied, 0 there already\n")
     assert target.objects("check", "--read-data")[-1]["clean"]
+
+
+def test_snapshots_of_several_clients_stay_theirs(source, target, tmp_path):
+    tree = tmp_path / "tree"
+    other = source.back_up(str(tree), "--host", "mail")
+    answer = target.run(*copy_words(source), key_file=target.restore_key)
+    assert answer.stdout.endswith("4 copied, 0 there already\n")
+    copies = {copy["original"].partition(":")[2]: copy for copy in target.objects("snapshots")}
+    assert sorted(copy["host"] for copy in copies.values()) == ["mail", "web1", "web1", "web1"]
+    assert copies[other]["host"] == "mail"
+    assert target.objects("check", "--read-data")[-1]["clean"]
+    target("restore", "latest", "--host", "mail", "--target", str(tmp_path / "restored"))
+    restored = tmp_path / "restored" / str(tree).lstrip("/")
+    assert not list(compare_trees(os.fsencode(tree), os.fsencode(restored)))
+
+
+def test_the_put_key_of_another_client_copies_nothing(source, target, tmp_path):
+    source.back_up(str(tmp_path / "tree"), "--host", "mail")
+    key = tmp_path / "web1.key"
+    target("key", "export-put", "--client", "web1", str(key))
+    answer = target.run(*copy_words(source), key_file=key, exit_code=KeyRightError.exit_code)
+    assert "put key is the one of web1, not of mail" in answer.stderr
+    assert target.objects("snapshots") == []
 
 
 def test_filters_and_dry_run(source, target):

@@ -12,6 +12,7 @@ import pytest
 
 from kit.tiny_backup import (
     CHEAP,
+    HOST,
     PASSPHRASE,
     Files,
     TinyBackup,
@@ -40,7 +41,7 @@ def files(*numbers: int) -> Files:
 
 
 class House:
-    """A repository with three snapshots, several packs, a tombstone and a lease that is held."""
+    """A repository with snapshots of two clients, a tombstone and a lease that is held."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -51,11 +52,12 @@ class House:
         house = cls(place)
         repository = new_repository(LocalStore(str(place)))
         repository.add_passphrase(b"another", cost=CHEAP)
-        for numbers in (range(12), range(6, 20), range(30, 34)):
+        for numbers, host in ((range(12), HOST), (range(6, 20), HOST), (range(8, 14), "other")):
             mine = files(*numbers)
-            house.expected[back_up(repository, mine).id] = mine
+            house.expected[back_up(repository, mine, host).id] = mine
         TinyBackup(repository)
-        write_tombstone(repository.store, repository.key, [bytes(32)], 1)
+        owner = repository.writer.client_id
+        write_tombstone(repository.store, repository.key, owner, [bytes(32)], 1)
         return house
 
     def copy(self, place: Path) -> "House":
@@ -70,7 +72,7 @@ class House:
         return sorted(path for path in (self.place / kind).rglob("*") if path.is_file())
 
     def reopen(self) -> Repository:
-        return Repository.open(LocalStore(str(self.place)), PASSPHRASE)
+        return Repository.open(LocalStore(str(self.place)), PASSPHRASE).for_client(HOST)
 
     def check(self, options: CheckOptions = EVERYTHING) -> CheckReport:
         return check(self.reopen(), options, NullProgress())
@@ -130,7 +132,7 @@ def test_a_sound_repository_has_no_findings(house):
     report = house.check()
     assert report.findings == ()
     assert report.snapshots == 3
-    assert report.rows == 30
+    assert report.rows == 32
     assert report.read_packs == report.packs
     assert house.repair().actions == ()
 
@@ -248,7 +250,7 @@ def test_repair_loses_only_what_was_damaged_wherever_it_is(house, kind, action, 
 
 
 def _opens(path: Path) -> bool:
-    from strongroom.repo.keys import unwrap_key
+    from strongroom.repo.keys.wrapping import unwrap_key
 
     return unwrap_key(path.read_bytes(), PASSPHRASE) is not None
 
@@ -291,13 +293,14 @@ def test_a_lost_chunk_is_found_again_in_another_block(folder):
     snapshot = first.commit()
     second.commit()
     index = repository.load_index()
+    blocks = index.of_client(snapshot.owner)
     page = repository.snapshot(snapshot.id).pages[0]
     (reference,) = {
         pack.pack_id
         for pack in index.packs()
         if pack.kind == 0
         and pack.first_row
-        <= int(index.rows_of(_blocks_of(repository, page))[0])
+        <= int(blocks.rows_of(_blocks_of(repository, page))[0])
         < pack.first_row + pack.block_count
     }
     repository.store.delete("packs", reference.hex())
@@ -311,7 +314,8 @@ def test_a_lost_chunk_is_found_again_in_another_block(folder):
 def _blocks_of(repository: Repository, page) -> bytes:
     from strongroom.repo.listing.page import decode_page
 
-    raw = repository.block_reader(repository.load_index()).block(page.block_id)
+    blocks = repository.load_index().of_client(repository.writer.client_id)
+    raw = repository.block_reader(blocks).block(page.block_id)
     return decode_page(raw)[0].part_blocks[:BLOCK_ID_SIZE]
 
 
@@ -329,8 +333,8 @@ def test_a_dry_repair_changes_nothing_and_foresees_what_is_lost(house):
 def test_check_of_one_snapshot_ignores_damage_of_others(house):
     index = house.reopen().load_index()
     first, _, third = house.expected
-    page = house.reopen().snapshot(first).pages[0]
-    place = index.locate(page.block_id)
+    snapshot = house.reopen().snapshot(first)
+    place = index.of_client(snapshot.owner).locate(snapshot.pages[0].block_id)
     next(path for path in house.paths("packs") if path.name == place.pack_id.hex()).unlink()
     assert house.check(CheckOptions(snapshot_ids=(third,))).findings == ()
     assert house.check(CheckOptions(snapshot_ids=(first,))).findings

@@ -72,7 +72,8 @@ def differences(place: Path, out: str, ignored: frozenset[str] = frozenset()) ->
 
 
 def restore(place: Path, out: str, *more: str) -> subprocess.CompletedProcess[str]:
-    return run(place, "restore", f"latest:{place}/tree", "--target", str(place / out), *more)
+    words = ("restore", f"latest:{place}/tree", "--target", str(place / out), "--keep-privileges")
+    return run(place, *words, *more)
 
 
 def objects_of(answer):
@@ -106,6 +107,8 @@ def test_a_disarranged_tree_is_put_right(place, made):
         os.utime(top / name, (1, 1))
     answer = restore(place, "disarranged", "--delete")
     assert answer.returncode == EXIT_DONE, answer.stderr
+    # The target itself keeps what it has, its time included.
+    os.utime(top, ns=(0, (place / "tree").stat().st_mtime_ns))
     assert not differences(place, "disarranged")
 
 
@@ -124,7 +127,7 @@ def test_without_root_all_is_restored_that_can_be_and_the_rest_is_counted(place,
     os.chown(own, NOBODY, NOBODY)
     answer = run(
         place, "restore", f"latest:{place}/tree", "--target", str(own / "out"), "--json",
-        as_nobody=True,
+        "--keep-privileges", as_nobody=True,
     )  # fmt: skip
     assert answer.returncode == EXIT_INCOMPLETE, answer.stderr
     objects = objects_of(answer)
@@ -157,11 +160,13 @@ def test_a_users_own_files_come_back_whole_without_root(fresh_place):
     os.chown(home, NOBODY, NOBODY)
     drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     subprocess.run([*drop, "sh", "-c", script], cwd=home, check=True)
+    out = str(home / "out")
+    restoring = ("restore", f"latest:{home}/tree", "--target", out, "--keep-privileges")
     for words in (
         ("init",),
         ("backup", str(home / "tree")),
-        ("restore", f"latest:{home}/tree", "--target", str(home / "out")),
-        ("restore", f"latest:{home}/tree", "--target", str(home / "out"), "--overwrite", "always"),
+        restoring,
+        (*restoring, "--overwrite", "always"),
     ):
         answer = run(home, *words, as_nobody=True)
         assert answer.returncode == EXIT_DONE, (words, answer.stderr)

@@ -18,8 +18,9 @@ from kit.tree_compare import compare_trees
 from strongroom.errors import DamageError, KeyRightError, SnapshotNotFoundError, UnknownFormatError
 from strongroom.jobs.upkeep.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
-from strongroom.repo.keys import PACK_ENTRY_SIZE, PACK_HINT_SIZE, new_restore_key
+from strongroom.repo.keys.roles import PACK_ENTRY_SIZE, new_restore_key
 from strongroom.repo.listing.reader import Listing
+from strongroom.repo.packs import PackHeader
 from strongroom.repo.repository import Repository
 from strongroom.repo.restore_ticket import make_ticket, open_with_ticket
 from strongroom.scan.patterns import Patterns
@@ -42,7 +43,7 @@ def opened(
 ) -> TicketRepository:
     """What a machine has that got a ticket and holds the put key."""
     ticket = make_ticket(repository, repository.snapshot(snapshot.id), paths)
-    return open_with_ticket(repository.store.reopen(), repository.key.put_key, ticket)
+    return open_with_ticket(repository.store.reopen(), repository.writer, ticket)
 
 
 def test_a_ticket_reads_its_snapshot_and_no_other(repository):
@@ -55,13 +56,13 @@ def test_a_ticket_reads_its_snapshot_and_no_other(repository):
         with_ticket.snapshot(first.id)
     with pytest.raises(KeyRightError):
         _ = with_ticket.restore_key
-    reader = with_ticket.block_reader(with_ticket.load_index())
+    reader = with_ticket.reader_of(second, with_ticket.load_index())
     for page in repository.snapshot(first.id).pages:
         with pytest.raises(KeyRightError):
             reader.chunk(page.block_id, 0)
     for rows in Listing(
         repository.snapshot(first.id).pages,
-        repository.block_reader(repository.load_index()),
+        repository.reader_of(first, repository.load_index()),
     ).rows():
         with pytest.raises(KeyRightError):
             reader.block(rows.part_blocks)
@@ -80,7 +81,7 @@ def test_chosen_paths_open_only_what_they_need(repository):
     both = back_up(repository, {b"secret": b"of the first pack", b"wanted": b"of the second"})
     with_ticket = opened(repository, both, (b"data/wanted",))
     snapshot = with_ticket.snapshot(both.id)
-    reader = with_ticket.block_reader(with_ticket.load_index())
+    reader = with_ticket.reader_of(snapshot, with_ticket.load_index())
     listing = Listing(snapshot.pages, reader)
     assert bytes(reader.chunk(*listing.lookup(b"data/wanted").parts[0])) == b"of the second"
     with pytest.raises(KeyRightError):
@@ -94,7 +95,7 @@ def test_a_put_key_makes_no_ticket(repository):
     snapshot = repository.snapshot(back_up(repository, {b"a": b"text"}).id)
     store = repository.store.reopen()
     with pytest.raises(KeyRightError):
-        make_ticket(Repository.open(store, repository.key.put_key), snapshot)
+        make_ticket(Repository.open(store, repository.writer), snapshot)
 
 
 def test_after_a_prune_has_moved_content_a_new_ticket_is_needed(repository):
@@ -159,7 +160,7 @@ def test_some_paths_of_a_listing_of_many_pages_restore_alone(repository, tmp_pat
 def test_a_ticket_that_is_damaged_or_foreign_is_refused(repository, tmp_path):
     snapshot = back_up(repository, {b"a": b"text"})
     ticket = make_ticket(repository, repository.snapshot(snapshot.id))
-    put_key = repository.key.put_key
+    put_key = repository.writer
     for wrong in (b"", b"SRTK", ticket[:-1], ticket + b"x", b"X" + ticket[1:]):
         with pytest.raises(DamageError):
             open_with_ticket(repository.store, put_key, wrong)
@@ -171,16 +172,16 @@ def test_a_ticket_that_is_damaged_or_foreign_is_refused(repository, tmp_path):
     with pytest.raises(UnknownFormatError):
         open_with_ticket(repository.store, put_key, ticket[:4] + b"\2" + ticket[5:])
     with pytest.raises(DamageError):
-        open_with_ticket(repository.store, new_restore_key().put_key, ticket)
+        open_with_ticket(repository.store, new_restore_key().put_key("host"), ticket)
     other = new_repository(LocalStore(str(tmp_path / "other")))
     with pytest.raises(DamageError):
-        open_with_ticket(other.store, other.key.put_key, ticket)
+        open_with_ticket(other.store, other.writer, ticket)
 
 
 def test_a_ticket_for_two_million_packs_opens_in_little_memory(repository):
     count = 2_000_000
     snapshot = back_up(repository, {b"a": b"one of very many"})
-    put_key = repository.key.put_key
+    put_key = repository.writer
     ticket = make_ticket(repository, repository.snapshot(snapshot.id))
     large = with_more_packs(ticket, put_key, count, seed=4)
     tracemalloc.start()
@@ -191,12 +192,14 @@ def test_a_ticket_for_two_million_packs_opens_in_little_memory(repository):
     assert most_bytes < 6 * count * PACK_ENTRY_SIZE
     assert read_back(with_ticket, snapshot.id) == {b"a": b"one of very many"}
     entries = random.Random(4).randbytes(count * PACK_ENTRY_SIZE)
+    header = PackHeader(bytes(56), 0, 0, repository.writer.client_id, bytes(32))
     for start in range(0, len(entries), 997 * PACK_ENTRY_SIZE):
-        hint = entries[start : start + PACK_HINT_SIZE]
-        key = entries[start + PACK_HINT_SIZE : start + PACK_ENTRY_SIZE]
-        assert with_ticket.key.pack_key(hint + bytes(24)) == key
+        entry = entries[start : start + PACK_ENTRY_SIZE]
+        pack_id, pack_key, footer_key = entry[:32], entry[32:64], entry[64:]
+        assert with_ticket.key.pack_key(header, pack_id) == pack_key
+        assert with_ticket.key.footer_key(header, pack_id) == footer_key
     with pytest.raises(KeyRightError):
-        with_ticket.key.pack_key(bytes(32))
+        with_ticket.key.pack_key(header, bytes(32))
     forged = bytearray(large)
     forged[len(forged) // 2] ^= 1
     with pytest.raises(DamageError):

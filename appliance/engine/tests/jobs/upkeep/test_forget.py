@@ -31,7 +31,8 @@ def make(repository: Repository, day: int, received_day: int | None = None, **fi
     fields.setdefault("host", "host")
     fields.setdefault("paths", (b"home",))
     snapshot = Snapshot(start_ns=NOON_NS + day * DAY_NS, **fields)
-    made = write_snapshot(repository.store, repository.key, snapshot, repository.cipher)
+    writer = repository.for_client(snapshot.host).writer
+    made = write_snapshot(repository.store, writer, snapshot, repository.cipher)
     received_ns = NOON_NS + (day if received_day is None else received_day) * DAY_NS
     path = os.path.join(repository.store.location, "snapshots", made.id)
     os.utime(path, ns=(received_ns, received_ns))

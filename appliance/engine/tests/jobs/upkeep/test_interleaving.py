@@ -67,7 +67,8 @@ class Scene:
 
     def open(self, before: Callable[[int], None] | None = None) -> Repository:
         store = LocalStore(str(self.place))
-        return Repository.open(PassingStore(store, before) if before else store, PASSPHRASE)
+        opened = Repository.open(PassingStore(store, before) if before else store, PASSPHRASE)
+        return opened.for_client("host")
 
     def keep(self, snapshot_id: str, expected: Files) -> None:
         self.expected[snapshot_id] = expected
@@ -109,6 +110,12 @@ def job_backup(scene: Scene, repository: Repository) -> None:
     """Half of it is known: some of that only in what prune is about to remove."""
     mine = files(0, 1, 2, 3, 8, 30, 40, 50)
     scene.keep(back_up(repository, mine).id, mine)
+
+
+def job_backup_of_another(scene: Scene, repository: Repository) -> None:
+    """What it stores others have stored too, and something is new."""
+    mine = files(0, 4, 20, 30, 60)
+    scene.keep(back_up(repository, mine, "other").id, mine)
 
 
 def job_forget_and_prune(scene: Scene, repository: Repository) -> None:
@@ -177,6 +184,8 @@ PAIRS = [
     (job_backup, job_prune),
     (job_backup, job_forget_and_prune),
     (job_backup, job_backup),
+    (job_prune, job_backup_of_another),
+    (job_backup_of_another, job_forget_and_prune),
 ]
 
 

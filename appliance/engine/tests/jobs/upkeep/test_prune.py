@@ -154,6 +154,50 @@ def test_a_backup_that_begins_after_the_marking_does_not_rely_on_what_is_marked(
     assert read_back(repository, snapshot.id) == files(1, 2, 3)
 
 
+def test_a_backup_of_one_client_keeps_no_space_of_another(repository):
+    other = repository.for_client("other")
+    gone = back_up(other, files(1, 2, 3))
+    kept = back_up(other, files(1))
+    backup = TinyBackup(repository)
+    forget(repository, gone)
+    before = pack_bytes(repository)
+    report = run(repository, replace(THOROUGH, grace_seconds=0.0))
+    backup.store(files(7))
+    assert report.waiting_packs == 0
+    assert report.removed_packs > 0
+    assert pack_bytes(repository) < before
+    assert read_back(repository, kept.id) == files(1)
+    assert read_back(repository, backup.commit().id) == files(7)
+
+
+def test_a_copy_of_another_client_counts_for_nothing(repository):
+    """The same content of two clients: neither may lose its own because of the other's."""
+    other = repository.for_client("other")
+    mine, theirs = back_up(repository, files(1, 2)), back_up(other, files(1, 2))
+    for _ in range(2):
+        run(repository)
+    assert read_back(repository, mine.id) == read_back(repository, theirs.id) == files(1, 2)
+    forget(repository, theirs)
+    run(repository)
+    assert read_back(repository, mine.id) == files(1, 2)
+    assert len(repository.load_index().packs()) == len(list(repository.store.list("packs"))) == 2
+
+
+def test_repacked_packs_stay_their_clients(repository):
+    other = repository.for_client("other")
+    clients = {repository: files(1, 2), other: files(3, 4)}
+    doomed = [back_up(one, mine | files(10, 11, 12)) for one, mine in clients.items()]
+    kept = [back_up(one, mine) for one, mine in clients.items()]
+    for snapshot in doomed:
+        forget(repository, snapshot)
+    assert run(repository).repacked_packs == 2
+    for (client, mine), snapshot in zip(clients.items(), kept, strict=True):
+        # The client's own key finds and reads it: nothing has become the appliance's.
+        index = Repository.open(repository.store, client.writer).load_index()
+        assert {index.owners[pack.owner] for pack in index.packs()} == {client.writer.client_id}
+        assert read_back(repository, snapshot.id) == mine
+
+
 def test_a_backup_whose_lease_has_ended_can_not_commit(repository):
     from strongroom.errors import LeaseError
 
@@ -191,7 +235,7 @@ def test_a_backup_that_slept_while_it_committed_takes_the_commit_back(repository
             armed.append(True)
             super().put_durable(kind, name, data)
 
-    backup = TinyBackup(Repository.open(Sleepy(inner, before), repository.key))
+    backup = TinyBackup(Repository.open(Sleepy(inner, before), repository.writer))
     backup.store(files(1, 2))
     with pytest.raises(LeaseError, match="taken back"):
         backup.commit()
@@ -222,9 +266,9 @@ def test_packs_of_a_backup_under_way_are_not_marked(repository):
 def test_nothing_is_removed_when_a_snapshot_lacks_something(repository):
     lost = back_up(repository, files(1))
     forget(repository, back_up(repository, files(2)))
-    index = repository.load_index()
+    blocks = repository.load_index().of_client(lost.owner)
     pages = repository.snapshot(lost.id).pages
-    pack = index.locate(pages[0].block_id).pack_id
+    pack = blocks.locate(pages[0].block_id).pack_id
     repository.store.delete("packs", pack.hex())
     before = pack_bytes(repository)
     with pytest.raises(DamageError, match="run check"):
@@ -243,7 +287,7 @@ def test_packs_that_the_index_lost_are_not_taken_for_garbage(repository):
 
 
 def test_a_put_key_can_not_prune(repository):
-    writer = Repository.open(repository.store, repository.key.put_key)
+    writer = Repository.open(repository.store, repository.writer)
     with pytest.raises(KeyRightError):
         run(writer)
 

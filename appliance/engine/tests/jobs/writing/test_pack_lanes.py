@@ -23,7 +23,9 @@ class Pack:
         self.size_bytes = 0
         self.is_aborted = False
 
-    def add(self, block_id, chunk_ids, chunk_lengths, codec, compressed, raw_length) -> None:
+    def add(
+        self, block_id, chunk_ids, chunk_lengths, codec, compressed, raw_length, *, offered
+    ) -> None:
         self.size_bytes += len(compressed)
 
     def finish(self) -> "Pack":

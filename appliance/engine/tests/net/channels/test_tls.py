@@ -113,7 +113,7 @@ def test_a_clock_that_is_a_week_wrong_hinders_nobody(house, wall_clock, mode, da
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_revoked_client_and_a_revoked_server_are_refused(house, mode):
-    house.authority.revoke(house.agent.serial)
+    house.authority.revoke("web1")
     ours, theirs = attempt(house.storage, house.agent, mode)
     assert "was revoked" in str(theirs)
     assert "was revoked" in str(ours)

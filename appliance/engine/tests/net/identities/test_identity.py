@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kit.connections import PATIENCE_SECONDS, connected
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.identities.certificate_forms import (
@@ -32,7 +33,7 @@ from strongroom.net.identities.identity import (
     verify_signature,
 )
 from strongroom.net.identities.peer import ROLES, check_name, peer_of, peer_of_certificate
-from strongroom.net.identities.revocations import parse_list
+from strongroom.net.identities.revocation_list import parse_list
 from strongroom.net.identities.trust import Trust, authority_with_fingerprint, fingerprint, roots_of
 
 
@@ -40,6 +41,7 @@ from strongroom.net.identities.trust import Trust, authority_with_fingerprint, f
 def renewed(house):
     """A key and certificate that replace web1's."""
     key_pem = new_key()
+    house.authority.permit_renewal("web1")
     certificate_pem = house.authority.renew(
         house.agent.certificate_der, certificate_request(key_pem, "web1")
     )
@@ -97,12 +99,14 @@ def root():
 
 @given(name=NAMES, role=st.sampled_from(ROLES))
 def test_every_name_comes_back_out_of_its_certificate(root, name, role):
-    from datetime import timedelta
+    from datetime import UTC, datetime, timedelta
 
     from cryptography.hazmat.primitives.hashes import SHA256
 
     key, certificate = root
-    made = build_certificate(certificate, key.public_key(), role, name, (), timedelta(days=1))
+    now = datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC)
+    day = timedelta(days=1)
+    made = build_certificate(certificate, key.public_key(), role, name, (), day, now)
     peer = peer_of(made.sign(key, SHA256()))
     assert (peer.name, peer.role) == (name, role)
     assert int(peer.serial, 16) > 0

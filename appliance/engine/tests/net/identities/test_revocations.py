@@ -7,8 +7,9 @@ import pytest
 
 from kit.connections import PATIENCE_SECONDS, House, connected
 from strongroom import clock
-from strongroom.errors import ConnectionLostError, PeerRefusedError, UsageError
+from strongroom.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels.local_channel import admit_local, local_channel
+from strongroom.net.identities.revocation_list import GREATEST_LIST_BYTES
 from strongroom.net.identities.revocations import Revocations, install_list
 from strongroom.net.identities.trust import roots_of
 
@@ -35,42 +36,20 @@ def test_an_open_connection_ends_within_five_seconds(house, mode, caplog):
 
 
 def test_connections_of_others_go_on(house):
-    house.identity("web2", "agent")
     with connected(house, "tls") as (ours, theirs):
-        house.authority.revoke("web2")
         acceptor_sees = house.storage.trust.revocations
+        other = house.identity("web2", "agent").peer
+        house.authority.revoke("web2")
         end = clock.elapsed_seconds() + PATIENCE_SECONDS
-        while not acceptor_sees.serials() and clock.elapsed_seconds() < end:
+        while not acceptor_sees.is_revoked(other) and clock.elapsed_seconds() < end:
             theirs.send(b"x")
             assert ours.receive_exactly(1) == b"x"
-        assert acceptor_sees.serials()
+        assert acceptor_sees.is_revoked(other)
 
 
 def lists(house):
     roots = roots_of(house.authority.certificate_pem)
     return Revocations(house.storage.revoked_path, roots), house.storage.revoked_path
-
-
-def test_what_is_revoked_is_not_forgotten(house, no_waiting, tmp_path):
-    first = house.authority.revoked_pem()
-    house.authority.revoke("web1")
-    revocations, path = lists(house)
-    serial = house.agent.serial
-    assert revocations.is_revoked(serial)
-    good = house.authority.revoked_pem()
-    foreign = House(tmp_path / "foreign").authority.revoked_pem()
-    for bad, text in ((b"", "no list"), (foreign, "not signed"), (first, "older")):
-        replace(path, bad)
-        assert revocations.is_revoked(serial)
-        assert text in revocations.fault
-    os.unlink(path)
-    assert revocations.is_revoked(serial)
-    assert "gone" in revocations.fault
-    replace(path, good)
-    assert revocations.is_revoked(serial)
-    assert revocations.fault == ""
-    house.authority.revoke("ann")
-    assert revocations.is_revoked(house.operator.serial)
 
 
 def replace(path, data):
@@ -79,17 +58,51 @@ def replace(path, data):
     os.rename(path + b".new", path)
 
 
-@pytest.mark.parametrize("bad", [b"nonsense", b"-----BEGIN X509 CRL-----\nAAAA\n"])
-def test_a_daemon_does_not_start_with_a_list_it_cannot_read(house, bad):
-    replace(house.storage.revoked_path, bad)
-    with pytest.raises(PeerRefusedError, match="no list"):
-        lists(house)
+def test_a_bad_list_lets_nobody_new_in_and_what_is_revoked_is_not_forgotten(
+    house, no_waiting, tmp_path, caplog
+):
+    first = house.authority.revoked_pem()
+    house.authority.revoke("web1")
+    revocations, path = lists(house)
+    bad_one, good_one = house.agent.peer, house.operator.peer
+    assert revocations.is_revoked(bad_one)
+    assert revocations.refusal(good_one) == ""
+    good = house.authority.revoked_pem()
+    foreign = House(tmp_path / "foreign").authority.revoked_pem()
+    cases = {
+        "no list": b"",
+        "not signed": foreign,
+        "older": first,
+        "larger": good + bytes(GREATEST_LIST_BYTES),
+        "begin and end": good[:-1],
+        "base64 data": good.replace(b"\n", b"\n*", 1),
+    }
+    for text, bad in cases.items():
+        replace(path, bad)
+        assert revocations.is_revoked(bad_one)
+        # Whoever is connected stays; nobody else is let in.
+        assert not revocations.is_revoked(good_one)
+        assert text in revocations.refusal(good_one)
+        assert text in revocations.fault
+        assert text in caplog.text
+    os.unlink(path)
+    assert revocations.is_revoked(bad_one)
+    assert "No such file" in revocations.refusal(good_one)
+    replace(path, good)
+    assert revocations.refusal(good_one) == ""
+    assert revocations.is_revoked(bad_one)
+    house.authority.revoke("ann")
+    assert revocations.is_revoked(good_one)
 
 
-def test_a_list_without_bounds_is_not_read(house, monkeypatch):
-    monkeypatch.setattr("strongroom.net.identities.revocations.GREATEST_LIST_BYTES", 100)
-    with pytest.raises(UsageError, match="larger"):
-        lists(house)
+@pytest.mark.parametrize("bad", [b"nonsense", b"-----BEGIN X509 CRL-----\nAAAA\n", None])
+def test_a_daemon_that_starts_with_a_list_it_cannot_read_trusts_nobody(house, bad):
+    if bad is None:
+        os.unlink(house.storage.revoked_path)
+    else:
+        replace(house.storage.revoked_path, bad)
+    with pytest.raises(PeerRefusedError, match="nobody new is let in"):
+        house.storage.trust.judge(house.agent.certificate_der, ["agent"])
 
 
 def test_only_a_newer_list_of_our_authority_is_installed(house, tmp_path):

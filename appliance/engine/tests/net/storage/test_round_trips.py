@@ -16,7 +16,7 @@ from strongroom.net.channels.connecting import connect
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
 from strongroom.progress import NullProgress
-from strongroom.repo.keys import import_key
+from strongroom.repo.keys.files import import_key
 from strongroom.repo.repository import Repository
 from strongroom.sources.registry import open_source
 from strongroom.sources.source import SourceRequest

@@ -6,7 +6,6 @@ from contextlib import closing
 
 import pytest
 
-from kit.tiny_backup import new_repository
 from strongroom import clock
 from strongroom.content.digests import object_name
 from strongroom.errors import LeaseError, ObjectMissingError, QuotaError
@@ -25,6 +24,12 @@ MISSING = "cd" * 16
 
 
 @pytest.fixture
+def mine(daemon, appliance):
+    """An object of web1."""
+    return daemon.object_of("web1", b"mine")
+
+
+@pytest.fixture
 def far(daemon):
     store = RemoteStore(
         "strongroom://somewhere",
@@ -37,9 +42,8 @@ def far(daemon):
 
 
 @pytest.fixture
-def repository(daemon, far):
-    with closing(new_repository(daemon.local())) as appliance:
-        yield Repository.open(far, appliance.key.put_key)
+def repository(appliance, far):
+    return Repository.open(far, appliance.key.put_key("web1"))
 
 
 def _index_names(store: RemoteStore) -> list[str]:
@@ -72,47 +76,47 @@ def _put(store: RemoteStore, data: bytes) -> str:
     return object_name(data)
 
 
-def test_nothing_is_done_after_what_failed(far):
-    far.put_new("leases", LEASE, b"mine")
+def test_nothing_is_done_after_what_failed(far, mine):
+    far.put_new("leases", LEASE, mine)
     done = _do_together(
         far,
-        lambda _: _put(far, b"before"),
+        lambda _: _put(far, mine + b"before"),
         lambda series: series.require("leases", MISSING),
-        lambda _: _put(far, b"after"),
+        lambda _: _put(far, mine + b"after"),
         lambda _: far.sync(),
     )
     assert done == 1
-    assert _index_names(far) == [object_name(b"before")]
+    assert _index_names(far) == [object_name(mine + b"before")]
 
 
-def test_a_failed_series_does_not_concern_what_comes_after_it(far):
-    far.put_new("leases", LEASE, b"mine")
+def test_a_failed_series_does_not_concern_what_comes_after_it(far, mine):
+    far.put_new("leases", LEASE, mine)
     _do_together(
-        far, lambda series: series.require("leases", MISSING), lambda _: _put(far, b"within")
+        far, lambda series: series.require("leases", MISSING), lambda _: _put(far, mine + b"within")
     )
     assert _index_names(far) == []
-    name = _put(far, b"after it")
+    name = _put(far, mine + b"after it")
     assert _index_names(far) == [name]
 
 
-def test_nothing_is_sent_of_a_series_that_was_not_finished(far):
+def test_nothing_is_sent_of_a_series_that_was_not_finished(far, mine):
     def stop(_):
         raise QuotaError("no room")
 
-    far.put_new("leases", LEASE, b"mine")
-    assert _do_together(far, lambda _: _put(far, b"an index"), stop) == 0
+    far.put_new("leases", LEASE, mine)
+    assert _do_together(far, lambda _: _put(far, mine + b"an index"), stop) == 0
     assert _index_names(far) == []
 
 
-def test_a_lease_that_has_ended_is_not_renewed_by_the_daemon(daemon, far):
+def test_a_lease_that_has_ended_is_not_renewed_by_the_daemon(daemon, far, mine):
     """Who sends on without waiting does not see when it was renewed."""
-    far.put_new("leases", LEASE, b"mine")
-    far.replace("leases", LEASE, b"mine")
+    far.put_new("leases", LEASE, mine)
+    far.replace("leases", LEASE, mine)
     _age(daemon, LEASE, EXPIRY_SECONDS + 1)
     with pytest.raises(LeaseError, match="in time"):
-        far.replace("leases", LEASE, b"mine")
+        far.replace("leases", LEASE, mine)
     with pytest.raises(ObjectMissingError):
-        far.replace("leases", LEASE, b"mine")
+        far.replace("leases", LEASE, mine)
 
 
 def test_a_job_is_concluded_and_its_lease_given_back(repository):
@@ -150,20 +154,23 @@ def test_a_snapshot_is_taken_back_when_the_lease_was_missed_after_it(repository)
             super().end_in(series)
 
     holder = Holder("h", 1, "backup", 0, ())
-    lease = Vanishing(repository.store, repository.key, repository.cipher, holder)
+    owner = repository.writer.client_id
+    lease = Vanishing(repository.store, repository.key, repository.cipher, owner, holder)
     with pytest.raises(LeaseError, match="taken back"):
         repository.conclude(lambda: Snapshot(host="h"), lease)
     assert repository.snapshots() == []
 
 
-def test_a_lease_that_went_beside_the_daemon_is_not_renewed_into_being(daemon, far, repository):
+def test_a_lease_that_went_beside_the_daemon_is_not_renewed_into_being(
+    daemon, far, repository, mine
+):
     lease = repository.lease("web1", os.getpid(), "backup")
     far.info("leases", lease.name)
     (daemon.repository / "leases" / lease.name).unlink()
     with pytest.raises(ObjectMissingError):
-        far.replace("leases", lease.name, b"again")
+        far.replace("leases", lease.name, mine)
     with pytest.raises(LeaseError):
-        far.put_durable("snapshots", object_name(b"late"), b"late")
+        far.put_durable("snapshots", object_name(mine), mine)
     assert list(far.list("snapshots")) == []
 
 
@@ -182,9 +189,10 @@ def test_a_lease_is_renewed_while_the_last_of_a_job_is_brought_to_the_disk(tmp_p
             super().sync()
 
     store = SlowDisk(tmp_path / "repository")
-    with closing(Repository.create(store, None, encryption="none")) as repository:
+    with closing(Repository.create(store, None, encryption="none").for_client("h")) as repository:
         holder = Holder("host", os.getpid(), "boot", 0, ())
-        lease = Lease(store, repository.key, repository.cipher, holder, renewal_seconds=0.05)
+        owner = repository.writer.client_id
+        lease = Lease(store, repository.key, repository.cipher, owner, holder, renewal_seconds=0.05)
         lease.start_renewing()
         store.is_slow = True
         snapshot = repository.conclude(lambda: Snapshot(host="host", paths=(b"/x",)), lease)

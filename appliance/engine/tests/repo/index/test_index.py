@@ -1,6 +1,5 @@
 """What an index says of blocks and chunks is what the packs hold."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,12 +8,18 @@ from kit.block_making import block_id_of, chunk_ids_of, make_pack, make_thinned_
 from kit.passing_store import PassingStore
 from kit.tiny_backup import new_repository
 from strongroom.content.digests import BLOCK_ID_SIZE
-from strongroom.errors import DamageError, UnknownFormatError
+from strongroom.errors import DamageError, KeyRightError, UnknownFormatError
 from strongroom.repo.index.chunk_table import ChunkTable
 from strongroom.repo.index.index import Index
-from strongroom.repo.index.objects import join_columns, read_index_object, split_columns
+from strongroom.repo.index.objects import (
+    join_columns,
+    read_index_object,
+    split_columns,
+    write_index_object,
+)
+from strongroom.repo.keys.roles import new_restore_key
 from strongroom.repo.packs import KIND_LISTING
-from strongroom.repo.tombstones import read_tombstones, write_tombstone
+from strongroom.repo.tombstones import read_tombstone, read_tombstones, write_tombstone
 from strongroom.stores.local import LocalStore
 
 ONE = [[b"one", b"two"], [b"three"]]
@@ -26,8 +31,25 @@ def repository(tmp_path):
     return new_repository(LocalStore(tmp_path / "r"))
 
 
+def mine(repository, index):
+    """The blocks as the repository's client sees them."""
+    return index.of_client(repository.writer.client_id)
+
+
+def written(repository, footers, superseded=()):
+    """Store an index object of the client; its name."""
+    key, owner = repository.writer, repository.writer.client_id
+    return write_index_object(repository.store, key, owner, footers, superseded, repository.cipher)
+
+
+def mark(repository, pack_ids):
+    """A tombstone of packs of the client; its name."""
+    owner = repository.writer.client_id
+    return write_tombstone(repository.store, repository.key, owner, pack_ids, repository.cipher)
+
+
 def ids_of(repository, blocks):
-    return b"".join(block_id_of(repository.key, chunks) for chunks in blocks)
+    return b"".join(block_id_of(repository, chunks) for chunks in blocks)
 
 
 @pytest.mark.parametrize("chunks", [False, True])
@@ -35,10 +57,11 @@ def test_every_block_is_located_where_its_pack_has_it(repository, chunks):
     footers = [make_pack(repository, ONE), make_pack(repository, TWO)]
     repository.write_index(footers)
     index = repository.load_index(chunks=chunks)
+    blocks = mine(repository, index)
     assert len(index) == 4
     for footer in footers:
         for entry in footer.blocks:
-            location = index.locate(entry.block_id)
+            location = blocks.locate(entry.block_id)
             assert location.pack_id == footer.pack_id
             assert location[1:] == (
                 entry.number,
@@ -46,17 +69,18 @@ def test_every_block_is_located_where_its_pack_has_it(repository, chunks):
                 entry.stored_length,
                 entry.raw_length,
                 entry.codec,
+                0,
                 len(entry.chunk_lengths),
             )
-            assert entry.block_id in index
+            assert entry.block_id in blocks
 
 
 def test_a_block_that_is_nowhere_says_so(repository):
     repository.write_index([make_pack(repository, ONE)])
-    index = repository.load_index()
-    assert bytes(BLOCK_ID_SIZE) not in index
+    blocks = mine(repository, repository.load_index())
+    assert bytes(BLOCK_ID_SIZE) not in blocks
     with pytest.raises(DamageError, match="repair"):
-        index.locate(bytes(BLOCK_ID_SIZE))
+        blocks.locate(bytes(BLOCK_ID_SIZE))
 
 
 def test_a_pack_added_is_known_at_once_and_once(repository):
@@ -65,7 +89,12 @@ def test_a_pack_added_is_known_at_once_and_once(repository):
     index.add(footer)
     index.add(footer)
     assert len(index) == 2
-    assert index.has_blocks(ids_of(repository, ONE + TWO)).tolist() == [True, True, False, False]
+    assert mine(repository, index).has_blocks(ids_of(repository, ONE + TWO)).tolist() == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_pack_in_two_index_objects_counts_once(repository):
@@ -78,9 +107,9 @@ def test_a_pack_in_two_index_objects_counts_once(repository):
 
 
 def test_a_superseded_object_counts_no_more(repository):
-    old = repository.write_index([make_pack(repository, ONE)])
+    old = written(repository, [make_pack(repository, ONE)])
     two = make_pack(repository, TWO)
-    new = repository.write_index([two], [old])
+    new = written(repository, [two], [old])
     index = repository.load_index()
     assert [pack.pack_id for pack in index.packs()] == [two.pack_id]
     assert index.object_names == (new,)
@@ -89,13 +118,13 @@ def test_a_superseded_object_counts_no_more(repository):
 
 def test_an_object_that_is_replaced_while_the_index_loads_does_no_harm(repository):
     one, two = make_pack(repository, ONE), make_pack(repository, TWO)
-    old = repository.write_index([one])
+    old = written(repository, [one])
     replaced = []
 
     def replace(number):
         # The third operation is the first read of an index object, after both listings.
         if number == 3 and not replaced:
-            replaced.append(repository.write_index([one, two], [old]))
+            replaced.append(written(repository, [one, two], [old]))
             repository.store.delete("index", old)
 
     index = Index.load(PassingStore(repository.store, replace), repository.key)
@@ -103,15 +132,61 @@ def test_an_object_that_is_replaced_while_the_index_loads_does_no_harm(repositor
     assert len(index) == 4
 
 
+def test_each_client_sees_its_own_blocks_and_shared_ones(repository):
+    other = repository.for_client("other")
+    own, theirs = make_pack(repository, ONE), make_pack(other, ONE)
+    shared = make_pack(repository, TWO, shared=True)
+    repository.write_index([own, theirs, shared])
+    assert len(list(repository.store.list("index"))) == 3
+    footers = [own, theirs, shared]
+    whole = repository.for_all_clients().load_index()
+    assert {pack.pack_id for pack in whole.packs()} == {footer.pack_id for footer in footers}
+    for client, expected in ((repository, [True, False, True]), (other, [False, True, True])):
+        for index in (whole, client.load_index(), Index.load(repository.store, client.writer)):
+            blocks = mine(client, index)
+            for footer, is_seen in zip(footers, expected, strict=True):
+                ids = footer.columns.block_ids
+                assert blocks.has_blocks(ids).tolist() == [is_seen] * 2
+                assert (blocks.rows_of(ids) >= 0).tolist() == [is_seen] * 2
+                assert (ids[:BLOCK_ID_SIZE] in blocks) == is_seen
+                assert bool(blocks.copies(ids[:BLOCK_ID_SIZE])) == is_seen
+        assert {pack.pack_id for pack in client.load_index().packs()} == {
+            footer.pack_id for footer, is_seen in zip(footers, expected, strict=True) if is_seen
+        }
+
+
+def test_a_shared_copy_stands_before_the_clients_own_and_both_are_found(repository):
+    own, shared = (
+        make_pack(repository, TWO, offered=True),
+        make_pack(repository, TWO, shared=True),
+    )
+    repository.write_index([own, shared])
+    index = repository.load_index()
+    blocks = mine(repository, index)
+    for number, block in enumerate(own.blocks):
+        assert shared.blocks[number].block_id == block.block_id
+        assert blocks.locate(block.block_id).pack_id == shared.pack_id
+        copies = {location.pack_id for location in blocks.copies(block.block_id)}
+        assert copies == {own.pack_id, shared.pack_id}
+    ids = own.columns.block_ids
+    assert blocks.is_shared(blocks.rows_of(ids)).all()
+    assert {pack.pack_id for pack in blocks.packs_holding(ids)} == copies
+    # A mark on one of them leaves the other.
+    for pack_id in (shared.pack_id, own.pack_id):
+        assert blocks.has_blocks(ids).all()
+        index.exclude([pack_id])
+    assert not blocks.has_blocks(ids).any()
+
+
 def test_chunks_are_found_by_id(repository):
     repository.write_index([make_pack(repository, ONE)])
     table = ChunkTable.load(repository.load_index(chunks=True))
-    wanted = chunk_ids_of(repository.key, [b"two", b"nowhere", b"one", b"three"])
-    one, three = (block_id_of(repository.key, chunks) for chunks in ONE)
+    wanted = chunk_ids_of(repository, [b"two", b"nowhere", b"one", b"three"])
+    one, three = (block_id_of(repository, chunks) for chunks in ONE)
     assert table.claim(wanted) == [(one, 1), None, (one, 0), (three, 0)]
-    four = block_id_of(repository.key, [b"four"])
-    table.add(four, chunk_ids_of(repository.key, [b"four"]))
-    assert table.claim(chunk_ids_of(repository.key, [b"four"])) == [(four, 0)]
+    four = block_id_of(repository, [b"four"])
+    table.add(four, chunk_ids_of(repository, [b"four"]))
+    assert table.claim(chunk_ids_of(repository, [b"four"])) == [(four, 0)]
     assert table.claim(b"") == []
 
 
@@ -119,21 +194,32 @@ def test_listing_pages_and_marked_packs_are_not_deduplicated_against(repository)
     footers = [make_pack(repository, ONE), make_pack(repository, TWO, KIND_LISTING)]
     repository.write_index(footers)
     assert len(ChunkTable.load(repository.load_index(chunks=True))) == 3
-    write_tombstone(repository.store, repository.key, [footers[0].pack_id], repository.cipher)
+    mark(repository, [footers[0].pack_id])
     index = repository.load_index(chunks=True)
     assert len(ChunkTable.load(index)) == 0
-    assert index.has_blocks(ids_of(repository, ONE + TWO)).tolist() == [False, False, True, True]
-    assert index.locate(ids_of(repository, ONE)[:BLOCK_ID_SIZE]).pack_id == footers[0].pack_id
+    assert mine(repository, index).has_blocks(ids_of(repository, ONE + TWO)).tolist() == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert (
+        mine(repository, index).locate(ids_of(repository, ONE)[:BLOCK_ID_SIZE]).pack_id
+        == footers[0].pack_id
+    )
 
 
 def test_of_two_copies_the_one_that_stays_is_found(repository):
     old, new = make_pack(repository, ONE), make_pack(repository, ONE)
     for order in ([old, new], [new, old]):
         repository.write_index(order)
-    write_tombstone(repository.store, repository.key, [old.pack_id], repository.cipher)
+    mark(repository, [old.pack_id])
     index = repository.load_index()
-    assert index.locate(ids_of(repository, ONE)[:BLOCK_ID_SIZE]).pack_id == new.pack_id
-    assert index.has_blocks(ids_of(repository, ONE)).all()
+    assert (
+        mine(repository, index).locate(ids_of(repository, ONE)[:BLOCK_ID_SIZE]).pack_id
+        == new.pack_id
+    )
+    assert mine(repository, index).has_blocks(ids_of(repository, ONE)).all()
 
 
 def test_dropped_chunks_are_not_deduplicated_against(repository):
@@ -142,14 +228,14 @@ def test_dropped_chunks_are_not_deduplicated_against(repository):
         [make_pack(repository, ONE), make_thinned_pack(repository, chunks, [True, False, True])]
     )
     table = ChunkTable.load(repository.load_index(chunks=True))
-    block = block_id_of(repository.key, chunks)
-    assert table.claim(chunk_ids_of(repository.key, chunks)) == [(block, 0), None, (block, 2)]
+    block = block_id_of(repository, chunks)
+    assert table.claim(chunk_ids_of(repository, chunks)) == [(block, 0), None, (block, 2)]
 
 
 def test_tombstones_read_back(repository):
     packs = [bytes([number]) * 32 for number in range(3)]
-    name = write_tombstone(repository.store, repository.key, packs, repository.cipher)
-    (tombstone,) = read_tombstones(repository.store, repository.key.put_key)
+    name = mark(repository, packs)
+    (tombstone,) = read_tombstones(repository.store, repository.writer)
     assert (tombstone.name, list(tombstone.pack_ids)) == (name, packs)
     data = repository.store.get("tombstones", name)
     for forged in (data[:-1], b"XXXX" + data[4:], data[:20], b""):
@@ -159,17 +245,45 @@ def test_tombstones_read_back(repository):
             read_tombstones(repository.store, repository.key)
 
 
+def first_end(data):
+    """Where the first part of an index object ends."""
+    return 28 + int.from_bytes(data[24:28], "little")
+
+
+def test_a_tombstone_is_the_appliances_and_of_one_client(repository):
+    name = mark(repository, [bytes(32)])
+    assert [one.name for one in read_tombstones(repository.store, repository.writer)] == [name]
+    # Another client passes over it.
+    web1 = repository.key.put_key("web1")
+    assert read_tombstones(repository.store, web1) == []
+    owner = repository.writer.client_id
+    with pytest.raises(KeyRightError):
+        write_tombstone(repository.store, repository.writer, owner, [bytes(32)], repository.cipher)
+    data = repository.store.get("tombstones", name)
+    stranger = new_restore_key().sign(b"strongroom tombstone 1" + data[:-64])
+    for forged in (data[:-64], data[:-64] + bytes(64), data[:-64] + stranger):
+        repository.store.delete("tombstones", name)
+        repository.store.put("tombstones", name, forged)
+        for key in (web1, repository.writer, repository.key):
+            with pytest.raises(DamageError):
+                read_tombstone(repository.store, key, name)
+
+
 def replant(repository, name, data):
     repository.store.delete("index", name)
     repository.store.put("index", name, data)
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("chunks", [False, True])
-def test_a_changed_or_cut_index_object_is_found(repository, chunks):
-    name = repository.write_index([make_pack(repository, ONE)])
+def test_a_changed_or_cut_index_object_is_found(repository, chunks, shared):
+    footer = make_pack(repository, ONE, shared=shared)
+    store, key, cipher = repository.store, repository.key, repository.cipher
+    name = write_index_object(store, key, footer.owner, [footer], [], cipher)
     data = repository.store.get("index", name)
-    (first_size,) = np.frombuffer(data[8:12], "<u4")
-    end = len(data) if chunks else 12 + int(first_size)
+    end = len(data) if chunks else first_end(data) + (64 if shared else 0)
+    # A client passes over what seems to be another's.
+    repository = repository.for_all_clients()
     for at in (*range(5), *range(8, end, 5), end - 1):
         replant(repository, name, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
         with pytest.raises((DamageError, UnknownFormatError)):
@@ -181,17 +295,16 @@ def test_a_changed_or_cut_index_object_is_found(repository, chunks):
 
 
 def test_the_second_part_of_another_object_is_found(repository):
-    names = [repository.write_index([make_pack(repository, ONE)]) for _ in range(2)]
+    names = [written(repository, [make_pack(repository, ONE)]) for _ in range(2)]
     one, two = (repository.store.get("index", name) for name in names)
-    (first_size,) = np.frombuffer(one[8:12], "<u4")
-    replant(repository, names[0], one[: 12 + first_size] + two[12 + first_size :])
+    replant(repository, names[0], one[: first_end(one)] + two[first_end(two) :])
     assert len(repository.load_index()) == 4
     with pytest.raises(DamageError):
         repository.load_index(chunks=True)
 
 
 def test_a_newer_version_is_not_taken_for_damage(repository):
-    name = repository.write_index([make_pack(repository, ONE)])
+    name = written(repository, [make_pack(repository, ONE)])
     data = repository.store.get("index", name)
     replant(repository, name, data[:4] + b"\2" + data[5:])
     with pytest.raises(UnknownFormatError):
@@ -211,7 +324,7 @@ def test_an_index_object_says_what_the_footers_said(tmp_path_factory, packs):
     repository = new_repository(LocalStore(tmp_path_factory.mktemp("index")))
     footers = [make_pack(repository, blocks) for blocks in packs]
     superseded = ["ab" * 32, "cd" * 32][: len(packs) % 3]
-    name = repository.write_index(footers, superseded)
+    name = written(repository, footers, superseded)
     read = read_index_object(repository.store, repository.key, name, chunks=True)
     assert read.footers == tuple(footers)
     assert read.superseded == tuple(superseded)

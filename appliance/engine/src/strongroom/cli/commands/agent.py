@@ -47,6 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="report every fault, and exit")
     enrolling = parser.add_argument_group("enrol")
     enrolling.add_argument("--director", metavar="URL", help="such as https://vault:9101")
+    enrolling.add_argument(
+        "--director-name",
+        metavar="NAME",
+        help="name of the director (default: the configuration's, or its certificate's)",
+    )
     enrolling.add_argument("--token-file", metavar="FILE", help="`-` reads standard input")
     enrolling.add_argument("--fingerprint", metavar="HEX", help="SHA-256 of the authority")
     enrolling.add_argument(
@@ -112,8 +117,10 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if not getattr(arguments, option):
             raise UsageError(f"to enrol, give --{option.replace('_', '-')}")
     name, folder = arguments.name, arguments.into
+    directors: tuple[str, ...] = (arguments.director_name,) if arguments.director_name else ()
     if not (name and folder):
         configured = _configured(arguments.config)
+        directors = directors or (tuple(configured.directors) if configured else ())
         name = name or (configured.name if configured else socket.gethostname())
         folder = folder or (configured.identity_folder if configured else None)
     if not folder:
@@ -121,7 +128,14 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.daemons.agent.enrolment import enrol
 
     token = _read_token(arguments.token_file)
-    identity, director = enrol(arguments.director, name, token, arguments.fingerprint, folder)
+    identity, director = enrol(
+        arguments.director, name, token, arguments.fingerprint, folder, directors
+    )
+    configuration = arguments.config or DEFAULT_CONFIGURATION
+    if os.geteuid() == 0 and os.path.exists(configuration):
+        from strongroom.daemons.agent.restore_authority import keep_restore_authority
+
+        keep_restore_authority(configuration, identity.authority_pem)
     terminal.emit(
         {
             "type": "identity",

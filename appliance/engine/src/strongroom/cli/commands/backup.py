@@ -6,12 +6,13 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from strongroom.cli.access import begin_store, open_repository
+from strongroom.cli.access import begin_store, open_repository, read_key_file
 from strongroom.cli.knob_options import add_knob_options, knob_settings
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text, size_text
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
 from strongroom.printable import printable
+from strongroom.scan.share_folders import DEFAULT_SHARE_BELOW, share_folders
 
 if TYPE_CHECKING:
     import argparse
@@ -64,7 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_exclusions(parser.add_argument_group("what to leave out"))
     snapshot = parser.add_argument_group("the snapshot")
     snapshot.add_argument("--tag", action="append", default=[], metavar="TAG[,TAG]")
-    snapshot.add_argument("--host", default=None, metavar="NAME", help="instead of this machine's")
+    snapshot.add_argument(
+        "--host",
+        default=None,
+        metavar="NAME",
+        help="the client's name (else the put key's, else this machine's)",
+    )
     snapshot.add_argument("--job", default="", metavar="NAME")
     snapshot.add_argument("--fileset", default="", metavar="NAME")
     snapshot.add_argument(
@@ -75,6 +81,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "incremental (usual) with the last",
     )
     snapshot.add_argument("--parent", metavar="ID", help="compare with this snapshot instead")
+    snapshot.add_argument(
+        "--share-below",
+        action="append",
+        metavar="DIR",
+        help="offer public files below DIR to other clients of the repository; usual: "
+        f'{", ".join(DEFAULT_SHARE_BELOW)}; "" for none',
+    )
     snapshot.add_argument("-n", "--dry-run", action="store_true", help="read, but store nothing")
     add_knob_options(parser.add_argument_group("knobs (0: choose for me)"))
 
@@ -185,7 +198,7 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         exclude_smaller_than_bytes=_size(arguments.exclude_smaller_than, "--exclude-smaller-than"),
     )
     return BackupOptions(
-        host=arguments.host or socket.gethostname(),
+        host=arguments.host or _own_name(arguments),
         job=arguments.job,
         fileset=arguments.fileset,
         level=arguments.level,
@@ -195,7 +208,26 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         selection=selection,
         tuning=settle_tuning(knob_settings(arguments), spelling="option"),
         cache_folder=arguments.settings.cache_folder,
+        share_below=_share_below(arguments.share_below),
     )
+
+
+def _share_below(given: list[str] | None) -> tuple[str, ...]:
+    try:
+        return share_folders(DEFAULT_SHARE_BELOW if given is None else given)
+    except UsageError as error:
+        raise UsageError(f"--share-below: {error}") from error
+
+
+def _own_name(arguments: argparse.Namespace) -> str:
+    """The client's name: that of the put key if one was given, else of this machine."""
+    from strongroom.repo.keys.roles import PutKey
+
+    if arguments.settings.key_file:
+        key = read_key_file(arguments.settings.key_file)
+        if isinstance(key, PutKey):
+            return key.name
+    return socket.gethostname()
 
 
 def _encoded(texts: list[str]) -> tuple[bytes, ...]:

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Show the browser; gives the exit code."""
-    if terminal.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if terminal.as_json or not (sys.stdin.isatty() and terminal.output.isatty()):
         raise UsageError("browse wants a terminal; for scripts there is `strongroom restore`")
     from strongroom.cli.console.browser.place import SnapshotPlace
     from strongroom.cli.console.browser.program import Browser

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from strongroom import clock
 from strongroom.cli.passphrase import choose_passphrase, given_passphrase
 from strongroom.cli.table import Column, write_table
-from strongroom.cli.times import time_text
+from strongroom.cli.times import parse_moment, time_text
 from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.jobs.upkeep.retention import parse_duration
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
     from strongroom.net.identities.authority import Authority
     from strongroom.net.identities.authority_files import Issued
+    from strongroom.net.identities.peer import ClientOf
 
 EPILOG = """\
 examples:
@@ -42,8 +43,10 @@ examples:
   strongroom ca issue web1 --role agent --request web1.csr --out web1.pem
   strongroom ca token web1 --out web1.token               then on web1: strongroom agent enrol
   strongroom ca token --any-name --lifetime 15min --out -   for any new client
+  strongroom ca token web1 --new-client --out web1.token    after a compromise of web1
   strongroom ca list
   strongroom ca revoke web1                               open connections end within seconds
+  strongroom ca renew web1                                then on web1: strongroom agent renew
 """
 
 DEFAULT_FOLDER = "/var/lib/strongroom/ca"
@@ -70,6 +73,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     issuing.add_argument("name", metavar="NAME", help="the client's or daemon's name")
     issuing.add_argument("--role", required=True, choices=ROLES, help="what it may act as")
     _add_host_option(issuing)
+    issuing.add_argument(
+        "--appliance-key",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="of an agent: the appliance key of a repository in which it is the client of this name"
+        "; may be repeated",
+    )
+    issuing.add_argument(
+        "--generation",
+        type=int,
+        default=0,
+        metavar="NUMBER",
+        help="of an agent: how often the name became a new client (default 0)",
+    )
     issuing.add_argument("--days", type=float, metavar="NUMBER", help="how long it is valid")
     issuing.add_argument(
         "--folder", metavar="FOLDER", help="make a whole identity with a new key in FOLDER"
@@ -82,16 +100,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="FILE", help="write the certificate to FILE, else print it"
     )
     issuing.set_defaults(act=_issue)
-    revoking = actions.add_parser("revoke", help="revoke certificates; takes effect at once")
+    revoking = actions.add_parser(
+        "revoke", help="revoke the certificates of a name; takes effect at once"
+    )
+    revoking.add_argument("name", metavar="NAME", help="of a client, a daemon or an operator")
     revoking.add_argument(
-        "certificate", metavar="SERIAL|NAME", help="one certificate, or all of a name"
+        "--issued-before",
+        metavar="TIME",
+        help="only what was issued before, such as 2026-11-01, or 2h ago: 2h",
     )
     revoking.set_defaults(act=_revoke)
+    renewing = actions.add_parser(
+        "renew", help="let the holder of a certificate renew it now, before it is due, once"
+    )
+    renewing.add_argument("name", metavar="NAME", help="of a client, a daemon or an operator")
+    renewing.set_defaults(act=_renew)
     listing = actions.add_parser("list", help="list certificates and unused enrolment tokens")
     listing.add_argument("--all", action="store_true", help="expired and revoked ones as well")
     listing.set_defaults(act=_list)
     _add_token_action(actions.add_parser("token", help="make a one-time enrolment token"))
-    for action in (making, issuing, revoking, listing, actions.choices["token"]):
+    for action in (making, issuing, revoking, renewing, listing, actions.choices["token"]):
         action.add_argument(
             "--ca", metavar="FOLDER", default=DEFAULT_FOLDER, help=f"default {DEFAULT_FOLDER}"
         )
@@ -110,6 +138,12 @@ def _add_token_action(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--role", default="agent", choices=ROLES, help="default agent")
     _add_host_option(parser)
+    parser.add_argument(
+        "--new-client",
+        action="store_true",
+        help="after a compromise: the name is another client from then on, with other keys, and "
+        "its certificates before are revoked; else enrolling again gives the same client",
+    )
     parser.add_argument("--lifetime", default="1h", metavar="TIME", help="default 1h")
     parser.add_argument(
         "--out", metavar="FILE", help="write it to the new file FILE; `-` prints it"
@@ -165,10 +199,18 @@ def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--out needs --request; with --folder everything is written to the folder")
     if arguments.owner and not arguments.folder:
         raise UsageError("--owner needs --folder")
+    if arguments.appliance_key and arguments.role != "agent":
+        raise UsageError("--appliance-key is for agents: others are no clients of a repository")
+    clients = [_client_of(file, arguments) for file in arguments.appliance_key]
     authority = _open(arguments, terminal)
     if arguments.folder:
         authority.issue_identity(
-            arguments.folder, arguments.name, arguments.role, arguments.host, arguments.days
+            arguments.folder,
+            arguments.name,
+            arguments.role,
+            arguments.host,
+            arguments.days,
+            clients,
         )
         if arguments.owner:
             give_tree(os.fsencode(arguments.folder), arguments.owner)
@@ -180,28 +222,60 @@ def _issue(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 f"cannot read {printable(arguments.request)}: {error.strerror}"
             ) from error
         certificate = authority.issue(
-            request, arguments.name, arguments.role, arguments.host, arguments.days
+            request,
+            arguments.name,
+            arguments.role,
+            arguments.host,
+            arguments.days,
+            clients=clients,
         )
         if arguments.out:
             write_file(os.path.abspath(os.fsencode(arguments.out)), certificate, PUBLIC_MODE)
         elif not arguments.json:
-            terminal.raw(certificate.decode("ascii"))
+            terminal.document(certificate.decode("ascii"))
     entry = next(one for one in reversed(authority.issued()) if one.name == arguments.name)
     terminal.emit(_certificate_object(entry, revoked=False))
     if arguments.folder or arguments.out:
         place = printable(arguments.folder or arguments.out)
         until = time_text(entry.not_after_ns)
         terminal.line(f"issued {entry.role} {printable(entry.name)!r} until {until}: {place}")
+    if not arguments.folder:
+        revoked = os.fsdecode(authority.revoked_path)
+        terminal.line(f"put {printable(revoked)} beside it: without that list nobody is trusted")
     return EXIT_DONE
 
 
+def _client_of(file: str, arguments: argparse.Namespace) -> ClientOf:
+    """Which client the name is in the repository of an appliance key."""
+    from strongroom.cli.access import read_key_file
+    from strongroom.net.identities.peer import ClientOf
+    from strongroom.repo.keys.roles import ApplianceKey
+
+    key = read_key_file(file)
+    if not isinstance(key, ApplianceKey):
+        raise UsageError(
+            f"{printable(file)} is no appliance key; `strongroom key export-appliance` makes one"
+        )
+    return ClientOf(key.repository_id, key.client_id(arguments.name, arguments.generation))
+
+
 def _revoke(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    revoked = _open(arguments, terminal).revoke(arguments.certificate)
+    before_ns = None
+    if arguments.issued_before:
+        before_ns = parse_moment(arguments.issued_before)
+    revoked = _open(arguments, terminal).revoke(arguments.name, before_ns)
     for entry in revoked:
         terminal.emit(_certificate_object(entry, revoked=True))
         terminal.line(f"revoked {entry.role} {printable(entry.name)!r}, serial {entry.serial}")
     if not revoked:
         terminal.line("nothing to do: expired or revoked already")
+    return EXIT_DONE
+
+
+def _renew(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    for entry in _open(arguments, terminal).permit_renewal(arguments.name):
+        terminal.emit(_certificate_object(entry, revoked=False))
+        terminal.line(f"{entry.role} {printable(entry.name)!r} may now renew its certificate once")
     return EXIT_DONE
 
 
@@ -216,11 +290,11 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     )
     terminal.line(f"fingerprint of the authority: {authority.fingerprint}")
     terminal.line()
-    revoked = authority.revoked_serials()
+    revoked = authority.revoked()
     now_ns = clock.now_ns()
     rows = []
     for entry in authority.issued():
-        is_revoked = entry.serial in revoked
+        is_revoked = revoked.covers(entry.role, entry.name, entry.issued)
         state = "revoked" if is_revoked else "ended" if entry.not_after_ns < now_ns else "good"
         if state != "good" and not arguments.all:
             continue
@@ -269,7 +343,11 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not prints and os.path.lexists(arguments.out):
         raise UsageError(f"{printable(arguments.out)} is there already; name a new file")
     token = authority.tokens.create(
-        arguments.name or "", arguments.role, lifetime.seconds, arguments.host
+        arguments.name or "",
+        arguments.role,
+        lifetime.seconds,
+        arguments.host,
+        new_client=arguments.new_client,
     )
     secret: dict[str, object] = {}
     if not prints:
@@ -278,7 +356,7 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
     elif arguments.json:
         secret["token"] = token.text
     else:
-        terminal.raw(token.text + "\n")
+        terminal.word(token.text)
     terminal.emit(
         {
             "type": "new_enrolment_token",

@@ -61,7 +61,7 @@ def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     with _context(arguments) as context:
         if arguments.file == "-":
-            write_portable(context.catalog, sys.stdout.buffer)
+            write_portable(context.catalog, terminal.output.buffer)
             return EXIT_DONE
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with _opened(arguments.file, flags, "wb") as file:

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.emit({"type": "completion", "shell": arguments.shell, "script": script})
     else:
-        terminal.raw(script if script.endswith("\n") else script + "\n")
+        terminal.document(script if script.endswith("\n") else script + "\n")
     return EXIT_DONE
 
 

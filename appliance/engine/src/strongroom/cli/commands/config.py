@@ -189,9 +189,8 @@ def _show_findings(findings: list[Diagnostic], terminal: Terminal) -> None:
     """Print findings, also with --quiet: they are the result."""
     if terminal.as_json:
         return
-    colour = terminal.output.isatty()
     for finding in findings:
-        terminal.raw(finding.render(colour=colour) + "\n")
+        terminal.styled([*finding.pieces(), ("", "\n")])
 
 
 def _parse(arguments: argparse.Namespace, terminal: Terminal) -> int:

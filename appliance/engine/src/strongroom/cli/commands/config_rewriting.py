@@ -48,7 +48,7 @@ def format_files(arguments: argparse.Namespace, terminal: Terminal, options: Loa
                         {"type": "file", "path": file, "changed": differs, "text": printed}
                     )
                 else:
-                    terminal.raw(printed)
+                    terminal.document(printed)
     return EXIT_DIFFERENT if arguments.check and changed else EXIT_DONE
 
 
@@ -76,7 +76,7 @@ def compare(arguments: argparse.Namespace, terminal: Terminal, options: LoadOpti
         if one.kind == "changed":
             old = f"{one.before.text}  ({one.before.origin})" if one.before else "not set"
             new = f"{one.after.text}  ({one.after.origin})" if one.after else "not set"
-            terminal.line(f"~ {title}: {one.directive}\n    - {old}\n    + {new}")
+            terminal.lines((f"~ {title}: {one.directive}", f"    - {old}", f"    + {new}"))
         else:
             terminal.line(f"{'+' if one.kind == 'added' else '-'} {title}")
     return EXIT_DIFFERENT if found else EXIT_DONE
@@ -166,7 +166,7 @@ def print_schema(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """`schema`: the table as JSON Schema."""
     from strongroom.config.reports.json_schema import json_schema
 
-    terminal.raw(json.dumps(json_schema(arguments.component), indent=2) + "\n")
+    terminal.document(json.dumps(json_schema(arguments.component), indent=2) + "\n")
     return EXIT_DONE
 
 

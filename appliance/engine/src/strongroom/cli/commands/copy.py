@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_place, open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import size_text
-from strongroom.cli.snapshot_choice import add_snapshot_filters, filtered_snapshots
+from strongroom.cli.snapshot_choice import Choice, add_snapshot_filters
 from strongroom.cli.times import time_text
 from strongroom.errors import EXIT_DONE
 from strongroom.knobs.table import default_word
 from strongroom.printable import printable
-from strongroom.repo.snapshots import find_snapshot
 
 if TYPE_CHECKING:
     import argparse
@@ -67,8 +66,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         target = open_repository(arguments, terminal, "write")
         try:
-            fitting = filtered_snapshots(arguments, source)
-            wanted = [find_snapshot(fitting, name) for name in arguments.snapshots] or fitting
+            choice = Choice(arguments, source)
+            choice.warn(terminal)
+            wanted = [choice.find(name) for name in arguments.snapshots] or choice.snapshots
             missing, present = to_be_copied(source, target, wanted)
             for snapshot in present:
                 terminal.emit({"type": "skipped", "id": snapshot.id})

@@ -9,8 +9,8 @@ from strongroom.cli.access import open_repository
 from strongroom.cli.entry_view import entry_object, kind_name
 from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import (
+    Choice,
     add_snapshot_filters,
-    filtered_snapshots,
     normal_path,
     shown_path,
 )
@@ -26,7 +26,7 @@ from strongroom.jobs.looking.diff import (
     Difference,
 )
 from strongroom.printable import printable
-from strongroom.repo.snapshots import find_snapshot
+from strongroom.repo.client_readers import ClientReaders
 
 if TYPE_CHECKING:
     import argparse
@@ -63,15 +63,16 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Write the differences, then how many there are; exit code 0 whether there are any or not."""
     repository = open_repository(arguments, terminal)
     try:
-        snapshots = filtered_snapshots(arguments, repository)
-        before = repository.snapshot(find_snapshot(snapshots, arguments.older).id)
-        after = repository.snapshot(find_snapshot(snapshots, arguments.newer).id)
+        choice = Choice(arguments, repository)
+        before = repository.snapshot(choice.find(arguments.older).id)
+        after = repository.snapshot(choice.find(arguments.newer).id)
         for sign, snapshot in (("-", before), ("+", after)):
             terminal.line(
                 f"{sign * 3} {snapshot.short_id}  {time_text(snapshot.start_ns)}  "
                 f"{printable(snapshot.host)}"
             )
-        comparison = Comparison(repository.block_reader(repository.load_index()), before, after)
+        readers = ClientReaders(repository, repository.load_index())
+        comparison = Comparison(readers, before, after)
         counts = dict.fromkeys(_SIGNS, 0)
         sizes = dict.fromkeys(_SIGNS, 0)
         for difference in comparison.differences(normal_path(arguments.folder)):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.entry_view import entry_line, entry_object
 from strongroom.cli.snapshot_choice import (
+    Choice,
     add_snapshot_filters,
-    filtered_snapshots,
     normal_path,
     shown_path,
 )
@@ -20,7 +20,7 @@ from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.jobs.looking.find import Criteria, Finder, Match
 from strongroom.printable import printable
-from strongroom.repo.snapshots import find_snapshot
+from strongroom.repo.client_readers import ClientReaders
 
 if TYPE_CHECKING:
     import argparse
@@ -93,11 +93,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     criteria = _criteria(arguments)
     repository = open_repository(arguments, terminal)
     try:
-        reader = repository.block_reader(repository.load_index())
-        finder = Finder(criteria, reader)
-        snapshots = filtered_snapshots(arguments, repository)
+        finder = Finder(criteria, ClientReaders(repository, repository.load_index()))
+        choice = Choice(arguments, repository)
+        choice.warn(terminal)
+        snapshots = choice.snapshots
         if arguments.only is not None:
-            snapshots = [find_snapshot(snapshots, arguments.only)]
+            snapshots = [choice.find(arguments.only)]
         searched = _searched(finder, repository, reversed(snapshots))
         if arguments.show_snapshots:
             _show_versions(searched, arguments, terminal)

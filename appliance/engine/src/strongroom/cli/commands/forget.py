@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.commands.prune import add_prune_options, prune_options, run_prune
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.snapshot_choice import add_snapshot_filters, filtered_snapshots, shown_path
+from strongroom.cli.snapshot_choice import Choice, add_snapshot_filters, shown_path
 from strongroom.cli.table import Column, write_table
 from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
     from strongroom.jobs.upkeep.forget import ForgetGroup, ForgetOptions, ForgetReport
     from strongroom.jobs.upkeep.retention import RetentionRules
-    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
 
 EPILOG = """\
 examples:
@@ -107,11 +107,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     rules = _rules(arguments)
     repository = open_repository(arguments, terminal, "read")
     try:
-        options = _options(arguments, rules, repository)
+        choice = Choice(arguments, repository)
+        choice.warn(terminal)
+        named = [choice.find_to_forget(wanted) for wanted in arguments.snapshots]
+        options = _options(arguments, rules, named, choice)
         with show_progress(terminal, "forget") as progress:
-            report = forget(
-                repository, filtered_snapshots(arguments, repository), options, progress
-            )
+            report = forget(repository, named or choice.snapshots, options, progress)
+        if not arguments.dry_run:
+            choice.forgotten(one.id for group in report.groups for one in group.removed)
         _write_report(report, terminal)
         if arguments.prune and not arguments.dry_run:
             run_prune(repository, pruning, terminal)
@@ -143,11 +146,10 @@ def _limit(text: str, period: str) -> int:
 
 
 def _options(
-    arguments: argparse.Namespace, rules: RetentionRules, repository: Repository
+    arguments: argparse.Namespace, rules: RetentionRules, named: list[Snapshot], choice: Choice
 ) -> ForgetOptions:
     from strongroom.jobs.upkeep.forget import GROUP_PARTS, ForgetOptions
     from strongroom.jobs.upkeep.retention import parse_duration
-    from strongroom.repo.snapshots import find_snapshot
 
     group_by = tuple(part.strip() for part in arguments.group_by.split(",") if part.strip())
     for part in group_by:
@@ -158,16 +160,13 @@ def _options(
     minimum = parse_duration(arguments.minimum_retention)
     if minimum.months:
         raise UsageError("--minimum-retention takes hours, days or weeks, not months")
-    ids: tuple[str, ...] = ()
-    if arguments.snapshots:
-        candidates = filtered_snapshots(arguments, repository)
-        ids = tuple(find_snapshot(candidates, wanted).id for wanted in arguments.snapshots)
     return ForgetOptions(
         rules=rules,
         group_by=group_by,
-        snapshot_ids=ids,
+        snapshot_ids=tuple(one.id for one in named),
         allow_remove_all=arguments.allow_remove_all,
         minimum_retention_seconds=minimum.seconds,
+        false=frozenset(one.id for one in choice.false) | frozenset(choice.undecodable),
         dry_run=arguments.dry_run,
     )
 

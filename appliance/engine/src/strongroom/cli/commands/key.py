@@ -7,6 +7,7 @@ passphrase rewrites no data, and takes effect the next time the repository is op
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import (
@@ -27,7 +28,9 @@ from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
 from strongroom.errors import EXIT_DONE, KeyRightError, UsageError, WrongKeyError
 from strongroom.printable import printable
-from strongroom.repo.keys import RestoreKey, export_key, unwrap_key
+from strongroom.repo.keys.files import export_key
+from strongroom.repo.keys.roles import ApplianceKey, RestoreKey
+from strongroom.repo.keys.wrapping import unwrap_key
 from strongroom.repo.repository import Repository
 
 if TYPE_CHECKING:
@@ -41,7 +44,9 @@ examples:
   strongroom key add --label "safe in the office"
   strongroom key change --new-password-file /root/new-passphrase
   strongroom key remove 3f2a
-  strongroom key export-put /etc/strongroom/put.key       for a machine that only adds
+  strongroom key export-put /etc/strongroom/put.key       for this machine, which only adds
+  strongroom key export-put --client web1 web1.key        for another machine
+  strongroom key export-appliance appliance.key           for the director, to enrol agents
   strongroom key export-restore restore.key               to keep on paper, in a safe
   strongroom key import restore.key                       a new passphrase when all are lost
   strongroom backup /home --repo /mnt/backup/repository --key-file /etc/strongroom/put.key
@@ -63,10 +68,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     changing.set_defaults(act=_change)
     _add_new_passphrase_options(changing)
     putting = actions.add_parser(
-        "export-put", help="write a put key: it can add and deduplicate, it cannot read"
+        "export-put", help="write a client's put key: it can add and deduplicate, it cannot read"
     )
     putting.add_argument("file", metavar="FILE", help="a new file; `-` prints the key")
+    putting.add_argument(
+        "--client", metavar="NAME", help="of this client (else of this machine's host name)"
+    )
     putting.set_defaults(act=_export_put)
+    making = actions.add_parser(
+        "export-appliance",
+        help="write the appliance key: it makes put keys for clients, it cannot read",
+    )
+    making.add_argument("file", metavar="FILE", help="a new file; `-` prints the key")
+    making.set_defaults(act=_export_appliance)
     restoring = actions.add_parser(
         "export-restore", help="write the restore key itself, which CAN READ EVERYTHING"
     )
@@ -176,7 +190,20 @@ def _change(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _export_put(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal, "write")
     repository.close()
-    _write_key(arguments.file, "put", export_key(repository.key.put_key), terminal)
+    client = arguments.client or socket.gethostname()
+    key = repository.key.put_key(client) if repository.client is None else repository.client
+    if key.name != client and arguments.client:
+        key = repository.key.put_key(client)
+    _write_key(arguments.file, "put", export_key(key), terminal)
+    return EXIT_DONE
+
+
+def _export_appliance(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    repository = open_repository(arguments, terminal)
+    repository.close()
+    key = repository.restore_key
+    appliance = ApplianceKey(key.repository_id, key.restore_public, key.secret)
+    _write_key(arguments.file, "appliance", export_key(appliance), terminal)
     return EXIT_DONE
 
 
@@ -194,7 +221,8 @@ def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
     key = read_key_file(arguments.file)
     if not isinstance(key, RestoreKey):
         raise KeyRightError(
-            f"{printable(arguments.file)} is a put key, which opens nothing; use it with --key-file"
+            f"{printable(arguments.file)} is no restore key, so it opens nothing; use it with "
+            "--key-file"
         )
     place = repository_place(arguments)
     repository = Repository.open(open_store(place, arguments.settings), key)
@@ -248,7 +276,7 @@ def _report_added(name: str, terminal: Terminal) -> None:
 def _write_key(path: str, kind: str, text: str, terminal: Terminal) -> None:
     """Write a key into a new file that only its owner may read; `-` is standard output."""
     if path == "-":
-        terminal.raw(text)
+        terminal.document(text)
         return
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -262,3 +290,5 @@ def _write_key(path: str, kind: str, text: str, terminal: Terminal) -> None:
     terminal.line(f"wrote a {kind} key to {printable(path)}")
     if kind == "put":
         terminal.line("it can add and deduplicate, but not read; use it with --key-file")
+    elif kind == "appliance":
+        terminal.line("it makes put keys for clients; name it as Appliance Key File")

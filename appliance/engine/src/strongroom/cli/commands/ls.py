@@ -65,13 +65,15 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     paths = arguments.paths or [inside or "/"]
     repository = open_repository(arguments, terminal)
     try:
-        snapshot = chosen_snapshot(arguments, repository, name)
-        listing = Listing(snapshot.pages, repository.block_reader(repository.load_index()))
+        snapshot = chosen_snapshot(arguments, repository, terminal, name)
+        listing = Listing(snapshot.pages, repository.reader_of(snapshot, repository.load_index()))
         for number, path in enumerate(paths):
             wanted = normal_path(path)
             whole = arguments.recursive
             if len(paths) > 1 and not whole:
-                terminal.line(f"{'' if number == 0 else chr(10)}{printable(shown_path(wanted))}:")
+                if number:
+                    terminal.line()
+                terminal.line(f"{printable(shown_path(wanted))}:")
             for rows in _found(listing, wanted, recursive=whole):
                 if terminal.as_json:
                     for row in _entries(rows):
@@ -93,7 +95,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                     lines = [printable(prefix + name) for name in rows.name_list() if name]
                 # Writing single lines would take longer than reading the listing.
                 if lines:
-                    terminal.line("\n".join(lines))
+                    terminal.lines(lines)
     finally:
         repository.close()
     return EXIT_DONE

@@ -131,6 +131,10 @@ def _write_report(report: PruneReport, terminal: Terminal) -> None:
     )
     if report.kept_packs:
         terminal.line(f"{_count(report.kept_packs, 'marked pack')} kept: needed after all")
+    for name, problem in report.false_snapshots:
+        terminal.warn(
+            f"snapshot {name} is false, and nothing of its client was removed: {problem}; forget it"
+        )
     if report.temporary_files:
         terminal.detail(f"{_count(report.temporary_files, 'abandoned temporary file')} removed")
     if report.waiting_packs:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
@@ -39,6 +41,7 @@ examples:
   strongroom restore latest:/etc --in-place --dry-run --verbose
   strongroom restore latest:/srv --in-place --overwrite always --delete --verify
   strongroom restore latest:/etc --host web1 --client web2 --target /tmp/etc
+  strongroom restore latest --host web1 --target /mnt/new-root --keep-privileges
 
 With --client or --director the director makes an agent restore: SNAPSHOT is looked up in its
 catalog, --host is the client that was backed up, everything keeps its whole path below the target,
@@ -52,6 +55,11 @@ everything is restored to its original path.
   if-newer    only where the snapshot's entry is newer
   never       only create what is missing
 Large files are changed in place, only where they differ; others are replaced.
+A target that exists keeps its mode, owner and attributes.
+Below a target, and in place on another host than the one backed up, set-id bits, device nodes, file
+capabilities and trusted attributes are left out: a program that ran as root there could do so here.
+They are named and counted; --keep-privileges restores them too (through the director only with
+that command in the Command ACL).
 --delete removes what the snapshot does not contain, in directories that were backed up.
 
 Exit code 3: done, but not everything could be restored or set; failures are counted by kind.
@@ -104,6 +112,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--delete", action="store_true", help="remove what the snapshot does not contain"
     )
+    how.add_argument(
+        "--keep-privileges",
+        action="store_true",
+        help="also set-id bits, device nodes, file capabilities and trusted attributes",
+    )
     how.add_argument("-n", "--dry-run", action="store_true", help="only report what would be done")
     how.add_argument("--verify", action="store_true",
                      help="afterwards read everything again from disk and compare")  # fmt: skip
@@ -121,7 +134,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal)
     try:
         wanted = arguments.snapshot.partition(":")[0]
-        snapshot = chosen_snapshot(arguments, repository, wanted)
+        snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
+        if options.in_place and snapshot.host == socket.gethostname():
+            options = replace(options, keeps_privileges=True)
         from strongroom.jobs.restore.restore import restore
 
         report = restore(
@@ -169,6 +184,7 @@ def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOption
         delete=arguments.delete,
         dry_run=arguments.dry_run,
         workers=arguments.workers,
+        keeps_privileges=arguments.keep_privileges,
         tells_steps=bool(terminal.verbose) or (arguments.dry_run and not terminal.quiet),
     )
 
@@ -192,6 +208,8 @@ def _verify(
         reads_content=True,
         from_disk=True,
         finds_extra=options.delete,
+        after_restore=not options.in_place,
+        keeps_privileges=options.keeps_privileges,
         workers=options.workers,
     )
     return verify(repository, snapshot, wanted, lambda: show_progress(terminal, "verify"), lines)
@@ -211,6 +229,8 @@ def _print(
         )
     for kind, count in sorted(report.problems.items()):
         terminal.line(f"{count:,} {kind}: {_MEANINGS[kind]}")
+    for privilege, count in sorted(report.left_out.items()):
+        terminal.line(f"{count:,} {privilege} left out; --keep-privileges restores them")
     if report.problems:
         terminal.line("not everything is as in the snapshot; exit code 3")
     if verified is not None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import (
+    Choice,
     add_snapshot_filters,
-    filtered_snapshots,
     shown_path,
     snapshot_object,
 )
@@ -75,11 +75,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--latest needs a number from 1 on")
     repository = open_repository(arguments, terminal, "write")
     try:
-        snapshots = filtered_snapshots(arguments, repository)
+        choice = Choice(arguments, repository)
     finally:
         repository.close()
+    choice.warn(terminal)
+    false = {one.id for one in choice.false}
     groups: dict[tuple[tuple[str | bytes, ...], ...], list[Snapshot]] = {}
-    for snapshot in snapshots:
+    for snapshot in sorted(choice.snapshots + choice.false, key=lambda one: one.start_ns):
         key = tuple(_GROUP_PARTS[part](snapshot) for part in parts)
         groups.setdefault(key, []).append(snapshot)
     count = 0
@@ -91,10 +93,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if parts:
             terminal.line(_group_title(parts, key))
         for snapshot in chosen:
-            terminal.emit(snapshot_object(snapshot))
-        write_table(terminal, _COLUMNS, map(_row, chosen))
+            terminal.emit(snapshot_object(snapshot, is_false=snapshot.id in false))
+        write_table(terminal, _COLUMNS, [_row(one, false) for one in chosen])
     of = f" in {_counted(len(groups), 'group')}" if parts else ""
     terminal.line(f"{_counted(count, 'snapshot')}{of}")
+    for name in choice.undecodable:
+        terminal.emit({"type": "false_snapshot", "id": name})
+        terminal.line(f"{name} is false, and does not decode; forget it")
     return EXIT_DONE
 
 
@@ -117,7 +122,7 @@ def _group_title(parts: list[str], key: tuple[tuple[str | bytes, ...], ...]) -> 
     )
 
 
-def _row(snapshot: Snapshot) -> list[str]:
+def _row(snapshot: Snapshot, false: set[str]) -> list[str]:
     return [
         snapshot.short_id,
         time_text(snapshot.start_ns),
@@ -126,7 +131,7 @@ def _row(snapshot: Snapshot) -> list[str]:
         snapshot.level,
         str(snapshot.totals.files),
         size_text(snapshot.totals.content_bytes),
-        str(snapshot.error_count or ""),
+        "false" if snapshot.id in false else str(snapshot.error_count or ""),
         printable(",".join(snapshot.tags)),
         " ".join(printable(shown_path(path)) for path in snapshot.paths),
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import size_text
-from strongroom.cli.snapshot_choice import add_snapshot_filters, filtered_snapshots
+from strongroom.cli.snapshot_choice import Choice, add_snapshot_filters
 from strongroom.cli.table import Column, write_table
 from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
@@ -21,7 +21,6 @@ from strongroom.jobs.looking.stats import (
     snapshot_stats,
 )
 from strongroom.printable import printable
-from strongroom.repo.snapshots import find_snapshot
 
 if TYPE_CHECKING:
     import argparse
@@ -73,8 +72,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return EXIT_DONE
     repository = open_repository(arguments, terminal)
     try:
-        fitting = filtered_snapshots(arguments, repository)
-        wanted = [find_snapshot(fitting, name) for name in arguments.snapshots] or fitting
+        choice = Choice(arguments, repository)
+        choice.warn(terminal)
+        wanted = [choice.find(name) for name in arguments.snapshots] or choice.snapshots
         with show_progress(terminal, "stats") as progress:
             found = snapshot_stats(repository, wanted, progress)
     finally:

@@ -86,7 +86,7 @@ def _print_metrics(socket_path: str, terminal: Terminal) -> None:
 
     store = open_socket(parse_place(f"unix:{socket_path}"))
     try:
-        terminal.raw(store.metrics())
+        terminal.document(store.metrics())
     finally:
         store.close()
 

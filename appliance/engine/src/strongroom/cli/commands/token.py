@@ -24,9 +24,10 @@ examples:
   strongroom token list
   strongroom token withdraw 4f1c02aa
 
-NAME is a Console resource of the director, whose permissions the token has; with --profile only
-those that the Profile allows as well. Without such a Console the token has the Profile's
-permissions. The director stores a digest only: a lost token must be replaced.
+NAME is a Console or User resource of the director, whose permissions the token has; with --profile
+only those that the Profile allows as well. Without such a resource the token has the Profile's
+permissions. The token ends when one of them is removed or renamed. The director stores a digest
+only: a lost token must be replaced.
 """
 _COLUMNS = tuple(
     Column(name) for name in ("TOKEN", "NAME", "PROFILE", "MADE", "EXPIRES", "LAST USED")
@@ -129,7 +130,7 @@ def _tell_new(made: dict[str, Any], path: str | None, terminal: Terminal) -> Non
     if path:
         terminal.line(f"token {token['id']} is in {path}, good until {until}")
     elif not terminal.as_json:
-        terminal.raw(made["text"] + "\n")
+        terminal.word(made["text"])
         terminal.message_line(f"token {token['id']}, good until {until}; it is not shown again")
 
 

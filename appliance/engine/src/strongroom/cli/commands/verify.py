@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal)
     try:
         wanted = arguments.snapshot.partition(":")[0]
-        snapshot = chosen_snapshot(arguments, repository, wanted)
+        snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
         from strongroom.jobs.verify.verify import verify
 
         report = verify(

@@ -28,6 +28,7 @@ from strongroom.errors import (
     error_named,
 )
 from strongroom.net.channels.tls_contexts import authority_context, client_context
+from strongroom.net.control.own_requests import OWN_HEADERS
 
 if TYPE_CHECKING:
     import argparse
@@ -48,7 +49,7 @@ class DirectorClient:
 
     def __init__(self, place: DirectorPlace) -> None:
         self._place = place
-        headers = {"user-agent": f"strongroom/{__version__}"}
+        headers = {"user-agent": f"strongroom/{__version__}", **OWN_HEADERS}
         if token := place.token():
             headers["authorization"] = f"Bearer {token}"
         self._http = httpx.Client(
@@ -105,6 +106,11 @@ class DirectorClient:
                         data.clear()
         except httpx.HTTPError as error:
             raise unreachable(self._place, error) from error
+        except httpx.InvalidURL as error:
+            raise self._false_id(error) from error
+
+    def _false_id(self, error: httpx.InvalidURL) -> DirectorError:
+        return DirectorError(f"{self._place.url} named something by an id that is none: {error}")
 
     def _ask(
         self,
@@ -120,6 +126,8 @@ class DirectorClient:
             raise UsageError(f"{error.object!r} is not UTF-8, and every name is") from error
         except httpx.HTTPError as error:
             raise unreachable(self._place, error) from error
+        except httpx.InvalidURL as error:
+            raise self._false_id(error) from error
         if answer.status_code >= 400:
             raise told_who(self._place, _error_of(answer))
         try:

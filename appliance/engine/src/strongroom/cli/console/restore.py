@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from strongroom.cli.console.view import path_for_api, run_exit_code, run_line, short_id
 from strongroom.cli.snapshot_choice import normal_path
-from strongroom.errors import EXIT_DONE, SnapshotNotFoundError, UsageError
+from strongroom.errors import EXIT_DONE, SetBackError, SnapshotNotFoundError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LOCAL_ONLY = {
     "include": "--include", "iinclude": "--iinclude", "exclude": "--exclude",
     "iexclude": "--iexclude", "path": "--path", "tag": "--tag", "before": "--before",
-    "verify": "--verify",
+    "verify": "--verify", "false": "--false",
 }  # fmt: skip
 
 
@@ -80,6 +80,7 @@ def chosen_snapshot(
     """The snapshot that `latest` or the beginning of an id selects, from the director's catalog.
 
     The latest is the newest backup by when it began, and a copy of it only if that is all there is.
+    Raises SetBackError where the store shows less than the director knows.
     """
     from strongroom.cli.console.client import named
 
@@ -87,8 +88,18 @@ def chosen_snapshot(
         return dict(director.get(f"/snapshots/{named(wanted)}"))
     if not client and not job:
         raise UsageError("`latest` needs --host CLIENT or --job JOB; or give a snapshot's id")
+    for missed in director.get("/missed-snapshots"):
+        if client in (None, missed["client"]) and job in (None, missed["job"]):
+            raise SetBackError(
+                f"snapshot {short_id(missed['id'])} of {missed['client']}, the newest known of job "
+                f"{missed['job']}, is gone from storage {missed['storage']}: somebody removed it "
+                "there, or the store shows an earlier state. Give a snapshot's id instead of "
+                "`latest`; or, if it was meant to go, say so: DELETE /api/v1/snapshots/ID"
+            )
     for copies in (False, True):
-        newest = director.get("/snapshots", client=client, job=job, copies=copies, limit=1)["items"]
+        newest = director.get(
+            "/snapshots", client=client, job=job, copies=copies, false=False, limit=1
+        )["items"]
         if newest:
             return dict(newest[0])
     raise SnapshotNotFoundError(f"no snapshot of {client or job} that you may see")
@@ -110,6 +121,7 @@ def _request(arguments: argparse.Namespace) -> dict[str, Any]:
         "overwrite": arguments.overwrite,
         "delete": arguments.delete,
         "dry_run": arguments.dry_run,
+        "keep_privileges": arguments.keep_privileges or None,
         "workers": arguments.workers,
     }
     if colon and normal_path(subpath):

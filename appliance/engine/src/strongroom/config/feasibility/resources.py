@@ -19,7 +19,9 @@ def judge_resources(findings: FeasibilityFindings) -> None:
     _filesets(findings)
     _messages(findings)
     for name, storage in findings.configuration.storages.items():
-        _repository(findings, findings.resource("Storage", name), storage.repository)
+        resource = findings.resource("Storage", name)
+        _repository(findings, resource, storage.repository)
+        _sharing(findings, resource, storage.share_chunks_from)
     for kind in ("Director", "Client", "Storage"):
         for resource in findings.component.of_type(kind).values():
             if resource.optional_number("maximum_concurrent_jobs") == 0:
@@ -71,6 +73,17 @@ def _repository(findings: FeasibilityFindings, storage: Resource, place: str) ->
         else:
             return
     findings.at(ERROR, "repository", fault, storage, "repository")
+
+
+def _sharing(findings: FeasibilityFindings, storage: Resource, holders: int) -> None:
+    """A threshold that somebody wrote down and that no chunk can reach."""
+    clients = len(findings.configuration.clients)
+    if storage.is_set("share_chunks_from") and holders > clients:
+        message = (
+            f"Storage {storage.name} never shares a chunk: Share Chunks From is {holders}, and the "
+            f"configuration has {clients} Clients"
+        )
+        findings.at(WARNING, "limit", message, storage, "share_chunks_from")
 
 
 def _filesets(findings: FeasibilityFindings) -> None:

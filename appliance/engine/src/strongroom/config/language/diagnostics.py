@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from strongroom.config.language.sources import SourceText
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
-_COLOURS = {ERROR: "\x1b[1;31m", WARNING: "\x1b[1;35m", NOTE: "\x1b[1;36m"}
-_BOLD, _GREEN, _RESET = "\x1b[1m", "\x1b[1;32m", "\x1b[0m"
 _SHOWN_LINE_COLUMNS = 160
 _MESSAGE_LENGTH = 400
 _SUGGESTION_BUDGET = 30_000  # words compared, over all questions
@@ -51,21 +49,25 @@ class Diagnostic:
         hint = f"; did you mean {self.suggestion}?" if self.suggestion else ""
         return _printable(self.message + hint)
 
-    def render(self, *, colour: bool = False) -> str:
+    def render(self) -> str:
         """The head, the source line, and a caret under the place."""
+        return "".join(text for _, text in self.pieces())
+
+    def pieces(self) -> list[tuple[str, str]]:
+        """The same in pieces, each with its style: "", "bold", "mark", or the severity."""
         path, line, column = self.place
         text, caret_column = _window(self.source.line_text(line), column)
         width = max(1, min(self.length, len(text) - caret_column + 1))
         blank = "".join("\t" if letter == "\t" else " " for letter in text[: caret_column - 1])
-        marker = "^" + "~" * (width - 1)
-        if not colour:
-            return f"{self.head()}\n    {_printable(text)}\n    {blank}{marker}"
-        return (
-            f"{_BOLD}{_printable(path)}:{line}:{column}:{_RESET} "
-            f"{_COLOURS[self.severity]}{self.severity}:{_RESET} {_BOLD}{self._said()}{_RESET}\n"
-            f"    {_printable(text)}\n"
-            f"    {blank}{_GREEN}{marker}{_RESET}"
-        )
+        return [
+            ("bold", f"{_printable(path)}:{line}:{column}:"),
+            ("", " "),
+            (self.severity, f"{self.severity}:"),
+            ("", " "),
+            ("bold", self._said()),
+            ("", f"\n    {_printable(text)}\n    {blank}"),
+            ("mark", "^" + "~" * (width - 1)),
+        ]
 
     def as_json(self) -> dict[str, object]:
         """The finding as plain data."""

@@ -34,6 +34,7 @@ _TYPE_WORDS = {
     "DRIVETYPE": "string, repeatable",
     "EXCLUDEDIR": "file name, repeatable",
     "FNAME": "path, repeatable",
+    "FOLDERS": "list of folders",
     "FSTYPE": "string, repeatable",
     "INCEXC": "block, repeatable",
     "INT32": "number",

@@ -1,8 +1,9 @@
 """Console commands of jobs of the Type Admin.
 
     vouch [STORAGE]             verify what agents stored before others may share it
-    prune [STORAGE]             vouch, give back the space that no snapshot needs, and see which
-                                snapshots are there
+    share [STORAGE]             store once what several clients offer to share
+    prune [STORAGE]             vouch, share, give back the space that no snapshot needs, and see
+                                which snapshots are there
     backup catalog [STORAGE]    the catalog and the configuration become a snapshot
     rebuild catalog [STORAGE]   enter all snapshots of a repository, mark those that are gone
     expire runs DAYS            remove runs from the catalog that are older and have no snapshot
@@ -17,9 +18,10 @@ from typing import Final, Literal
 
 from strongroom.errors import UsageError
 
-AdminVerb = Literal["vouch", "prune", "backup catalog", "rebuild catalog", "expire runs"]
+AdminVerb = Literal["vouch", "share", "prune", "backup catalog", "rebuild catalog", "expire runs"]
 _VERBS: Final[tuple[AdminVerb, ...]] = (
     "vouch",
+    "share",
     "prune",
     "backup catalog",
     "rebuild catalog",

@@ -25,7 +25,8 @@ _KTLS_USES: Final[dict[str, KtlsUse]] = {
 class ClientSettings:
     """An agent. is_dialled: the director connects to it at `address` and `port`.
 
-    hard_quota_bytes: of all its snapshots, 0 for no limit. knobs: those that the Client sets; for
+    hard_quota_bytes: of all its snapshots, 0 for no limit. share_below: public files below these
+    folders are offered to share. knobs: those that the Client sets; for
     the others the agent's own hold.
     """
 
@@ -40,6 +41,7 @@ class ClientSettings:
     tls_enable: bool
     ktls: KtlsUse
     cipher_suites: str
+    share_below: tuple[str, ...]
     knobs: KnobSettings
 
     @classmethod
@@ -68,5 +70,6 @@ class ClientSettings:
             tls_enable=client.switch("tls_enable"),
             ktls=_KTLS_USES.get(client.text("enable_ktls").lower(), "auto"),
             cipher_suites=client.text("tls_cipher_suites"),
+            share_below=client.texts("share_below"),
             knobs=client_knobs(client),
         )

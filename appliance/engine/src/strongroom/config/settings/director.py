@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 class DirectorSettings:
     """Where it listens, its folders and files ("" where there is none), and its limits.
 
+    appliance_key_files: of the repositories whose clients it enrols.
     time_zone: of its schedules, "" for that of the system. absolute_job_timeout_seconds: the
     longest that any run may take, 0 for no limit.
     """
@@ -25,7 +26,7 @@ class DirectorSettings:
     identity_folder: str
     authority_folder: str
     authority_passphrase_file: str
-    put_key_file: str
+    appliance_key_files: tuple[str, ...]
     cipher_suites: str
     time_zone: str
     maximum_concurrent_jobs: int
@@ -41,7 +42,7 @@ class DirectorSettings:
             identity_folder=daemon.text("identity_directory"),
             authority_folder=daemon.text("authority_directory"),
             authority_passphrase_file=daemon.text("authority_passphrase_file"),
-            put_key_file=daemon.text("put_key_file"),
+            appliance_key_files=daemon.texts("appliance_key_file"),
             cipher_suites=daemon.text("tls_cipher_suites"),
             time_zone=daemon.text("time_zone"),
             maximum_concurrent_jobs=daemon.number("maximum_concurrent_jobs"),

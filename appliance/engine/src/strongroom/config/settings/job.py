@@ -74,6 +74,7 @@ class JobSettings:
     run_scripts: tuple[RunScript, ...]
     where: str
     replace: str
+    keep_privileges: bool
     job_to_verify: str
     restore_test_files: int
     restore_test_bytes: int
@@ -131,6 +132,7 @@ class JobSettings:
             run_scripts=run_scripts(job),
             where=job.text("where"),
             replace=job.text("replace"),
+            keep_privileges=job.switch("keep_privileges"),
             job_to_verify=job.name_of("job_to_verify"),
             restore_test_files=job.number("restore_test_files"),
             restore_test_bytes=job.number("restore_test_bytes"),

@@ -15,7 +15,8 @@ class StorageSettings:
 
     repository: how the director itself gets at the repository, a folder or the local socket of the
     daemon, "" where it has no way; passphrase_file: "" for a repository without a passphrase.
-    maximum_concurrent_read_jobs: 0 for no limit of its own.
+    maximum_concurrent_read_jobs: 0 for no limit of its own. share_chunks_from: how many clients
+    must hold a chunk that they offer before it is shared; 0: none is.
     """
 
     name: str
@@ -26,6 +27,7 @@ class StorageSettings:
     repository: str
     passphrase_file: str
     cipher_suites: str
+    share_chunks_from: int
     maximum_concurrent_jobs: int
     maximum_concurrent_read_jobs: int
     maximum_bandwidth_per_job_bytes_per_second: int
@@ -42,6 +44,7 @@ class StorageSettings:
             repository=storage.text("repository"),
             passphrase_file=storage.text("passphrase_file"),
             cipher_suites=storage.text("tls_cipher_suites"),
+            share_chunks_from=storage.number("share_chunks_from"),
             maximum_concurrent_jobs=storage.number("maximum_concurrent_jobs"),
             maximum_concurrent_read_jobs=storage.number("maximum_concurrent_read_jobs"),
             maximum_bandwidth_per_job_bytes_per_second=storage.number(

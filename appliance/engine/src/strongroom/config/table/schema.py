@@ -55,6 +55,7 @@ REPEATABLE_TYPES = frozenset(
         "DRIVETYPE",
         "EXCLUDEDIR",
         "FNAME",
+        "FOLDERS",
         "FSTYPE",
         "INCEXC",
         "META",

@@ -27,7 +27,9 @@ from strongroom.config.values.fileset_options import (
 )
 from strongroom.config.values.forms import NAME_TYPES, Password, UnfitValueError, Words
 from strongroom.config.values.measures import duration_seconds, size_bytes, speed_bytes_per_second
+from strongroom.errors import UsageError
 from strongroom.knobs.table import knob_of_directive
+from strongroom.scan.share_folders import share_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,6 +174,18 @@ def _password(spec: DirectiveSpec, words: Words) -> tuple[str, Password]:
 def _list(spec: DirectiveSpec, words: Words) -> tuple[list[str], tuple[str, ...]]:
     entries = words.groups[0]
     return entries, tuple(entries)
+
+
+def _folders(spec: DirectiveSpec, words: Words) -> tuple[list[str], tuple[str, ...]]:
+    entries = words.groups[0]
+    for part, entry in enumerate(entries):
+        try:
+            share_folders([entry])
+        except UsageError as error:
+            raise UnfitValueError(f"{spec.shown_name}: {error}", part) from error
+    if "" in entries and len(entries) > 1:
+        raise UnfitValueError(f'{spec.shown_name}: "" stands for no folder, so name no others')
+    return entries, share_folders(entries)
 
 
 def _acl(spec: DirectiveSpec, words: Words) -> tuple[list[str], tuple[str, ...]]:
@@ -323,6 +337,7 @@ _CONVERTERS: dict[str, Callable[[DirectiveSpec, Words], tuple[Any, Any]]] = {
     "BIT": _bool,
     "BOOL": _bool,
     "FNAME": _file_name,
+    "FOLDERS": _folders,
     "INT32": _integer,
     "KTLS": _ktls,
     "MAXBLOCKSIZE": _size,

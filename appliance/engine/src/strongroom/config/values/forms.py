@@ -66,6 +66,7 @@ _FORMS = {
     "ALIST_RES": grammar.LIST,
     "ALIST_STR": grammar.LIST,
     "STR_VECTOR": grammar.LIST,
+    "FOLDERS": grammar.LIST,
     "ACL": grammar.LIST,
     "AUDIT": grammar.LIST,
     "ADDRESSES_ADDRESS": grammar.BARE,

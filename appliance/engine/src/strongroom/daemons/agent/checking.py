@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from strongroom.daemons.agent.put_keys import read_put_keys
+from strongroom.daemons.agent.restore_authority import restore_authority_path
 from strongroom.daemons.agent.settings import load_settings
 from strongroom.daemons.preflight import Preflight
 from strongroom.errors import KeyRightError, PeerRefusedError
@@ -36,6 +37,12 @@ def check_agent(path: str) -> tuple[AgentSettings, Preflight]:
                 read_put_keys(settings.identity_folder)
             except KeyRightError as error:  # without a put key it restores, but cannot back up
                 look.warnings.append(str(error))
+    authority = restore_authority_path(path)
+    if os.path.exists(settings.restore_socket) and not os.path.exists(authority):
+        look.warnings.append(
+            f"{authority} is missing, so nothing is restored through Restore Socket: enrol as "
+            f"root, or as root copy {settings.identity_folder}/authority.pem there"
+        )
     look.writable("Working Directory", settings.working_folder)
     look.changeable("Working Directory", os.path.join(settings.working_folder, "agent.lock"))
     look.addresses("Address, Port and Addresses of the Client", settings.listen_addresses)

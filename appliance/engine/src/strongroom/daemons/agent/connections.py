@@ -22,6 +22,7 @@ from strongroom.daemons.agent.conversation import Conversation
 from strongroom.errors import PeerRefusedError, StrongroomError
 from strongroom.net.channels.tls_contexts import client_context, server_context
 from strongroom.net.control.messages import LARGEST_MESSAGE_BYTES
+from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.net.identities.identity import Identity
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class DirectorLinks:
             sock=connected,
             ssl=context,
             server_hostname=director.address,
+            additional_headers=OWN_HEADERS,
             compression=None,
             max_size=LARGEST_MESSAGE_BYTES,
             open_timeout=_OPEN_SECONDS,

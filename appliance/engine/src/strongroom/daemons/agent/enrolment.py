@@ -2,8 +2,9 @@
 
 Enrolment: fetch the director's authority without trusting it, compare its fingerprint with the one
 given to the operator, then connect again, trusting that authority alone, and exchange the one-time
-token for a certificate. The private key never leaves this machine. Renewal authenticates with the
-current certificate.
+token for a certificate. Before the token is sent, whoever answers must prove to be a director of
+the name that was meant: a storage daemon has a certificate of the same authority. The private key
+never leaves this machine. Renewal authenticates with the current certificate.
 """
 
 from __future__ import annotations
@@ -18,17 +19,21 @@ import msgspec
 from strongroom.daemons.agent.put_keys import keep_put_key
 from strongroom.errors import DirectorError, PeerRefusedError, UsageError
 from strongroom.net.channels.tls_contexts import authority_context, client_context
+from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.net.identities.identity import (
     Identity,
     certificate_request,
     new_key,
     store_identity,
 )
-from strongroom.net.identities.private_files import PUBLIC_MODE, write_file
-from strongroom.net.identities.trust import authority_with_fingerprint
+from strongroom.net.identities.revocations import install_list
+from strongroom.net.identities.trust import Trust, authority_with_fingerprint, roots_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from strongroom.daemons.agent.settings import KnownDirector
+    from strongroom.net.identities.peer import Peer
 
 USUAL_PORT: Final = 9101
 _TIMEOUT_SECONDS: Final = 30.0
@@ -44,15 +49,21 @@ class _Issued(msgspec.Struct, frozen=True):
     authority: str
     revoked: str = ""
     director: str = ""
-    put_key: str | None = None
+    put_keys: tuple[str, ...] = ()
 
 
 def enrol(
-    director_url: str, name: str, token: str, fingerprint: str, identity_folder: str
+    director_url: str,
+    name: str,
+    token: str,
+    fingerprint: str,
+    identity_folder: str,
+    director_names: Collection[str] = (),
 ) -> tuple[Identity, str]:
     """Get the first certificate of `name`; returns the identity and the director's name.
 
-    Raises UsageError, PeerRefusedError, DirectorError.
+    director_names: the director has one of these names; without any, that of its certificate, which
+    must be for the host in the URL. Raises UsageError, PeerRefusedError, DirectorError.
     """
     host, port = _place(director_url)
     blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -67,13 +78,25 @@ def enrol(
         "csr": certificate_request(key_pem, name).decode("ascii"),
         "name": name,
     }
-    issued = _ask(
-        host, port, authority_context(authority), "POST", "/api/v1/enrol", question, _Issued
-    )
+    trust = Trust(authority)
+    peers: list[Peer] = []
+
+    def judge(certificate: bytes) -> None:
+        peer = trust.judge(certificate, ("director",))
+        if director_names and peer.name not in director_names:
+            meant = " or ".join(sorted(map(repr, director_names)))
+            raise PeerRefusedError(f"we meant to reach director {meant}, but who answers is {peer}")
+        peers.append(peer)
+
+    context = authority_context(authority)
+    issued = _ask(host, port, context, "POST", "/api/v1/enrol", question, _Issued, judge)
+    if issued.director != peers[0].name:
+        raise PeerRefusedError(
+            f"{peers[0]} calls itself {issued.director[:100]!r}; find out what runs there"
+        )
     identity = store_identity(identity_folder, key_pem, issued.certificate.encode(), authority)
     _keep_revoked(identity, issued)
-    if issued.put_key:
-        keep_put_key(identity_folder, issued.put_key)
+    _keep_put_keys(identity_folder, issued)
     return identity, issued.director
 
 
@@ -102,12 +125,19 @@ def renew(director: KnownDirector, identity_folder: str) -> Identity:
         identity_folder, key_pem, issued.certificate.encode(), identity.authority_pem
     )
     _keep_revoked(renewed, issued)
+    _keep_put_keys(identity_folder, issued)
     return renewed
+
+
+def _keep_put_keys(identity_folder: str, issued: _Issued) -> None:
+    for text in issued.put_keys:
+        keep_put_key(identity_folder, text)
 
 
 def _keep_revoked(identity: Identity, issued: _Issued) -> None:
     if issued.revoked:
-        write_file(identity.revoked_path, issued.revoked.encode(), PUBLIC_MODE)
+        roots = roots_of(identity.authority_pem)
+        install_list(identity.revoked_path, issued.revoked.encode(), roots)
 
 
 def _place(url: str) -> tuple[str, int]:
@@ -138,7 +168,7 @@ def _ask(
         if judge is not None:
             judge(connection.sock.getpeercert(True))
         body = None if question is None else msgspec.json.encode(question)
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = {} if body is None else {"Content-Type": "application/json", **OWN_HEADERS}
         connection.request(method, path, body, headers)
         response = connection.getresponse()
         data = response.read(_LARGEST_ANSWER_BYTES + 1)

@@ -26,7 +26,8 @@ class KnownDirector:
     """A director that this agent works for.
 
     dials: we dial address:port. listens: we accept its connections. commands: kinds of job it
-    may start; () for all. longest_pause_seconds: between two attempts to connect.
+    may start; () for all. restore_folders: where restores may write; () for everywhere.
+    longest_pause_seconds: between two attempts to connect.
     """
 
     name: str
@@ -36,13 +37,17 @@ class KnownDirector:
     listens: bool
     commands: tuple[str, ...]
     script_folders: tuple[str, ...]
+    restore_folders: tuple[str, ...]
     maximum_bytes_per_second: int
     longest_pause_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """The agent. `processes`: shared by all runs; see `supervisor`."""
+    """The agent. `processes`: shared by all runs; see `supervisor`.
+
+    share_below: what backups may offer to share at most; None where the director alone decides.
+    """
 
     name: str
     directors: Mapping[str, KnownDirector]
@@ -50,6 +55,7 @@ class AgentSettings:
     identity_folder: str
     working_folder: str
     tuning: KnobSettings
+    share_below: tuple[str, ...] | None
     processes: int
     maximum_concurrent_runs: int
     maximum_run_seconds: int
@@ -104,6 +110,7 @@ def load_settings(path: str) -> AgentSettings:
         identity_folder=client.text("identity_directory"),
         working_folder=client.text("working_directory"),
         tuning=client_knobs(client),
+        share_below=client.texts("share_below") if client.is_set("share_below") else None,
         processes=client.number("maximum_workers")
         or min(LARGEST_DEFAULT_SHARDS, len(os.sched_getaffinity(0))),
         maximum_concurrent_runs=client.number("maximum_concurrent_jobs"),
@@ -128,9 +135,9 @@ def _director(director: Resource, client: Resource) -> KnownDirector:
         listens = director.switch("connection_from_director_to_client")
     limit_name = "maximum_bandwidth_per_job_bytes_per_second"
     limits = [one.number(limit_name) for one in (director, client)]
-    commands, folders = (
+    commands, folders, restore_folders = (
         director.texts(name) or client.texts(name)
-        for name in ("allowed_job_command", "allowed_script_dir")
+        for name in ("allowed_job_command", "allowed_script_dir", "allowed_restore_dir")
     )
     return KnownDirector(
         name=director.name,
@@ -139,6 +146,7 @@ def _director(director: Resource, client: Resource) -> KnownDirector:
         dials=dials,
         listens=listens,
         commands=tuple(command.lower() for command in commands),
+        restore_folders=restore_folders,
         script_folders=folders or (client.text("scripts_directory"),),
         maximum_bytes_per_second=min((limit for limit in limits if limit), default=0),
         longest_pause_seconds=director.number("reconnection_time_seconds")

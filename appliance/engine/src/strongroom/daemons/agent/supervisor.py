@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
-from strongroom.daemons.agent.jobs.description import JobDescription, kind_of
+from strongroom.daemons.agent.jobs.description import JobDescription, PassedRestore, kind_of
 from strongroom.daemons.agent.journal import RunJournal, load_journals
 from strongroom.daemons.job_process.messages import JobEnded, JobLog, JobProgress
 from strongroom.daemons.job_process.process import STOP_SECONDS, JobProcess, JobProgram
@@ -250,9 +250,11 @@ class Supervisor:
             lock_file=os.fsdecode(run.journal.lock_path()),
             script_folders=() if director is None else director.script_folders,
             script_seconds=settings.script_seconds,
+            restore_folders=() if director is None else director.restore_folders,
             allow_commands=settings.allow_commands,
             processes=run.processes,
             tuning=settings.tuning,
+            share_below=settings.share_below,
             maximum_bytes_per_second=self._bandwidth(run),
             maximum_run_seconds=min((limit for limit in limits if limit), default=0),
         )
@@ -288,7 +290,9 @@ class Supervisor:
             async def report(message: JobProgress | JobLog) -> None:
                 self._take(run, message)
 
-            run.process = JobProcess(self._program(run), self._description(run), report)
+            program, description = self._program(run), self._description(run)
+            passed = _passed(description) if program.socket_path else description
+            run.process = JobProcess(program, passed, report)
             if run.is_cancelled:
                 run.process.stop()
             ended = await run.process.run()
@@ -355,6 +359,17 @@ class Supervisor:
             except OSError as error:
                 _log.error("a journal cannot be written: %s; trying again", error)
                 await asyncio.sleep(_DISK_RETRY_SECONDS)
+
+
+def _passed(description: JobDescription) -> PassedRestore:
+    """What the program behind Restore Socket is told: it takes its rights from elsewhere."""
+    assert isinstance(description.start, StartRestore)
+    return PassedRestore(
+        start=description.start,
+        processes=description.processes,
+        maximum_bytes_per_second=description.maximum_bytes_per_second,
+        maximum_run_seconds=description.maximum_run_seconds,
+    )
 
 
 def _ending(run_id: str, status: str, error: Exception) -> RunEnded:

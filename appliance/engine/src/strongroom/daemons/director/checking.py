@@ -10,7 +10,7 @@ from strongroom.daemons.director.api.server import tls_context
 from strongroom.daemons.director.catalog.database import catalog_url, look_at_catalog
 from strongroom.daemons.director.configuration import check_configuration, repository_places
 from strongroom.daemons.director.daemon import own_identity
-from strongroom.daemons.director.key_files import authority_passphrase, put_key
+from strongroom.daemons.director.key_files import appliance_keys, authority_passphrase
 from strongroom.daemons.director.repositories.access import read_passphrase
 from strongroom.daemons.preflight import Preflight
 from strongroom.errors import CatalogError, RepositoryNotFoundError
@@ -33,8 +33,8 @@ def check_director(path: str) -> tuple[DirectorSettings, Preflight]:
     look.warnings += warnings
     _identity(look, settings)
     _authority(look, settings)
-    with look.part("Put Key File"):
-        put_key(settings)
+    with look.part("Appliance Key File"):
+        appliance_keys(settings)
     look.writable("Working Directory", settings.working_folder)
     _catalog(look, loaded.settings.catalog, settings.working_folder)
     for name, place in repository_places(loaded.settings).items():

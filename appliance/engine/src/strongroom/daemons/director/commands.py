@@ -6,23 +6,33 @@ log here, whether it succeeded or not. See `director` for the errors raised.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.director.catalog.access import add_audit, create_token, remove_token
+from strongroom.daemons.director.audit_throttle import ENTRIES_SECONDS, AuditThrottle
+from strongroom.daemons.director.catalog.access import (
+    add_audit,
+    create_token,
+    list_tokens,
+    remove_token,
+)
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import load_run
-from strongroom.daemons.director.catalog.snapshots import load_snapshot
+from strongroom.daemons.director.catalog.snapshots import GONE, load_snapshot, note_removed
 from strongroom.daemons.director.configuration import read_configuration, repository_places
+from strongroom.daemons.director.consoles import console_type, missing_resource
+from strongroom.daemons.director.results import Actor
 from strongroom.daemons.director.runs.active_run import ActiveRun, Ending
 from strongroom.daemons.director.runs.plan import plan
 from strongroom.daemons.director.runs.requests import new_restore, new_run
 from strongroom.daemons.director.runs.retention import remove_snapshots, snapshot_info
-from strongroom.errors import ConflictError, StrongroomError, UsageError
+from strongroom.errors import ConflictError, StrongroomError, UnknownNameError, UsageError
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -33,7 +43,6 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.results import (
-        Actor,
         Reload,
         RestoreRequest,
         Run,
@@ -43,6 +52,19 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.runs.lifecycle import Runs
     from strongroom.daemons.director.runs.plan import JobPlan
     from strongroom.daemons.director.schedule.scheduler import Scheduler
+
+
+@dataclass(slots=True)
+class _Subjects:
+    """The names of the jobs and clients that an audited action is about."""
+
+    jobs: set[str] = field(default_factory=set)
+    clients: set[str] = field(default_factory=set)
+
+    def note(self, job: str, *clients: str) -> None:
+        """Add a job and clients."""
+        self.jobs.add(job)
+        self.clients.update(clients)
 
 
 class Commands:
@@ -61,25 +83,32 @@ class Commands:
         self._scheduler = scheduler
         self._agents = agents
         self._path = configuration_path
+        self._refusals = AuditThrottle()
+        self._noting: asyncio.TimerHandle | None = None
+        self._notes: set[asyncio.Task[None]] = set()
 
     async def start_run(self, planned: JobPlan, who: Actor) -> Run:
         """Queue a run of a job with the given overrides."""
-        async with self._audited(who, "run", planned.job.name):
+        async with self._audited(who, "run", planned.job.name) as about:
+            about.note(planned.job.name, planned.client)
             record = new_run(planned, requested_by=who.title)
             return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
 
     async def start_restore(self, request: RestoreRequest, who: Actor) -> Run:
         """Queue a restore."""
-        async with self._audited(who, "restore", _restore_text(request)):
+        async with self._audited(who, "restore", _restore_text(request)) as about:
             snapshot = await self._snapshot(request.snapshot)
+            about.note(request.job, snapshot.client, request.client)
             record = new_restore(self._context.configuration, request, snapshot, who.title)
+            about.note(record.job, record.client)
             self._context.repositories.place(record.storage)
             return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
 
     async def start_estimate(self, job: str, who: Actor, *, listing: bool = False) -> Run:
         """Let the agent count what a job would back up; the result is the run's summary."""
-        async with self._audited(who, "estimate", job):
+        async with self._audited(who, "estimate", job) as about:
             planned = plan(self._context.configuration, job)
+            about.note(job, planned.client)
             record = new_run(planned, requested_by=who.title)
             if record.kind != "backup":
                 raise UsageError(f"job {job} is no backup; there is nothing to estimate")
@@ -92,22 +121,23 @@ class Commands:
 
     async def cancel(self, run_id: str, who: Actor) -> Run:
         """End a run; ConflictError when it has ended."""
-        async with self._audited(who, "cancel", run_id):
-            found = await self._found(run_id)
+        async with self._audited(who, "cancel", run_id) as about:
+            found = await self._found(run_id, about)
             if not isinstance(found, ActiveRun):
                 raise ConflictError(f"run {found.id} has ended: {found.state}")
             await self._runs.stop(found, Ending("cancelled", f"cancelled by {who.title}"))
-            return (await self._found(found.record.id)).info()
+            return (await self._found(found.record.id, about)).info()
 
     async def set_bandwidth(self, run_id: str, maximum_bytes_per_second: int, who: Actor) -> Run:
         """Change the bandwidth limit of an active run, 0: no limit; ConflictError if not active.
 
         The limit stays with the run; a disconnected agent gets it when it reconnects.
         """
-        async with self._audited(who, "bandwidth", f"{run_id} {maximum_bytes_per_second}"):
+        target = f"{run_id} {maximum_bytes_per_second}"
+        async with self._audited(who, "bandwidth", target) as about:
             if maximum_bytes_per_second < 0:
                 raise UsageError("a limit is a number of bytes per second, or 0 for none")
-            found = await self._found(run_id)
+            found = await self._found(run_id, about)
             if not isinstance(found, ActiveRun) or not (found.is_running and found.is_remote):
                 raise ConflictError(f"run {run_id} does not run on an agent now")
             limit = "no limit"
@@ -119,12 +149,26 @@ class Commands:
             return found.info()
 
     async def forget_snapshot(self, snapshot_id: str, who: Actor) -> Snapshot:
-        """Remove a snapshot; ConflictError while Minimum Retention keeps it."""
-        async with self._audited(who, "forget", snapshot_id):
+        """Remove a snapshot; ConflictError while Minimum Retention keeps it.
+
+        For one that is gone from its repository: say that this was meant.
+        """
+        async with self._audited(who, "forget", snapshot_id) as about:
             record = await self._snapshot(snapshot_id)
+            about.note(record.job, record.client)
+            if record.removed_reason == GONE:
+                # It was meant to go: nobody is to be warned any more.
+                await self._context.in_thread(
+                    note_removed,
+                    self._context.catalog,
+                    [record.id],
+                    record.removed_ns,
+                    f"by {who.title}",
+                )
+                return snapshot_info(self._context.configuration, await self._snapshot(record.id))
             if record.removed_ns:
                 raise ConflictError(f"snapshot {record.id[:8]} was removed already")
-            if obstacle := self._scheduler.guard.obstacle:
+            if (obstacle := self._scheduler.guard.obstacle) and not record.false_reason:
                 raise ConflictError(obstacle)
             pool = self._context.configuration.pools.get(record.pool)
             removed, _ = await self._context.with_repository(
@@ -146,6 +190,7 @@ class Commands:
                 self._context.resources = loaded.resources
                 self._context.repositories.replace(repository_places(loaded.settings))
                 await self._scheduler.reload()
+                await self.remove_orphaned_tokens()
                 for name in list(self._context.hellos):
                     if refusal := self._agents.refusal(name):
                         await self._context.link.disconnect(name, refusal)
@@ -155,13 +200,21 @@ class Commands:
     async def create_token(
         self, name: str, profile: str, lifetime_seconds: int, who: Actor
     ) -> tuple[Token, str]:
-        """A new token, and its text, which is shown only once; lifetime 0: never expires."""
+        """A new token, and its text, which is shown only once; lifetime 0: never expires.
+
+        It is bound to the Console or User of its name, where there is one.
+        """
         async with self._audited(who, "token", f"create {name} {profile}"):
             if lifetime_seconds < 0 or not name:
                 raise UsageError("a token needs a name, and a lifetime of 0 or more seconds")
             expires_ns = clock.now_ns() + lifetime_seconds * SECOND_NS if lifetime_seconds else 0
             return await self._context.in_thread(
-                create_token, self._context.catalog, name, profile, expires_ns
+                create_token,
+                self._context.catalog,
+                name,
+                profile,
+                expires_ns,
+                console_type(self._context.configuration, name),
             )
 
     async def withdraw_token(self, token_id: str, who: Actor) -> None:
@@ -169,9 +222,70 @@ class Commands:
         async with self._audited(who, "token", f"withdraw {token_id}"):
             await self._context.in_thread(remove_token, self._context.catalog, token_id)
 
-    async def audit(self, who: Actor, action: str, target: str, result: str = "done") -> None:
-        """Record an action or attempt of an actor that the methods above do not record."""
-        await self._context.in_thread(add_audit, self._context.catalog, who, action, target, result)
+    async def remove_orphaned_tokens(self) -> None:
+        """Revoke tokens whose Console, User or Profile the configuration no longer has.
+
+        For good: another resource of that name must not bring them back to life.
+        """
+        configuration, catalog = self._context.configuration, self._context.catalog
+        us = Actor(self._context.name, "director")
+        for token in await self._context.in_thread(list_tokens, catalog):
+            if missing := missing_resource(configuration, token):
+                with suppress(UnknownNameError):  # it was withdrawn just now
+                    await self._context.in_thread(remove_token, catalog, token.id)
+                    await self.audit(us, "token", f"withdraw {token.id}: no {missing} any more")
+
+    async def audit(
+        self,
+        who: Actor,
+        action: str,
+        target: str,
+        result: str = "done",
+        about: _Subjects | None = None,
+    ) -> None:
+        """Record an action or attempt of an actor that the methods above do not record.
+
+        Of refused attempts a few a minute are recorded, and how many more there were. about: the
+        jobs and clients that it concerns; one without is shown only to those who may see
+        everything, and to the actor.
+        """
+        await self.note_left_out()
+        if result != "done" and not self._refusals.admit(who, action, result):
+            if self._noting is None:
+                loop = asyncio.get_running_loop()
+                self._noting = loop.call_later(ENTRIES_SECONDS, self._note_later)
+            return
+        about = about or _Subjects()
+        await self._context.in_thread(
+            add_audit,
+            self._context.catalog,
+            who,
+            action,
+            target,
+            result,
+            about.jobs,
+            about.clients,
+        )
+
+    async def audit_agent(
+        self, client: str, address: str, action: str, target: str, result: str = "done"
+    ) -> None:
+        """The same for what an agent did, or somebody who called himself one."""
+        about = _Subjects(clients={client})
+        await self.audit(Actor(client, "agent", address), action, target, result, about)
+
+    async def note_left_out(self, *, at_end: bool = False) -> None:
+        """Record how many refused attempts were left out in minutes that are over, or in all."""
+        catalog = self._context.catalog
+        for who, action, result, number in self._refusals.over(at_end=at_end):
+            text = f"{number} more like these"
+            await self._context.in_thread(add_audit, catalog, who, action, text, result)
+
+    def _note_later(self) -> None:
+        self._noting = None
+        task = asyncio.create_task(self.note_left_out())
+        self._notes.add(task)
+        task.add_done_callback(self._notes.discard)
 
     async def note_certificate(self, client: str, serial: str) -> None:
         """An agent was enrolled, or its certificate renewed."""
@@ -183,24 +297,27 @@ class Commands:
 
         await self._context.in_thread(note)
 
-    async def _found(self, beginning: str) -> ActiveRun | RunRecord:
+    async def _found(self, beginning: str, about: _Subjects) -> ActiveRun | RunRecord:
         """A run by its id or the beginning of it, active or not."""
         record = await self._context.in_thread(load_run, self._context.catalog, beginning)
+        about.note(record.job, record.client, record.source_client)
         return self._runs.active(record.id) or record
 
     async def _snapshot(self, beginning: str) -> SnapshotRecord:
         return await self._context.in_thread(load_snapshot, self._context.catalog, beginning)
 
     @asynccontextmanager
-    async def _audited(self, who: Actor, action: str, target: str) -> AsyncIterator[None]:
+    async def _audited(self, who: Actor, action: str, target: str) -> AsyncIterator[_Subjects]:
+        about = _Subjects()
         try:
-            yield
+            yield about
         except StrongroomError as error:
-            await self.audit(who, action, target, error.error_id)
+            await self.audit(who, action, target, error.error_id, about)
             raise
-        await self.audit(who, action, target)
+        await self.audit(who, action, target, about=about)
 
 
 def _restore_text(request: RestoreRequest) -> str:
     target = "in place" if request.in_place else printable(request.target)
-    return f"{request.snapshot[:16]} to {request.client or 'its client'}: {target}"
+    privileges = " with privileges" if request.keeps_privileges else ""
+    return f"{request.snapshot[:16]} to {request.client or 'its client'}: {target}{privileges}"

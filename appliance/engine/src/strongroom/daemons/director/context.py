@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from strongroom.daemons.director.repositories.walking import PROCESSES, Walks
 from strongroom.errors import CatalogUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from strongroom.config.model import ComponentConfiguration
     from strongroom.config.settings.configuration import DirectorConfiguration
@@ -81,6 +82,11 @@ class DirectorContext:
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="repositories")
     )
 
+    walks: Walks = field(default_factory=Walks)
+    walking_threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(PROCESSES, thread_name_prefix="walks")
+    )
+
     @property
     def name(self) -> str:
         """The director's name."""
@@ -94,6 +100,15 @@ class DirectorContext:
     async def in_thread(self, function: Callable[..., _Result], *arguments: object) -> _Result:
         """Call a blocking function that opens no repository; raises its exceptions."""
         return await self._call(self.threads, function, *arguments)
+
+    def walk(self, storage: str, ids: Sequence[str]) -> dict[str, str]:
+        """What is wrong with snapshots of a storage; see `Walks.walk`. Blocks, perhaps for long."""
+        place = self.repositories.place(storage)
+        return self.walks.walk(place, self.repositories.cache_folder, ids)
+
+    async def in_walk(self, function: Callable[..., _Result], *arguments: object) -> _Result:
+        """Call a blocking function that walks snapshots; raises its exceptions."""
+        return await self._call(self.walking_threads, function, *arguments)
 
     async def with_repository(
         self, function: Callable[..., _Result], *arguments: object
@@ -112,6 +127,8 @@ class DirectorContext:
     def close(self) -> None:
         """Close the catalog and the threads. Blocks."""
         self.is_closed = True
+        self.walks.close()
+        self.walking_threads.shutdown(cancel_futures=True)
         self.repository_threads.shutdown(cancel_futures=True)
         self.threads.shutdown()
         self.catalog.close()

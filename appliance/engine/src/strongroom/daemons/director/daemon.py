@@ -19,6 +19,7 @@ from strongroom.daemons.director.api.agent_dialling import AgentDialling
 from strongroom.daemons.director.api.application import rest_application
 from strongroom.daemons.director.api.callers import Callers
 from strongroom.daemons.director.api.connection_limits import ConnectionLimits
+from strongroom.daemons.director.api.cross_site import OwnNames
 from strongroom.daemons.director.api.enrolment import Enrolling
 from strongroom.daemons.director.api.failed_attempts import Attempts
 from strongroom.daemons.director.api.request_context import ApiContext
@@ -26,7 +27,7 @@ from strongroom.daemons.director.api.server import ApiServer, renew_identity, tl
 from strongroom.daemons.director.catalog.retry import RETRY_SECONDS
 from strongroom.daemons.director.configuration import load_configuration
 from strongroom.daemons.director.director import Director
-from strongroom.daemons.director.key_files import authority_passphrase, put_key
+from strongroom.daemons.director.key_files import appliance_keys, authority_passphrase
 from strongroom.daemons.director.results import Actor
 from strongroom.daemons.service_manager import notify
 from strongroom.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
@@ -75,7 +76,7 @@ class DirectorDaemon:
         self.settings = loaded.settings.director
         self._identity = own_identity(self.settings)
         self._authority = self._open_authority()
-        self._put_key = put_key(self.settings)
+        self._appliance_keys = appliance_keys(self.settings)
         self._tls_context: ssl.SSLContext
         self._director: Director
         self._dialling: AgentDialling
@@ -102,6 +103,7 @@ class DirectorDaemon:
         assert revocations is not None
         agents = AgentConnections(self._director.agents, revocations)
         self._dialling = AgentDialling(self._director, agents, self._identity)
+        self._names = OwnNames(self._identity)
         context = self._api_context(agents, revocations)
         self._tls_context = tls_context(self._identity, self.settings.cipher_suites)
         server = ApiServer(
@@ -110,6 +112,7 @@ class DirectorDaemon:
             self._tls_context,
             self.settings.addresses,
             self.limits,
+            self._names,
             context.closing.set,
         )
         try:
@@ -188,6 +191,7 @@ class DirectorDaemon:
         if found.serial != self._identity.serial:
             renew_identity(self._tls_context, found)
             self._identity = found
+            self._names.follow(found)
             self._director.use_identity(found)
             self._dialling.identity = found
             _log.info("the director's certificate was replaced, valid until %s", found.not_after)
@@ -204,8 +208,9 @@ class DirectorDaemon:
             director=self._director,
             callers=Callers(self._director, revocations, wrong_tokens),
             agents=agents,
-            enrolling=None if authority is None else Enrolling(authority, self._put_key),
+            enrolling=None if authority is None else Enrolling(authority, self._appliance_keys),
             wrong_enrolments=Attempts(WRONG_ENROLMENTS, WINDOW_SECONDS),
+            names=self._names,
             limits=self.limits,
         )
 

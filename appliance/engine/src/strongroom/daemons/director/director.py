@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from strongroom.daemons.director.agents.messages import Agents
@@ -103,6 +104,7 @@ class Director:
 
     async def start(self) -> None:
         """Resume unfinished runs, and start the scheduler."""
+        await self.commands.remove_orphaned_tokens()
         await self.runs.resume()
         await self.scheduler.load()
         self._scheduling = asyncio.create_task(self.scheduler.run(), name="scheduler")
@@ -115,6 +117,8 @@ class Director:
                 task.cancel()
                 await asyncio.wait((task,))
         await self.runs.shut_down()
+        with suppress(StrongroomError):
+            await self.commands.note_left_out(at_end=True)
         self._browser.close()
         await asyncio.to_thread(self.context.close)
 

@@ -9,6 +9,7 @@ from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
     from strongroom.config.settings.director import DirectorSettings
+    from strongroom.repo.keys.roles import ApplianceKey
 
 _LONGEST_KEY_FILE_BYTES: Final = 64 << 10
 _LONGEST_PASSPHRASE_BYTES: Final = 4096
@@ -25,20 +26,25 @@ def authority_passphrase(settings: DirectorSettings) -> bytes | None:
     return line.rstrip(b"\r")
 
 
-def put_key(settings: DirectorSettings) -> str | None:
-    """The put key for agents, None if there is none. Raises UsageError.
+def appliance_keys(settings: DirectorSettings) -> tuple[ApplianceKey, ...]:
+    """The appliance keys of the repositories whose clients are enrolled here. Raises UsageError.
 
-    A restore key in its place is refused: no agent may have one.
+    A restore key in their place is refused: it would read everything, and nothing here needs that.
     """
-    path = settings.put_key_file
-    if not path:
-        return None
-    from strongroom.repo.keys import PutKey, import_key
+    from strongroom.repo.keys.files import import_key
+    from strongroom.repo.keys.roles import ApplianceKey
 
-    text = _read(path, _LONGEST_KEY_FILE_BYTES).decode("ascii", "replace")
-    if not isinstance(import_key(text), PutKey):
-        raise UsageError(f"{path} is not a put key; make one with `strongroom key export-put`")
-    return text
+    found: dict[bytes, ApplianceKey] = {}
+    for path in settings.appliance_key_files:
+        key = import_key(_read(path, _LONGEST_KEY_FILE_BYTES).decode("ascii", "replace"))
+        if type(key) is not ApplianceKey:
+            raise UsageError(
+                f"{path} is no appliance key; make one with `strongroom key export-appliance`"
+            )
+        if key.repository_id in found:
+            raise UsageError(f"{path} is of the same repository as another Appliance Key File")
+        found[key.repository_id] = key
+    return tuple(found.values())
 
 
 def _read(path: str, most_bytes: int) -> bytes:

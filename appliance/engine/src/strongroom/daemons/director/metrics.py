@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -18,16 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from strongroom.config.settings.client import ClientSettings
+    from strongroom.config.settings.permissions import PermissionKind
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
-    from strongroom.daemons.director.results import Run
+    from strongroom.daemons.director.results import Permits, Run
 
 _INTERVAL_LOOKS: Final = 10
 Samples = list[tuple[dict[str, str], float]]
 
 
-def catalog_metrics(context: DirectorContext) -> list[Metric]:
-    """Metrics from the catalog and the configuration. Blocks."""
+def catalog_metrics(context: DirectorContext, permits: Permits) -> list[Metric]:
+    """Metrics from the catalog and the configuration. Blocks.
+
+    permits: which runs are counted where a sample counts those of several jobs.
+    """
     found: list[Metric] = []
 
     def add(name: str, text: str, samples: Samples, kind: MetricKind = "gauge") -> None:
@@ -125,20 +131,22 @@ def catalog_metrics(context: DirectorContext) -> list[Metric]:
         "Runs in the catalog by how they ended.",
         [
             ({"kind": kind, "state": state}, count)
-            for (kind, state), count in sorted(counts_by_state(context.catalog).items())
+            for (kind, state), count in sorted(_counts(context, permits).items())
         ],
     )
     return found
 
 
 def live_metrics(
-    context: DirectorContext, active: Iterable[Run], retention_held: bool
+    context: DirectorContext, active: Iterable[Run], retention_held: bool, permits: Permits
 ) -> list[Metric]:
-    """Metrics that need no access to the catalog; for the event loop."""
+    """Metrics that need no access to the catalog; for the event loop. permits: as above."""
     clients = context.configuration.clients.values()
     counts: dict[str, int] = dict.fromkeys(("queued", "waiting", "running"), 0)
     running: Samples = []
     for run in active:
+        if not (permits("job", run.job) and permits("client", run.client)):
+            continue
         counts[run.state] = counts.get(run.state, 0) + 1
         if run.state == "running":
             labels = {"job": run.job, "client": run.client, "kind": run.kind}
@@ -180,9 +188,30 @@ def live_metrics(
     ]
 
 
+def permitted(metric: Metric, permits: Permits) -> Metric:
+    """The metric with the samples of those jobs, clients and storages that are permitted."""
+    samples = tuple(
+        (labels, value)
+        for labels, value in metric.samples
+        if all(permits(kind, labels.get(kind, "")) for kind in _JUDGED_LABELS)
+    )
+    return replace(metric, samples=samples)
+
+
+# Labels that are names which permissions can name.
+_JUDGED_LABELS: Final[tuple[PermissionKind, ...]] = ("job", "client", "storage")
 # A Verify job of this level restores a sample and compares it.
 _RESTORE_TEST_LEVEL: Final = "data"
 _STATUS: Final = {"done": 0.0, "incomplete": 1.0, "failed": 2.0, "cancelled": 3.0}
+
+
+def _counts(context: DirectorContext, permits: Permits) -> Counter[tuple[str, str]]:
+    """How many runs there are by kind and state, of jobs and clients that are permitted."""
+    found: Counter[tuple[str, str]] = Counter()
+    for (job, client, kind, state), count in counts_by_state(context.catalog).items():
+        if permits("job", job) and permits("client", client):
+            found[kind, state] += count
+    return found
 
 
 def _newest(records: Iterable[RunRecord]) -> list[RunRecord]:

@@ -19,8 +19,14 @@ from strongroom.daemons.director.catalog.runs import (
     load_run,
     log_lines,
 )
-from strongroom.daemons.director.catalog.snapshots import find_snapshots, load_snapshot
-from strongroom.daemons.director.metrics import catalog_metrics, live_metrics
+from strongroom.daemons.director.catalog.snapshots import (
+    false_snapshots,
+    find_snapshots,
+    load_snapshot,
+    missed_snapshots,
+    missed_text,
+)
+from strongroom.daemons.director.metrics import catalog_metrics, live_metrics, permitted
 from strongroom.daemons.director.results import (
     FINAL_STATES,
     Client,
@@ -30,6 +36,7 @@ from strongroom.daemons.director.results import (
     Snapshot,
     SnapshotFilter,
     Status,
+    permits_all,
 )
 from strongroom.daemons.director.runs.plan import plan, tls_mode_of
 from strongroom.daemons.director.runs.retention import snapshot_info
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
 
     from strongroom.config.settings.client import ClientSettings
     from strongroom.config.settings.job import JobSettings
+    from strongroom.daemons.director.catalog.database import Catalog
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
@@ -48,6 +56,7 @@ if TYPE_CHECKING:
         FilePage,
         FilesFound,
         LogLine,
+        Permits,
         Run,
         Token,
     )
@@ -73,14 +82,21 @@ class Queries:
         self._browser = browser
         self._started_ns = clock.now_ns()
 
-    async def status(self) -> Status:
-        """Status of the director: active and waiting runs, recent ones, those due in a day."""
+    async def status(self, permits: Permits = permits_all) -> Status:
+        """Status of the director: active and waiting runs, recent ones, those due in a day.
+
+        permits: which clients and jobs counts and warnings are about; runs are not filtered.
+        """
         context = self._context
-        clients = context.configuration.clients
+        clients = [name for name in context.configuration.clients if permits("client", name)]
         ended = RunFilter(states=tuple(sorted(FINAL_STATES)), limit=_RECENT_RUNS)
         recent = await context.in_thread(find_runs, context.catalog, ended)
+        suspect = await context.in_thread(_suspect, context.catalog)
         now_ns = clock.now_ns()
         obstacle = self._scheduler.guard.obstacle
+        trust = context.identity.trust.revocations if context.identity is not None else None
+        unlisted = trust.fault if trust is not None else ""
+        faults = (obstacle, unlisted and f"nobody new is let in: {unlisted}")
         return Status(
             name=context.name,
             version=_version(),
@@ -92,7 +108,23 @@ class Queries:
             active=tuple(one.info() for one in self._runs.all_active()),
             recent=tuple(record.info() for record in recent),
             due=tuple(self._scheduler.due(now_ns + _DAY_NS)),
-            warnings=(*self._scheduler.warnings, *((obstacle,) if obstacle else ())),
+            warnings=(
+                *(
+                    one.text
+                    for one in self._scheduler.warnings
+                    if permits("job", one.job)
+                    and permits("client", one.client)
+                    and permits("schedule", one.schedule)
+                ),
+                *filter(None, faults),
+                *(
+                    text
+                    for record, text in suspect
+                    if permits("client", record.client)
+                    and permits("job", record.job)
+                    and permits("storage", record.storage)
+                ),
+            ),
         )
 
     async def clients(self) -> list[Client]:
@@ -165,6 +197,11 @@ class Queries:
         )
         return [snapshot_info(self._context.configuration, record) for record in records]
 
+    async def missed_snapshots(self) -> list[Snapshot]:
+        """The newest of each client and job in a storage, where it is gone and none is newer."""
+        records = await self._context.in_thread(missed_snapshots, self._context.catalog)
+        return [snapshot_info(self._context.configuration, record) for record in records]
+
     async def snapshot(self, snapshot_id: str) -> Snapshot:
         """One snapshot, by its id or an unambiguous beginning of it; SnapshotNotFoundError."""
         return snapshot_info(self._context.configuration, await self._snapshot(snapshot_id))
@@ -224,13 +261,14 @@ class Queries:
         """The token of this text, unless it has expired or was revoked."""
         return await self._context.in_thread(find_token, self._context.catalog, text)
 
-    async def metrics(self) -> list[Metric]:
-        """The director's metrics, for /metrics."""
+    async def metrics(self, permits: Permits = permits_all) -> list[Metric]:
+        """The director's metrics, for /metrics, of the jobs, clients and storages permitted."""
         context = self._context
         active = [one.info() for one in self._runs.all_active()]
         held = bool(self._scheduler.guard.obstacle)
-        live = live_metrics(context, active, held)
-        return [*live, *await context.in_thread(catalog_metrics, context)]
+        live = live_metrics(context, active, held, permits)
+        found = [*live, *await context.in_thread(catalog_metrics, context, permits)]
+        return [permitted(metric, permits) for metric in found]
 
     async def _snapshot(self, beginning: str) -> SnapshotRecord:
         return await self._context.in_thread(load_snapshot, self._context.catalog, beginning)
@@ -295,3 +333,12 @@ def _version() -> str:
     from strongroom import __version__
 
     return __version__
+
+
+def _suspect(catalog: Catalog) -> list[tuple[SnapshotRecord, str]]:
+    """Snapshots that an operator has to look at, and why."""
+    false = [
+        (one, f"snapshot {one.id[:8]} of {one.client} is false: {one.false_reason}; forget it")
+        for one in false_snapshots(catalog)
+    ]
+    return false + [(one, missed_text(one)) for one in missed_snapshots(catalog)]

@@ -10,7 +10,7 @@ execution of a job; its id is 32 hexadecimal digits.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from strongroom.daemons.director.served_formats import (
     KnownTime,
@@ -20,11 +20,24 @@ from strongroom.daemons.director.served_formats import (
     served,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.config.settings.permissions import PermissionKind
+
+    # Whether a caller may see a resource: its kind ("job", "client", ...) and its name.
+    Permits = Callable[[PermissionKind, str], bool]
+
 RunState = Literal["queued", "waiting", "running", "done", "incomplete", "failed", "cancelled"]
 RunKind = Literal["backup", "restore", "verify", "estimate", "copy", "admin"]
 EventKind = Literal["state", "progress", "log"]
 
 FINAL_STATES: Final[frozenset[str]] = frozenset(("done", "incomplete", "failed", "cancelled"))
+
+
+def permits_all(kind: PermissionKind, name: str) -> bool:
+    """The director itself may see everything."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,7 @@ class Run:
     the expected total, None if unknown; for a backup an estimate, the totals of the last one.
     ending: the state it is to end in, sent to its agent, which has not confirmed it yet; ""
     otherwise. is_concluded: it has ended, and so has what follows: scripts, another attempt,
-    retention and the report.
+    retention and the report. source_client: of a restore, whose snapshot it reads.
     """
 
     id: str
@@ -84,6 +97,7 @@ class Run:
     message: str = ""
     ending: str = ""
     is_concluded: bool = False
+    source_client: str = ""
     summary: dict[str, Any] = field(default_factory=dict)
     security: dict[str, Any] = field(default_factory=dict)
 
@@ -179,7 +193,7 @@ class DueRun:
 @served()
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Status of the director; runs are those that the caller may see.
+    """Status of the director, with the runs and clients that the caller may see.
 
     warnings: conditions that need an operator (a clock that jumped).
     """
@@ -225,6 +239,7 @@ class SnapshotFilter:
     after_ns: int = 0
     before_ns: int = 0
     with_removed: bool = False
+    with_false: bool = True
     with_copies: bool = True
     exactly: bool = False
     limit: int = 100
@@ -237,7 +252,8 @@ class Snapshot:
     """A snapshot in the catalog, including removed ones.
 
     original: the id of the snapshot that it is a copy of, or "". Before the time until which it is
-    kept nobody can remove it (Minimum Retention).
+    kept nobody can remove it (Minimum Retention). false_reason: why it counts for nothing and
+    nothing keeps it; "" for a sound one.
     """
 
     id: str
@@ -258,6 +274,7 @@ class Snapshot:
     tags: tuple[str, ...]
     removed_ns: Time
     kept_until_ns: Time
+    false_reason: str = ""
 
 
 @served()
@@ -301,7 +318,8 @@ class RestoreRequest:
     they came from. target: a folder on it; b"" with `in_place` puts every path where it was.
     overwrite: of jobs.restore_options.Overwrite, "" for the restore job's setting.
     maximum_bytes_per_second: 0 is no limit. where: the Where ACLs of the caller, which the agent
-    checks against the resolved target (StartRestore).
+    checks against the resolved target (StartRestore). keeps_privileges: also where the files did
+    not come from.
     """
 
     snapshot: str
@@ -317,12 +335,16 @@ class RestoreRequest:
     priority: int = 0
     maximum_bytes_per_second: int = 0
     where: tuple[tuple[str, ...], ...] = ()
+    keeps_privileges: bool = False
 
 
 @served()
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """An action of an actor; result: "done", or the id of the error."""
+    """An action of an actor; result: "done", or the id of the error.
+
+    jobs, clients: the names of those that it was about.
+    """
 
     id: int
     time_ns: Time
@@ -332,6 +354,8 @@ class AuditEntry:
     object: str
     result: str
     address: str
+    jobs: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
 
 
 @served()
@@ -339,12 +363,14 @@ class AuditEntry:
 class Token:
     """A token of the API, without its text, which is not stored.
 
-    profile: restricts it to that profile's permissions.
+    profile: restricts it to that profile's permissions. bound_to: the type of the resource of its
+    name whose permissions it has, and with which it ends: Console, User, or "" for none.
     """
 
     id: str
     name: str
     profile: str
+    bound_to: str
     created_ns: Time
     expires_ns: Time
     last_used_ns: Time

@@ -24,6 +24,8 @@ from strongroom.errors import (
     TimeLimitError,
     UsageError,
 )
+from strongroom.printable import guard_standard_streams
+from strongroom.process_memory import forbid_inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,11 +45,13 @@ def run_program(
     """
     # numpy would start a thread for every core, which nothing here uses.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    guard_standard_streams()
+    forbid_inspection()
     job_input = JobInput()
     try:
         description = job_input.description(decoder)
     except UsageError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{error}\n")  # noqa: TID251 - it is guarded
         return error.exit_code
     output = JobOutput()
     try:

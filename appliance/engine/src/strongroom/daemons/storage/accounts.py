@@ -1,4 +1,4 @@
-"""Per-client accounting: bytes stored by each agent, and bandwidth of each job.
+"""Per-client accounting: bytes of each client, and bandwidth of each job.
 
 Each class has one lock, held for moments.
 """
@@ -23,32 +23,40 @@ _LOOK_SECONDS = 0.5
 
 
 class Quotas:
-    """Bytes stored by each agent, uploads under way included."""
+    """Bytes of each client: stored by its agent or for it, under way, and its charge."""
 
-    def __init__(self, limits: StorageLimits, used: dict[str, int]) -> None:
+    def __init__(self, limits: StorageLimits, used: dict[bytes, int]) -> None:
+        """`used`: by the client's id."""
         self.limits = limits
         self._used = dict(used)
         self._lock = threading.Lock()
 
-    def reserve(self, owner: str, size_bytes: int) -> None:
-        """Count bytes that an agent sends. QuotaError when they exceed its quota."""
+    def reserve(self, client: bytes, name: str, size_bytes: int) -> None:
+        """Count bytes that an agent sends. QuotaError when they exceed its quota.
+
+        `name`: of the agent, "" for the appliance, which no quota stops.
+        """
         with self._lock:
-            used = self._used.get(owner, 0) + size_bytes
-            quota = self.limits.quota_of(owner)
-            if owner and quota and used > quota:
+            used = self._used.get(client, 0) + size_bytes
+            quota = self.limits.quota_of(name) if name else 0
+            if quota and used > quota:
                 raise QuotaError(
-                    f"{owner} may store {quota} bytes and has {used - size_bytes}: remove "
+                    f"{name} may store {quota} bytes and has {used - size_bytes}: remove "
                     "snapshots and prune, or raise the quota"
                 )
-            self._used[owner] = used
+            self._used[client] = used
 
-    def release(self, owner: str, size_bytes: int) -> None:
-        """Subtract bytes: deleted, aborted, or stored before."""
+    def count(self, client: bytes, size_bytes: int) -> None:
+        """Count bytes whose client was not known when they came, or another charge."""
         with self._lock:
-            self._used[owner] = max(0, self._used.get(owner, 0) - size_bytes)
+            self._used[client] = max(0, self._used.get(client, 0) + size_bytes)
 
-    def used(self) -> dict[str, int]:
-        """Bytes by owner."""
+    def release(self, client: bytes, size_bytes: int) -> None:
+        """Subtract bytes: deleted, aborted, or stored before."""
+        self.count(client, -size_bytes)
+
+    def used(self) -> dict[bytes, int]:
+        """Bytes by client."""
         with self._lock:
             return dict(self._used)
 
@@ -64,6 +72,8 @@ class JobBandwidth:
         self._lock = threading.Lock()
         self._free_at = clock.elapsed_seconds()
         self.users = 0
+        # When the job last sent a request, on any connection.
+        self.used_at = self._free_at
 
     def limit(self, bytes_per_second: int) -> None:
         """Change the limit, up to the daemon's; 0: to the daemon's."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.content.digests import is_object_name
-from strongroom.daemons.storage.provenance import FALSE
+from strongroom.daemons.storage.provenance import FALSE, VOUCHED
 from strongroom.daemons.storage.trusted_clock import span_text
 from strongroom.daemons.storage.uploads import Upload
 from strongroom.errors import (
@@ -33,7 +33,7 @@ from strongroom.net.storage.protocol import (
     UploadData,
     decode,
 )
-from strongroom.repo.leases import EXPIRY_SECONDS
+from strongroom.repo.leases import EXPIRY_SECONDS, MOST_AGE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.storage.rights import StorageRights
     from strongroom.daemons.storage.served_repository import ServedRepository
     from strongroom.daemons.storage.settings import StorageLimits
+    from strongroom.daemons.storage.uploads import UploadPlaces
     from strongroom.net.storage.frames import Frame
     from strongroom.net.storage.protocol import PutMode
     from strongroom.stores.servable import ServableStore
@@ -57,7 +58,8 @@ _UNDO_SECONDS: Final = 600.0
 class Changes:
     """See the module's docstring. Each method does a request and returns its answer, if any.
 
-    shown: the peer, for the log. take_turn: called with the size of incoming data.
+    shown: the peer, for the log. take_turn: called with the size of incoming data. places:
+    for the uploads of the peer.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Changes:
         limits: StorageLimits,
         shown: str,
         take_turn: Callable[[int], None],
+        places: UploadPlaces,
     ) -> None:
         self._served = served
         self._book = served.book
@@ -76,6 +79,7 @@ class Changes:
         self._limits = limits
         self._shown = shown
         self._take_turn = take_turn
+        self._places = places
         self._uploads: dict[int, Upload] = {}
         self._undo: dict[str, float] = {}
 
@@ -132,13 +136,13 @@ class Changes:
         wanted = decode(frame.header, ObjectName)
         kind, name = wanted.kind, wanted.name
         undone = kind == "snapshots" and self._undo.pop(name, 0.0) > clock.elapsed_seconds()
-        own_lease = kind == "leases" and self._book.is_held(kind, name, self._rights.owner)
+        own_lease = kind == "leases" and self._rights.owns(kind, name, self._book)
         if self._rights.role != "local" and not undone and not own_lease:
             if kind == "leases" and self._book.standing(kind, name) is None:
                 # Released already, or removed by a prune.
                 return
             raise RightError(f"{self._shown} may not delete {kind} {name}: only maintenance may")
-        if kind == "snapshots" and not undone:
+        if kind == "snapshots" and not undone and self._book.standing(kind, name) != FALSE:
             self._require_old(name)
         self._remove(kind, name)
         if kind != "leases":
@@ -148,11 +152,12 @@ class Changes:
         largest = self._limits.object_bytes
         if kind in _SMALL_KINDS:
             largest = self._limits.small_object_bytes
-        return Upload(self._store, kind, self._rights.owner, self._served.quotas, largest)
+        rights, quotas = self._rights, self._served.quotas
+        return Upload(self._store, kind, rights, quotas, largest, self._places)
 
     def _name(self, upload: Upload, name: str, mode: PutMode) -> bool:
         """Finish an upload; returns whether the name was free."""
-        kind, owner = upload.kind, self._rights.owner
+        kind = upload.kind
         try:
             self._rights.require_adding(kind, name, mode, self._book)
             self._require_fit(kind, name)
@@ -162,19 +167,20 @@ class Changes:
                 # Removed by another process since its holder checked: do not restore it.
                 self._remove(kind, name)
                 raise ObjectMissingError(f"the lease {name} is missing")
+            if is_renewal and self._rights.owner:
+                self._require_young(name)
             size = upload.size_bytes
             was_free = upload.commit(self._store, name, mode, is_digest=kind in DIGESTED_KINDS)
             if renewed_ns is not None:
                 self._require_in_time(name, renewed_ns, upload)
         finally:
             upload.abort()
-        if mode == "new" and not was_free:
+        if not was_free:
             upload.release()
-            return False
-        now_ns = self._served.time.now_ns()
-        appliance = self._rights.is_appliance
-        if not self._book.record(kind, name, size, owner, now_ns, vouched=appliance):
-            upload.release()
+            if mode == "new":
+                return False
+        client = upload.client
+        self._enter(kind, name, size, client, is_new=was_free, is_replaced=mode == "replace")
         if kind == "snapshots":
             # An older one cannot be taken back: it is not what was just stored.
             is_new = was_free and mode != "replace"
@@ -185,6 +191,34 @@ class Changes:
             self._book.sync()
         return was_free
 
+    def _enter(
+        self,
+        kind: Kind,
+        name: str,
+        size: int,
+        client: bytes,
+        *,
+        is_new: bool,
+        is_replaced: bool,
+    ) -> None:
+        """Record an object that has its name now. Raises RightError where it is another's.
+
+        Whoever gave it its name is its owner. Somebody who stores the same bytes later gains
+        nothing by that: neither sight of the object nor the right to remove it.
+        """
+        owner, book = self._rights.owner, self._book
+        now_ns = self._served.time.now_ns()
+        if is_replaced:
+            if charged := book.replaced(kind, name, size, owner, client, now_ns):
+                self._served.quotas.release(*charged)
+        elif is_new:
+            vouched = self._rights.is_appliance
+            book.record(kind, name, size, owner, client, now_ns, vouched=vouched)
+        elif self._rights.is_appliance:
+            book.judge(kind, (name,), VOUCHED)
+        elif book.client(kind, name) != client:
+            raise RightError(f"{kind} {name} was stored by somebody else, and stays theirs")
+
     def _require_fit(self, kind: Kind, name: str) -> None:
         if kind in DIGESTED_KINDS and not is_object_name(name):
             raise DamageError(f"{name!r} is not a valid name for an object of {kind}")
@@ -194,7 +228,7 @@ class Changes:
         if not owner:
             return
         if kind == "leases":
-            held = self._book.held("leases", owner)
+            held = self._book.owned("leases", owner, self._rights.client)
             if name not in held and len(held) >= self._limits.leases_each:
                 held = {one for one in held if self._is_there("leases", one)}
             if name not in held and len(held) >= self._limits.leases_each:
@@ -204,8 +238,8 @@ class Changes:
 
     def _remove(self, kind: Kind, name: str) -> None:
         self._store.delete(kind, name)
-        for owner, size in self._book.forget(kind, name):
-            self._served.quotas.release(owner, size)
+        if gone := self._book.forget(kind, name):
+            self._served.quotas.release(*gone)
 
     def _time_ns(self, kind: Kind, name: str) -> int | None:
         """Since when the store has an object, None when it does not have it."""
@@ -227,6 +261,22 @@ class Changes:
             "refers to may be gone; nothing was committed: run the same command again"
         )
 
+    def _require_young(self, name: str) -> None:
+        """Refuse to renew a lease that was first stored too long ago, whatever it says itself.
+
+        One that is renewed for ever would keep prune from freeing space.
+        """
+        since_ns = self._book.stored_ns("leases", name)
+        age_ns = 0 if since_ns is None else self._served.time.now_ns() - since_ns
+        if age_ns <= MOST_AGE_SECONDS * SECOND_NS:
+            return
+        self._remove("leases", name)
+        raise LeaseError(
+            f"the lease {name} of this job has ended: it was held for "
+            f"{MOST_AGE_SECONDS / 86400:.0f} days, and no client may hold one longer; nothing was "
+            "committed: run the same command again"
+        )
+
     def _confirm_lease(self, name: str, *, is_new: bool) -> None:
         if self._rights.owner and not self._holds_lease():
             if is_new:
@@ -238,7 +288,7 @@ class Changes:
             )
 
     def _holds_lease(self) -> bool:
-        held = self._book.held("leases", self._rights.owner)
+        held = self._book.owned("leases", self._rights.owner, self._rights.client)
         return any(self._is_there("leases", name) for name in held)
 
     def _is_there(self, kind: Kind, name: str) -> bool:

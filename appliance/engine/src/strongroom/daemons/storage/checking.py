@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from strongroom.daemons.preflight import Preflight, sqlite_value
 from strongroom.daemons.storage.configuration import StorageConfiguration
 from strongroom.daemons.storage.provenance import SCHEMA_VERSION, book_path
-from strongroom.errors import StoreError
+from strongroom.errors import PeerRefusedError, StoreError
 
 if TYPE_CHECKING:
     from strongroom.daemons.storage.settings import StorageDaemonSettings
@@ -29,11 +29,16 @@ def check_storage(path: str) -> tuple[StorageDaemonSettings, Preflight]:
 
         with look.part("Identity Directory"):
             identity = Identity.load(settings.identity_folder)
+            trust = identity.trust.revocations
+            if trust is not None and trust.fault:
+                raise PeerRefusedError(trust.fault)
             with look.part("TLS Cipher Suites"):
                 server_context(identity, configuration.cipher_suites)
     else:
         folder_text = os.fsdecode(settings.identity_folder)
         look.warnings.append(f"{folder_text} holds no certificate: only the local socket works")
+    if not settings.admission.clients:
+        look.warnings.append('Clients names nobody: no agent may connect; "*all*" names them all')
     for name, folder in settings.repositories:
         look.writable(f"Archive Device of Device {name}", folder)
         look.changeable(f"Archive Device of Device {name}", book_path(folder))

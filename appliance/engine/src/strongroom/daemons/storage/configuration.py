@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from strongroom.config.resolve import load
 from strongroom.config.settings.listening import listening_addresses
 from strongroom.config.settings.quotas import parse_quota
+from strongroom.config.settings.storage_peers import parse_operator
+from strongroom.daemons.storage.admission import Admission
 from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
 from strongroom.errors import ConfigurationError
 
@@ -41,11 +43,15 @@ class StorageConfiguration:
             maintenance_users=tuple(map(_user_id, daemon.texts("maintenance_users"))),
             identity_folder=os.fsencode(daemon.text("identity_directory")),
             limits=_limits(daemon),
+            admission=Admission(
+                clients=frozenset(daemon.texts("clients")),
+                directors=frozenset(configuration.of_type("Director")),
+                operators=dict(map(parse_operator, daemon.texts("operators"))),
+            ),
         )
         self.cipher_suites = daemon.text("tls_cipher_suites")
         self._plain_allowed = not daemon.switch("tls_enable") or not daemon.switch("tls_require")
         self._plain_clients = frozenset(daemon.texts("plain_clients"))
-        self._directors = frozenset(configuration.of_type("Director"))
         self._ktls_required = daemon.text("enable_ktls") == "require"
 
     def differences(self, started: StorageConfiguration) -> tuple[str, ...]:
@@ -65,8 +71,8 @@ class StorageConfiguration:
         return tuple(name for name, (one, other) in pairs.items() if one != other)
 
     def allows(self, peer: Peer, mode: str) -> bool:
-        """Whether a peer may connect in a TLS mode; directors only if a Director names them."""
-        if peer.role == "director" and peer.name not in self._directors:
+        """Whether a peer may connect in a TLS mode: only if the configuration names it."""
+        if not self.settings.admission.verbs(peer):
             return False
         if mode == "off":
             return self._plain_allowed or peer.name in self._plain_clients
@@ -86,6 +92,7 @@ def _limits(daemon: Resource) -> StorageLimits:
     return StorageLimits(
         connections=daemon.number("maximum_connections"),
         connections_each=daemon.number("maximum_connections_per_client"),
+        uploads_each=daemon.number("maximum_uploads_per_client"),
         handshakes=daemon.number("maximum_handshakes"),
         handshakes_of_an_address=daemon.number("maximum_handshakes_per_address"),
         requests_per_second=float(daemon.number("maximum_requests_per_second")),

@@ -20,6 +20,7 @@ _HELP: Final[dict[str, tuple[MetricKind, str]]] = {
     "strongroom_storage_refused_total": ("counter", "Connections refused, by cause."),
     "strongroom_storage_handshakes": ("gauge", "Connections that are not authenticated yet."),
     "strongroom_storage_connections": ("gauge", "Open connections."),
+    "strongroom_storage_uploads": ("gauge", "Uploads under way."),
     "strongroom_storage_requests_total": ("counter", "Requests done."),
     "strongroom_storage_failures_total": ("counter", "Requests that failed, by error."),
     "strongroom_storage_refused_deletes_total": (

@@ -6,8 +6,17 @@ name one that is gone: `reconcile` corrects that when the daemon starts. An obje
 has no owner and is DOUBTED: agents do not see it until the appliance has verified it.
 
 Standing of an object: DOUBTED until the appliance has verified it, then VOUCHED, or FALSE if
-verification failed: such an object is hidden from everybody. What the appliance itself stores is
-VOUCHED from the start. Only verified objects are shared between agents.
+verification failed: such an object is hidden from everybody (a snapshot only from agents). What the
+appliance itself stores is VOUCHED from the start. What was verified once never becomes FALSE:
+nobody can take the protection of Minimum Retention from it. A FALSE snapshot, which the appliance
+sees and may remove at any age, becomes VOUCHED when what it lacked is there again.
+
+Client of an object: the id in its bytes 8 to 24, zeros for what is shared; objects of other kinds
+have none. What the appliance stores for a client (packs that prune rewrote) has that client's id
+too, and counts against its quota. Owner of an object: the name of the agent that gave the object
+its name, "" for the appliance, for ever; an object whose entry was lost has none.
+
+A client's *charge* is what shared packs hold in its place: it counts as if the client held it.
 
 One connection, one lock. Entries are in the kernel's buffers when `record` returns and on stable
 storage after `sync`, as objects are.
@@ -19,12 +28,12 @@ import os
 import sqlite3
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from strongroom.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from strongroom.stores.store import Kind, ObjectInfo
 
@@ -36,17 +45,29 @@ FOLDER: Final = b"provenance"
 SCHEMA_VERSION: Final = 1
 _SCHEMA: Final = """
 create table objects (kind text, name text, size integer not null, stored_ns integer not null,
-    standing integer not null, primary key (kind, name)) without rowid;
-create table holders (kind text, name text, owner text, primary key (owner, kind, name))
+    standing integer not null, owner text, client blob not null, primary key (kind, name))
     without rowid;
-create index holders_of on holders (kind, name);
+create index of_client on objects (client, kind, standing, name, owner);
 create index standing_of on objects (kind, standing);
+create table clients (client blob primary key, name text not null default '',
+    charge integer not null default 0) without rowid;
 """
+# The client of objects that have none, and of those that do not say it.
+NO_CLIENT: Final = b""
 
 
 def book_path(repository: bytes) -> bytes:
     """The file of the provenance database of a repository folder."""
     return os.path.join(repository, FOLDER, b"objects.sqlite")
+
+
+class Usage(NamedTuple):
+    """What a client has: its name, if an agent of it has connected, objects, bytes, charge."""
+
+    name: str
+    objects: int
+    stored_bytes: int
+    charge_bytes: int
 
 
 class Provenance:
@@ -89,50 +110,86 @@ class Provenance:
             raise StoreError(f"could not sync the provenance database: {error}") from error
 
     def record(
-        self, kind: Kind, name: str, size: int, owner: str, stored_ns: int, *, vouched: bool
-    ) -> bool:
-        """Record that `owner` has stored an object; False when that was recorded before."""
+        self,
+        kind: Kind,
+        name: str,
+        size: int,
+        owner: str,
+        client: bytes,
+        stored_ns: int,
+        *,
+        vouched: bool,
+    ) -> None:
+        """Record that `owner` has given an object its name; the entry of an earlier one goes."""
         with self._transaction() as database:
             database.execute(
-                "insert into objects values (?, ?, ?, ?, ?) on conflict do nothing",
-                (kind, name, size, stored_ns, VOUCHED if vouched else DOUBTED),
+                "insert or replace into objects values (?, ?, ?, ?, ?, ?, ?)",
+                (kind, name, size, stored_ns, VOUCHED if vouched else DOUBTED, owner, client),
             )
-            if vouched:
-                database.execute(
-                    "update objects set standing = ? where kind = ? and name = ? and standing = ?",
-                    (VOUCHED, kind, name, DOUBTED),
-                )
-            added = database.execute(
-                "insert into holders values (?, ?, ?) on conflict do nothing", (kind, name, owner)
-            )
-            return added.rowcount == 1
 
-    def forget(self, kind: Kind, name: str) -> list[tuple[str, int]]:
-        """Delete the entry of an object that was deleted; returns its owners and its size."""
+    def replaced(
+        self, kind: Kind, name: str, size: int, owner: str, client: bytes, stored_ns: int
+    ) -> tuple[bytes, int] | None:
+        """Record that an object has other content; owner and time stay where it has an entry.
+
+        Returns its client and its size before.
+        """
         with self._transaction() as database:
-            gone = database.execute(
-                "select owner, size from holders natural join objects where kind = ? and name = ?",
-                (kind, name),
-            ).fetchall()
-            for table in ("holders", "objects"):
-                database.execute(f"delete from {table} where kind = ? and name = ?", (kind, name))  # noqa: S608
+            before: tuple[bytes, int] | None = database.execute(
+                "select client, size from objects where kind = ? and name = ?", (kind, name)
+            ).fetchone()
+            database.execute(
+                "insert into objects values (?, ?, ?, ?, ?, ?, ?) "
+                "on conflict do update set size = excluded.size, client = excluded.client",
+                (kind, name, size, stored_ns, DOUBTED if owner else VOUCHED, owner, client),
+            )
+            return before
+
+    def forget(self, kind: Kind, name: str) -> tuple[bytes, int] | None:
+        """Delete the entry of an object that was deleted; returns its client and its size."""
+        with self._transaction() as database:
+            gone: tuple[bytes, int] | None = database.execute(
+                "select client, size from objects where kind = ? and name = ?", (kind, name)
+            ).fetchone()
+            database.execute("delete from objects where kind = ? and name = ?", (kind, name))
             return gone
 
-    def is_held(self, kind: Kind, name: str, owner: str) -> bool:
-        """Whether `owner` has stored this object."""
+    def is_owned(self, kind: Kind, name: str, owner: str, client: bytes) -> bool:
+        """Whether the agent `owner`, as this client, gave this object its name."""
         rows = self._rows(
-            "select 1 from holders where owner = ? and kind = ? and name = ?", (owner, kind, name)
+            "select owner, client from objects where kind = ? and name = ?", (kind, name)
         )
-        return bool(rows)
+        return rows == [(owner, client)]
 
-    def held(self, kind: Kind, owner: str) -> set[str]:
-        """Names of what `owner` has stored."""
-        rows = self._rows("select name from holders where owner = ? and kind = ?", (owner, kind))
+    def owned(self, kind: Kind, owner: str, client: bytes) -> set[str]:
+        """Names of the objects that the agent `owner` stored as this client."""
+        rows = self._rows(
+            "select name from objects where client = ? and kind = ? and owner = ?",
+            (client, kind, owner),
+        )
+        return {row[0] for row in rows}
+
+    def client(self, kind: Kind, name: str) -> bytes:
+        """The client of an object; NO_CLIENT when it has none, or has no entry."""
+        rows = self._rows("select client from objects where kind = ? and name = ?", (kind, name))
+        return rows[0][0] if rows else NO_CLIENT
+
+    def of_client(self, kind: Kind, client: bytes, least: int = DOUBTED) -> set[str]:
+        """Names of the objects of a client, or of shared ones; `least`: DOUBTED or VOUCHED.
+
+        Without those that are FALSE.
+        """
+        rows = self._rows(
+            "select name from objects where client = ? and kind = ? and standing between ? and ?",
+            (client, kind, least, VOUCHED),
+        )
         return {row[0] for row in rows}
 
     def owners(self, kind: Kind) -> list[tuple[str, str]]:
-        """The owners of each object of a kind: name and owner, one pair for each owner."""
-        return self._rows("select name, owner from holders where kind = ?", (kind,))
+        """The owner of each object of a kind that has one: name and owner."""
+        return self._rows(
+            "select name, owner from objects where kind = ? and owner is not null", (kind,)
+        )
 
     def standing(self, kind: Kind, name: str) -> int | None:
         """The standing of an object; None when it has no entry."""
@@ -147,11 +204,13 @@ class Provenance:
         return {row[0] for row in rows}
 
     def judge(self, kind: Kind, names: Iterable[str], standing: int) -> None:
-        """Set the standing of objects that were verified. FALSE is final."""
+        """Set the standing of objects that were doubted, or of snapshots that were false."""
+        before = FALSE if kind == "snapshots" and standing == VOUCHED else DOUBTED
         with self._transaction() as database:
             database.executemany(
-                "update objects set standing = ? where kind = ? and name = ? and standing != ?",
-                [(standing, kind, name, FALSE) for name in names],
+                "update objects set standing = ? where kind = ? and name = ? "
+                "and standing in (?, ?)",
+                [(standing, kind, name, DOUBTED, before) for name in names],
             )
 
     def stored_ns(self, kind: Kind, name: str) -> int | None:
@@ -173,17 +232,48 @@ class Provenance:
                 "update objects set stored_ns = ? where stored_ns > ?", (latest_ns, latest_ns)
             )
 
-    def usage(self) -> dict[str, tuple[int, int]]:
-        """For each owner how many objects it has stored, and their bytes."""
+    def usage(self) -> dict[bytes, Usage]:
+        """What each client has."""
         rows = self._rows(
-            "select owner, count(*), sum(size) from holders natural join objects group by owner", ()
+            "select client, max(name), sum(objects), sum(bytes), sum(charge) from ("
+            "select client, '' as name, count(*) as objects, sum(size) as bytes, 0 as charge "
+            "from objects group by client "
+            "union all select client, name, 0, 0, charge from clients) group by client",
+            (),
         )
-        return {owner: (count, size) for owner, count, size in rows}
+        return {client: Usage(*figures) for client, *figures in rows}
 
-    def reconcile(self, kind: Kind, present: list[ObjectInfo]) -> tuple[int, int]:
+    def learn_name(self, client: bytes, name: str) -> None:
+        """Record the name of a client, as the certificate of its agent says."""
+        rows = self._rows("select name from clients where client = ?", (client,))
+        if rows != [(name,)]:
+            with self._transaction() as database:
+                database.execute(
+                    "insert into clients (client, name) values (?, ?) "
+                    "on conflict do update set name = excluded.name",
+                    (client, name),
+                )
+
+    def charge(self, client: bytes, size_bytes: int) -> int:
+        """Set the charge of a client; returns what it was."""
+        with self._transaction() as database:
+            before = database.execute(
+                "select charge from clients where client = ?", (client,)
+            ).fetchone()
+            database.execute(
+                "insert into clients (client, charge) values (?, ?) "
+                "on conflict do update set charge = excluded.charge",
+                (client, size_bytes),
+            )
+            return 0 if before is None else int(before[0])
+
+    def reconcile(
+        self, kind: Kind, present: list[ObjectInfo], client_of: Callable[[str], bytes]
+    ) -> tuple[int, int]:
         """Add objects without an entry, as DOUBTED; delete entries of objects that are gone.
 
-        Returns how many were added and deleted.
+        `client_of`: reads the client of an object by its name. Returns how many were added and
+        deleted.
         """
         with self._transaction() as database:
             known = {
@@ -193,12 +283,14 @@ class Provenance:
             names = {info.name for info in present}
             new = [info for info in present if info.name not in known]
             database.executemany(
-                "insert into objects values (?, ?, ?, ?, ?)",
-                [(kind, info.name, info.size_bytes, info.modified_ns, DOUBTED) for info in new],
+                "insert into objects values (?, ?, ?, ?, ?, null, ?)",
+                (
+                    (kind, one.name, one.size_bytes, one.modified_ns, DOUBTED, client_of(one.name))
+                    for one in new
+                ),
             )
             gone = [(kind, name) for name in known - names]
-            for table in ("holders", "objects"):
-                database.executemany(f"delete from {table} where kind = ? and name = ?", gone)  # noqa: S608
+            database.executemany("delete from objects where kind = ? and name = ?", gone)
             return len(new), len(gone)
 
     def _prepare(self) -> None:

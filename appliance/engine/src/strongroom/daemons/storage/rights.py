@@ -1,55 +1,48 @@
-"""Access rules: what each role may do and see.
+"""Access rules: what each role may do and see, if the configuration names it (see `admission`).
 
-- An agent sees its own packs and index objects and those that were verified, its own
-snapshots and leases, all tombstones, and the configuration. It adds packs, index objects and
-snapshots, and adds, renews and releases leases of its own. It deletes nothing else.
-- An agent with a grant sees what the owner named in the grant sees, but of snapshots only the one
+- An agent is a client; its certificate has the client's id. It sees the packs, index objects,
+snapshots, leases and tombstones of that client, also those that the appliance stored for it,
+packs, index and tombstones that are shared, and the configuration; nothing of other clients. It
+adds packs, index objects and snapshots of its own, and adds, renews and releases leases that it
+made. It deletes nothing else.
+- An agent with a grant sees what the client named in the grant sees, but of snapshots only the one
 that the grant names, and the restore ticket that it names, and only reads.
-- An operator sees everything and only reads.
+- An operator sees everything but the wrapped restore keys, and does what its verbs say: at most
+reading.
 - A director sees everything, adds as an agent does, marks objects as verified, and may see what
 an agent sees.
 - Local, that is root and the daemon's own user at the Unix socket: everything.
 
-Everything excludes objects that were found false, which nobody sees, and restore tickets, which
-only local peers see and the agent whose grant names one. An object that a peer may not see is
-reported as missing, with the same message.
+Everything excludes objects that were found false, which nobody sees (but directors and local peers
+see false snapshots, to tell of them and to remove them), and restore tickets, which only local
+peers see and the agent whose grant names one. The wrapped restore keys (`keys`) are for directors
+and local peers alone: whoever has one may guess its passphrase. Whether something was verified
+shows in nothing that an agent sees: shared objects are the appliance's own. An object that a peer
+may not see is reported as missing, with the same message.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from strongroom.daemons.storage.provenance import FALSE, VOUCHED
+from strongroom.daemons.storage.admission import READING_VERBS, requests_of
+from strongroom.daemons.storage.provenance import FALSE, NO_CLIENT, VOUCHED
 from strongroom.errors import ObjectMissingError, RightError
 from strongroom.jobs.upkeep.sweep import SWEEP_LEASE
-from strongroom.net.storage.protocol import FrameType
+from strongroom.repo.keys.owners import CLIENT_ID_SIZE, SHARED
 
 if TYPE_CHECKING:
     from strongroom.daemons.storage.provenance import Provenance
     from strongroom.net.identities.peer import Peer
-    from strongroom.net.storage.protocol import PutMode
+    from strongroom.net.storage.protocol import FrameType, PutMode
     from strongroom.stores.store import Kind
 
-_READING: Final = frozenset(
-    (FrameType.LIST, FrameType.GET, FrameType.INFO, FrameType.LIMIT, FrameType.DOUBTED)
-)
-_ADDING: Final = _READING | {
-    FrameType.PUT,
-    FrameType.DATA,
-    FrameType.COMMIT,
-    FrameType.ABORT,
-    FrameType.DELETE,
-    FrameType.SYNC,
-    FrameType.REMOVE_ABANDONED,
-}
-_REQUESTS: Final = {
-    "agent": _ADDING,
-    "operator": _READING,
-    "director": _ADDING | {FrameType.VOUCH, FrameType.METRICS, FrameType.OWNERS},
-    "local": frozenset(FrameType),
-}
 _ADDED_KINDS: Final = frozenset(("packs", "index", "snapshots", "leases"))
+# Of these there are some that belong to all clients.
+_SHARED_KINDS: Final = frozenset(("packs", "index", "tombstones"))
+_APPLIANCE: Final = frozenset(("director", "local"))
 _WHOLE_SIGHT: Final = frozenset(("operator", "director", "local"))
 
 
@@ -57,14 +50,17 @@ _WHOLE_SIGHT: Final = frozenset(("operator", "director", "local"))
 class StorageRights:
     """The rights of one connection.
 
-    owner: recorded as the owner of what it adds, "" for the appliance. view: the agent whose
-    objects it sees, None for all objects. snapshot: the only one it sees, "" for all. ticket:
-    the only restore ticket it sees.
+    owner: recorded as the owner of what it adds, "" for the appliance. client: the only one for
+    which it adds, NO_CLIENT for the appliance. view: the client whose objects it sees, None for all
+    objects. snapshot: the only one it sees, "" for all. ticket: the only restore ticket it sees.
+    verbs: of a peer over the network.
     """
 
     role: str
     owner: str
-    view: str | None
+    client: bytes
+    view: bytes | None
+    verbs: frozenset[str] = frozenset()
     read_only: bool = False
     snapshot: str = ""
     ticket: str = ""
@@ -76,8 +72,12 @@ class StorageRights:
 
     def require_request(self, frame_type: FrameType) -> None:
         """RightError when this peer may not send this kind of request."""
-        allowed = _READING if self.read_only else _REQUESTS[self.role]
-        if frame_type not in allowed:
+        if self.role == "local" and not self.read_only:
+            return
+        verbs = READING_VERBS if self.role == "local" else self.verbs
+        if self.read_only:
+            verbs &= READING_VERBS
+        if frame_type not in requests_of(verbs):
             raise RightError(f"{self._shown()} may not send {frame_type.name.lower()} here")
 
     def require_adding(self, kind: Kind, name: str, mode: PutMode, book: Provenance) -> None:
@@ -94,8 +94,23 @@ class StorageRights:
         if mode == "replace" and kind == "leases" and book.standing(kind, name) is None:
             # Removed as abandoned: a renewal must not restore it.
             raise ObjectMissingError(f"the lease {name} is missing")
-        if mode == "replace" and not (kind == "leases" and book.is_held(kind, name, self.owner)):
+        if mode == "replace" and not (kind == "leases" and self.owns(kind, name, book)):
             raise RightError(f"{self._shown()} may replace its own leases only")
+
+    def require_client(self, kind: Kind, client: bytes) -> None:
+        """RightError when an object names another client than this agent is, or none."""
+        if self.owner and (client != self.client or client in (NO_CLIENT, SHARED)):
+            whose = "all clients" if client == SHARED else "another client"
+            raise RightError(
+                f"{self._shown()} may not add {kind} of {whose}: use the put key that came with "
+                "its certificate"
+            )
+
+    def owns(self, kind: Kind, name: str, book: Provenance) -> bool:
+        """Whether this peer gave the object its name."""
+        # The appliance stores in the name of any client.
+        client = self.client if self.owner else book.client(kind, name)
+        return book.is_owned(kind, name, self.owner, client)
 
     def sees(self, kind: Kind, name: str, book: Provenance) -> bool:
         """Whether an object is visible to this peer."""
@@ -103,65 +118,107 @@ class StorageRights:
             return self.ticket != "" and name == self.ticket
         if self.snapshot and kind == "snapshots" and name != self.snapshot:
             return False
-        if self.view is None or kind in ("config", "tombstones"):
-            return book.standing(kind, name) != FALSE
-        if kind == "keys":
+        if kind == "keys" and not self._sees_keys:
             return False
-        standing = book.standing(kind, name)
-        if kind in ("packs", "index") and standing == VOUCHED:
-            return True
-        return standing not in (None, FALSE) and book.is_held(kind, name, self.view)
+        if self.view is None or kind == "config":
+            return self._sees_false(kind) or book.standing(kind, name) != FALSE
+        standing, client = book.standing(kind, name), book.client(kind, name)
+        if kind in _SHARED_KINDS and client == SHARED:
+            return standing == VOUCHED
+        return standing not in (None, FALSE) and client == self.view != NO_CLIENT
 
     def hidden_or_seen(self, kind: Kind, book: Provenance) -> tuple[set[str], set[str] | None]:
         """Names of a kind that this peer does not see, and those it sees; None: all others."""
-        false = book.of_standing(kind, FALSE)
+        false = set() if self._sees_false(kind) else book.of_standing(kind, FALSE)
         if kind == "tickets" and not self._sees_all_tickets:
             return false, {self.ticket} - {""}
         if self.snapshot and kind == "snapshots":
             return false, {self.snapshot}
-        if self.view is None or kind in ("config", "tombstones"):
-            return false, None
-        if kind == "keys":
+        if kind == "keys" and not self._sees_keys:
             return false, set()
-        seen = book.held(kind, self.view)
-        if kind in ("packs", "index"):
-            seen |= book.of_standing(kind, VOUCHED)
+        if self.view is None or kind == "config":
+            return false, None
+        seen = book.of_client(kind, self.view) if self.view != NO_CLIENT else set()
+        if kind in _SHARED_KINDS:
+            seen |= book.of_client(kind, SHARED, VOUCHED)
         return false, seen
 
     @property
     def _sees_all_tickets(self) -> bool:
         return self.role == "local" and self.view is None
 
+    @property
+    def _sees_keys(self) -> bool:
+        return self.view is None and self.role in _APPLIANCE
+
+    def _sees_false(self, kind: Kind) -> bool:
+        return kind == "snapshots" and self.view is None and self.role in _APPLIANCE
+
     def _shown(self) -> str:
         return f"{self.role} {self.owner}".rstrip()
 
 
-def rights_of(peer: Peer, view_as: str, grant: dict[str, object] | None) -> StorageRights:
+def rights_of(
+    peer: Peer, verbs: frozenset[str], view_as: str, grant: dict[str, object] | None
+) -> StorageRights:
     """The rights of a peer that asks for a view, or presents a grant. Raises RightError.
 
-    `grant`: the content of a verified statement.
+    Of an agent `as_client` completes them. `verbs`: what the configuration lets it do; local peers
+    may do everything. `grant`: the content of a verified statement.
     """
-    if peer.role not in _REQUESTS:
-        raise RightError(f"a {peer.role} may not use a storage daemon")
+    if peer.role != "local" and not verbs:
+        raise RightError(f"{peer} is not named in the configuration of this storage daemon")
     if grant is not None:
-        owner, snapshot = grant.get("owner"), grant.get("snapshot")
-        if grant.get("agent") != peer.name or peer.role != "agent":
-            raise RightError(f"this grant is not for {peer.role} {peer.name}")
-        if not isinstance(owner, str) or not isinstance(snapshot, str) or not owner or not snapshot:
-            raise RightError("this grant names no snapshot of an agent")
-        ticket = grant.get("ticket", "")
-        return StorageRights(
-            peer.role,
-            peer.name,
-            owner,
-            read_only=True,
-            snapshot=snapshot,
-            ticket=ticket if isinstance(ticket, str) else "",
-        )
+        return _granted(peer, verbs, grant)
     if view_as:
         if peer.role not in ("director", "local"):
             raise RightError(f"{peer.role} {peer.name} may not see what {view_as} sees")
-        return StorageRights(peer.role, "", view_as, read_only=True)
+        view = _id_of(view_as)
+        if view is None:
+            raise RightError(f"{view_as} is no id of a client")
+        return StorageRights(peer.role, "", NO_CLIENT, view, verbs, read_only=True)
     if peer.role in _WHOLE_SIGHT:
-        return StorageRights(peer.role, "", None)
-    return StorageRights(peer.role, peer.name, peer.name)
+        return StorageRights(peer.role, "", NO_CLIENT, None, verbs)
+    return StorageRights(peer.role, peer.name, NO_CLIENT, NO_CLIENT, verbs)
+
+
+def as_client(rights: StorageRights, peer: Peer, repository_id: bytes) -> StorageRights:
+    """The rights of a peer in a repository, b"" while there is none yet. Raises RightError."""
+    if peer.role != "agent" or not repository_id:
+        return rights
+    client = peer.client_of(repository_id)
+    if client in (NO_CLIENT, SHARED):
+        raise RightError(
+            f"the certificate of {peer} does not say which client it is in this repository: let "
+            "the director name the repository's Appliance Key File, then renew it or enrol it again"
+        )
+    view = client if rights.view == NO_CLIENT else rights.view
+    return replace(rights, client=client, view=view)
+
+
+def _granted(peer: Peer, verbs: frozenset[str], grant: dict[str, object]) -> StorageRights:
+    owner, snapshot = _id_of(grant.get("client")), grant.get("snapshot")
+    if grant.get("agent") != peer.name or peer.role != "agent":
+        raise RightError(f"this grant is not for {peer.role} {peer.name}")
+    if owner is None or not isinstance(snapshot, str) or not snapshot:
+        raise RightError("this grant names no snapshot of a client")
+    ticket = grant.get("ticket", "")
+    return StorageRights(
+        peer.role,
+        peer.name,
+        NO_CLIENT,
+        owner,
+        verbs,
+        read_only=True,
+        snapshot=snapshot,
+        ticket=ticket if isinstance(ticket, str) else "",
+    )
+
+
+def _id_of(text: object) -> bytes | None:
+    """The id of a client, from hexadecimal digits."""
+    if isinstance(text, str) and len(text) == 2 * CLIENT_ID_SIZE:
+        with suppress(ValueError):
+            client = bytes.fromhex(text)
+            return client if client != SHARED and len(client) == CLIENT_ID_SIZE else None
+    return None

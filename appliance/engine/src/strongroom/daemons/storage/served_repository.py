@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.storage.accounts import Quotas
-from strongroom.daemons.storage.provenance import DOUBTED, FALSE, FOLDER, Provenance
+from strongroom.daemons.storage.provenance import (
+    DOUBTED,
+    FALSE,
+    FOLDER,
+    NO_CLIENT,
+    Provenance,
+)
 from strongroom.daemons.storage.trusted_clock import TrustedClock
+from strongroom.daemons.storage.uploads import CLIENT_END, CLIENT_KINDS, CLIENT_START
 from strongroom.errors import ObjectMissingError, RepositoryNotFoundError
+from strongroom.repo.keys.owners import SHARED
 from strongroom.stores.store import KINDS
 
 if TYPE_CHECKING:
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.storage.metrics import Labels
     from strongroom.daemons.storage.settings import StorageLimits
     from strongroom.stores.servable import ServableStore
+    from strongroom.stores.store import Kind
 
 
 class ServedRepository:
@@ -48,10 +58,12 @@ class ServedRepository:
             self.abandoned = store.remove_abandoned()
             self.entered = 0
             for kind in KINDS:
-                self.entered += self.book.reconcile(kind, list(store.list(kind)))[0]
+                present = list(store.list(kind))
+                self.entered += self.book.reconcile(kind, present, partial(_client, store, kind))[0]
         finally:
             store.close()
-        used = {owner: size for owner, (_, size) in self.book.usage().items()}
+        usage = self.book.usage().items()
+        used = {client: one.stored_bytes + one.charge_bytes for client, one in usage}
         self.quotas = Quotas(limits, used)
 
     def set_limits(self, limits: StorageLimits) -> None:
@@ -59,26 +71,39 @@ class ServedRepository:
         self.limits = limits
         self.quotas.limits = limits
 
-    def repository_id(self) -> str:
-        """The id of the repository, "" while there is none."""
+    def repository_id(self) -> bytes:
+        """The id of the repository, b"" while there is none."""
         store = self.open_store()
         try:
             line = store.get("config", "config").partition(b"\n")[0]
             value = msgspec.json.decode(line, type=dict[str, object]).get("id")
         except (ObjectMissingError, RepositoryNotFoundError, msgspec.MsgspecError):
-            return ""
+            return b""
         finally:
             store.close()
-        return value if isinstance(value, str) else ""
+        try:
+            return bytes.fromhex(value) if isinstance(value, str) else b""
+        except ValueError:
+            return b""
+
+    def charge(self, client: bytes, size_bytes: int) -> None:
+        """Set what counts against a client's quota besides what it holds."""
+        before = self.book.charge(client, size_bytes)
+        self.quotas.count(client, size_bytes - before)
 
     def gauges(self) -> Iterator[tuple[str, Labels, float]]:
         """The metrics of this repository."""
         mine = ("repository", self.name)
-        for owner, (count, size) in self.book.usage().items():
-            labels = (mine, ("owner", owner or "appliance"))
-            yield "objects", labels, count
-            yield "stored_bytes", labels, size
-            if quota := self.limits.quota_of(owner):
+        usage: dict[str, tuple[int, int]] = {}
+        for client, one in self.book.usage().items():
+            name = one.name or _shown(client)
+            objects, stored_bytes = usage.get(name, (0, 0))
+            usage[name] = (objects + one.objects, stored_bytes + one.stored_bytes)
+        for name, (objects, stored_bytes) in usage.items():
+            labels = (mine, ("owner", name))
+            yield "objects", labels, objects
+            yield "stored_bytes", labels, stored_bytes
+            if quota := self.limits.quota_of(name):
                 yield "quota_bytes", labels, quota
         for kind in ("packs", "index"):
             labels = (mine, ("kind", kind))
@@ -96,3 +121,21 @@ class ServedRepository:
     def close(self) -> None:
         """Close the database."""
         self.book.close()
+
+
+def _client(store: ServableStore, kind: Kind, name: str) -> bytes:
+    """The client that an object in the store names."""
+    if kind not in CLIENT_KINDS:
+        return NO_CLIENT
+    try:
+        size = store.info(kind, name).size_bytes
+        if size < CLIENT_END:
+            return NO_CLIENT
+        return store.get(kind, name, CLIENT_START, CLIENT_END - CLIENT_START)
+    except ObjectMissingError:
+        return NO_CLIENT
+
+
+def _shown(client: bytes) -> str:
+    """Who a client is for whom no agent has connected."""
+    return "appliance" if client in (NO_CLIENT, SHARED) else client.hex()

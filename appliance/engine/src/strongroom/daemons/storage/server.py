@@ -26,11 +26,13 @@ from strongroom.errors import (
 from strongroom.net.channels.greeting import send_welcome
 from strongroom.net.channels.local_channel import admit_local
 from strongroom.net.channels.unauthenticated import StrangersLog, UnprovenConnections
+from strongroom.net.identities.peer import LOCAL_ROLE
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strongroom.daemons.storage.admission import Admission
     from strongroom.daemons.storage.metrics import Labels
     from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
     from strongroom.net.channels.channel import Channel
@@ -41,13 +43,11 @@ log = logging.getLogger("strongroom.storage")
 _WATCH_SECONDS: Final = 1.0
 _WAITING_CONNECTIONS: Final = 256
 _STOP_SECONDS: Final = 10.0
-# Hundreds of objects may arrive at once.
-_WRITE_BUFFER_BYTES: Final = 512 << 10
 
 
 def open_folder(folder: bytes) -> ServableStore:
     """The store of a repository whose objects are in the folder itself."""
-    return LocalStore(folder, _WRITE_BUFFER_BYTES)
+    return LocalStore(folder)
 
 
 class StorageServer:
@@ -127,6 +127,16 @@ class StorageServer:
         self._unproven.limit(limits.handshakes, limits.handshakes_of_an_address)
         self.serving.set_limits(limits)
 
+    def set_admission(self, admission: Admission) -> None:
+        """Apply a changed configuration; connections of peers that have fewer verbs end."""
+        before, self.serving.admission = self.serving.admission, admission
+        with self._lock:
+            sessions = [one for one in self._sessions if one.peer.role != LOCAL_ROLE]
+        for session in sessions:
+            if before.verbs(session.peer) - admission.verbs(session.peer):
+                log.warning("%s: disconnected: the configuration has changed", session.shown)
+                session.channel.shutdown()
+
     def _connection_gauges(self) -> list[tuple[str, Labels, float]]:
         with self._lock:
             roles = [session.peer.role for session in self._sessions]
@@ -205,27 +215,34 @@ class StorageServer:
         admit: Callable[[socket.socket], Channel],
     ) -> None:
         """A connection from start to end, in its thread. stranger: its address, if over TCP."""
-        session: Session | None = None
         shown = stranger or "the local socket"
+        channel: Channel | None = None
         try:
             connection.settimeout(self.serving.limits.greeting_seconds)
-            session = Session(self.serving, admit(connection), shown)
+            channel = admit(connection)
         except (StrongroomError, OSError) as error:
             self._refuse(shown, "unproven", str(error))
             connection.close()
         finally:
             if stranger:
                 self._unproven.leave(stranger)
-        if session is None:
+        if channel is None:
             return
+        share = self.serving.shares.enter(channel.peer)
+        if isinstance(share, str):
+            self.serving.metrics.count("refused", cause="connections")
+            text = "%s: not let in: %s"
+            self.serving.lines.say(logging.WARNING, channel.peer, text, shown, share)
+            channel.close()
+            return
+        try:
+            self._serve(Session(self.serving, channel, share, shown))
+        finally:
+            self.serving.shares.leave(share)
+
+    def _serve(self, session: Session) -> None:
         with self._lock:
-            reason = self._crowd(session)
-            if not reason:
-                self._sessions.add(session)
-        if reason:
-            self._refuse(shown, "connections", reason)
-            session.channel.close()
-            return
+            self._sessions.add(session)
         mode = session.channel.security.mode
         self.serving.metrics.count("connections", role=session.peer.role, mode=mode)
         try:
@@ -233,15 +250,6 @@ class StorageServer:
         finally:
             with self._lock:
                 self._sessions.discard(session)
-
-    def _crowd(self, session: Session) -> str:
-        """Why there is no capacity for a session, or ""."""
-        if len(self._sessions) >= self.serving.limits.connections:
-            return f"there are {self.serving.limits.connections} connections already"
-        mine = sum(one.peer == session.peer for one in self._sessions)
-        if mine >= self.serving.limits.connections_each and session.peer.role != "local":
-            return f"{session.peer} has {mine} connections already"
-        return ""
 
     def _refuse(self, shown: str, cause: str, reason: str) -> None:
         self.serving.metrics.count("refused", cause=cause)
@@ -251,14 +259,15 @@ class StorageServer:
         while not self._stopped.wait(_WATCH_SECONDS):
             now = clock.elapsed_seconds()
             self._strangers.flush()
+            self.serving.lines.flush()
             self.serving.watch_clocks()
             with self._lock:
                 sessions = list(self._sessions)
                 self._threads = [thread for thread in self._threads if thread.is_alive()]
             for session in sessions:
-                deadline = session.answers.deadline
-                if deadline is not None and now > deadline:
-                    log.warning("%s: disconnected: too little data arrives", session.shown)
+                if session.is_late(now):
+                    text = "%s: disconnected: too little data arrives"
+                    self.serving.lines.say(logging.WARNING, session.peer, text, session.shown)
                     session.channel.shutdown()
 
     def _thread(self, work: Callable[[], None], name: str) -> None:

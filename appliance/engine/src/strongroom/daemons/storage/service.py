@@ -1,8 +1,8 @@
 """The storage daemon as a service: configuration, identity, signals.
 
-SIGTERM and SIGINT end it. SIGHUP reloads its configuration: limits, who may use which TLS mode,
-certificate. Addresses and devices stay as they were at the start. A renewed certificate is noticed
-within a minute without SIGHUP.
+SIGTERM and SIGINT end it. SIGHUP reloads its configuration: limits, who may connect and in which
+TLS mode, certificate. Addresses and devices stay as they were at the start. A renewed certificate
+is noticed within a minute without SIGHUP.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import logging
 import os
 import queue
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from strongroom.daemons.service_manager import notify
 from strongroom.daemons.storage.configuration import StorageConfiguration
+from strongroom.daemons.storage.descriptors import raise_open_files, within_open_files
 from strongroom.daemons.storage.server import StorageServer
 from strongroom.errors import StrongroomError
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from strongroom.daemons.storage.settings import StorageLimits
     from strongroom.net.channels.connecting import Acceptor
     from strongroom.net.identities.peer import Peer
 
@@ -71,15 +74,30 @@ class StorageService:
         from strongroom.net.channels.connecting import Acceptor
         from strongroom.net.identities.identity import Identity
 
-        folder = self._configuration.settings.identity_folder
+        settings = replace(self._configuration.settings, limits=self._limits())
+        folder = settings.identity_folder
         if not self._certificate_time():
             log.warning("%s holds no certificate: only the local socket works", os.fsdecode(folder))
-            return StorageServer(self._configuration.settings)
+            return StorageServer(settings)
         self._acceptor = Acceptor(
             Identity.load(folder), self._allow, cipher_suites=self._configuration.cipher_suites
         )
         self._seen = self._certificate_time()
-        return StorageServer(self._configuration.settings, self._acceptor.accept, self._read_grant)
+        return StorageServer(settings, self._acceptor.accept, self._read_grant)
+
+    def _limits(self) -> StorageLimits:
+        configured = self._configuration.settings.limits
+        limits = within_open_files(configured, raise_open_files())
+        if limits != configured:
+            log.warning(
+                "the limit on open files permits %d connections (%d of a client) and %d uploads "
+                "(%d of a client); raise LimitNOFILE for more",
+                limits.connections,
+                limits.connections_each,
+                limits.uploads_of_all,
+                limits.uploads_each,
+            )
+        return limits
 
     def _allow(self, peer: Peer, mode: str) -> bool:
         return self._configuration.allows(peer, mode)
@@ -97,7 +115,8 @@ class StorageService:
         except StrongroomError as error:
             log.error("the configuration stays as it was: %s", error)  # noqa: TRY400 - it says enough
             return
-        server.set_limits(self._configuration.settings.limits)
+        server.set_limits(self._limits())
+        server.set_admission(self._configuration.settings.admission)
         self._follow_identity()
         log.info("the configuration was read again")
         if waiting := self._configuration.differences(self._started):

@@ -11,13 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from strongroom.daemons.storage.accounts import Bandwidths
+from strongroom.daemons.storage.client_lines import ClientLines
 from strongroom.daemons.storage.metrics import Metrics, kernel_tls
 from strongroom.daemons.storage.served_repository import ServedRepository
+from strongroom.daemons.storage.shares import Shares
 from strongroom.errors import RepositoryNotFoundError, RightError
+from strongroom.stores.writer_pool import WriterPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from strongroom.daemons.storage.admission import Admission
     from strongroom.daemons.storage.metrics import Labels
     from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
     from strongroom.stores.servable import ServableStore
@@ -41,9 +45,13 @@ class Serving:
         connections. Raises StoreError.
         """
         self.limits: StorageLimits = settings.limits
+        self.admission: Admission = settings.admission
         self.metrics = Metrics()
         self.stopped = threading.Event()
         self.bandwidths = Bandwidths(settings.limits.bytes_per_second, self.stopped)
+        self.shares = Shares(settings.limits, self.stopped)
+        self.writers = WriterPool()
+        self.lines = ClientLines(log)
         self._read_grant = read_grant
         self._count_connections = count_connections
         self._repositories: dict[str, ServedRepository] = {}
@@ -54,13 +62,14 @@ class Serving:
                 log.info("%s: %d objects without an entry were entered", name, served.entered)
 
     def close(self) -> None:
-        """Close the repositories."""
+        """Close the repositories; no connection may be open any more."""
+        self.writers.stop()
         for served in self._repositories.values():
             served.close()
 
     def set_limits(self, limits: StorageLimits) -> None:
         """Apply a changed configuration; open connections keep their settings except quotas."""
-        self.limits = limits
+        self.limits = self.shares.limits = limits
         self.bandwidths.bytes_per_second = limits.bytes_per_second
         for served in self._repositories.values():
             served.set_limits(limits)
@@ -72,7 +81,7 @@ class Serving:
         if wanted in self._repositories:
             return self._repositories[wanted]
         for served in self._repositories.values():
-            if served.repository_id() == wanted:
+            if served.repository_id().hex() == wanted:
                 return served
         raise RepositoryNotFoundError(
             f"this storage daemon has no repository {wanted}; its devices are "
@@ -103,6 +112,7 @@ class Serving:
     def metrics_text(self) -> bytes:
         """All metrics for Prometheus."""
         gauges = [*self._count_connections(), *kernel_tls()]
+        gauges.append(("uploads", (), float(self.shares.uploads)))
         for served in self._repositories.values():
             gauges += served.gauges()
         return self.metrics.exposition(gauges)

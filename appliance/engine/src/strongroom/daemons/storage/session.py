@@ -19,7 +19,7 @@ from strongroom.daemons.storage.changes import Changes
 from strongroom.daemons.storage.incoming_payload import Incoming
 from strongroom.daemons.storage.provenance import DOUBTED, FALSE, VOUCHED
 from strongroom.daemons.storage.response_writer import Answers
-from strongroom.daemons.storage.rights import rights_of
+from strongroom.daemons.storage.rights import as_client, rights_of
 from strongroom.errors import (
     ConnectionLostError,
     DamageError,
@@ -39,6 +39,7 @@ from strongroom.net.storage.protocol import (
     FrameType,
     ObjectName,
     ObjectPart,
+    SharedCharge,
     StorageHello,
     StorageWelcome,
     Vouching,
@@ -48,12 +49,14 @@ from strongroom.stores.store import Kind, require_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
     from strongroom.daemons.storage.accounts import JobBandwidth
     from strongroom.daemons.storage.served_repository import ServedRepository
     from strongroom.daemons.storage.serving import Serving
+    from strongroom.daemons.storage.shares import Share
     from strongroom.net.channels.channel import Channel
-    from strongroom.net.storage.frames import Frame
+    from strongroom.net.storage.frames import Frame, FrameStart
     from strongroom.stores.servable import ServableStore
     from strongroom.stores.store import ObjectInfo
 
@@ -62,13 +65,24 @@ log = logging.getLogger("strongroom.storage")
 # An honest client gives up at the first refusal; more would only fill the log.
 _MOST_REFUSALS: Final = 100
 _SILENT: Final = frozenset((FrameType.DATA, FrameType.ABORT))
+# Directors and operators, whom the configuration names one by one, and local peers.
+_TRUSTED_IDLE_SECONDS: Final = 24 * 3600.0
+# Shorter requests take the interpreter's time and hardly any memory, longer ones the reverse.
+_SHORT_BYTES: Final = 64 << 10
+# What the names of a large repository take.
+_HELD_FOR_NAMES: Final = 16 << 20
+_ANSWERED_BY_NAMES: Final = frozenset((FrameType.LIST, FrameType.DOUBTED, FrameType.OWNERS))
+# Sending content takes a processor's time, but not the interpreter's.
+_SENT_BYTES_PER_SECOND: Final = 1 << 29
 
 
 class Session:
     """See the module's docstring. `run` serves until the peer leaves or is disconnected."""
 
-    def __init__(self, serving: Serving, channel: Channel, address: str) -> None:
+    def __init__(self, serving: Serving, channel: Channel, share: Share, address: str) -> None:
+        """`share`: what the peer's client holds, this connection included."""
         self._serving = serving
+        self._share = share
         self._limits = serving.limits
         self.channel = channel
         self.peer = channel.peer
@@ -76,6 +90,8 @@ class Session:
         self.answers = Answers(channel, serving.limits)
         self._job: str | None = None
         self._next_request_at = 0.0
+        self._is_idle = False
+        self._sent_bytes = 0
         self._refusals = 0
         # The error that answers the rest of a series of requests.
         self._failed: StrongroomError | None = None
@@ -97,6 +113,8 @@ class Session:
             FrameType.METRICS: self._metrics,
             FrameType.OWNERS: self._owners,
             FrameType.CONFIRM_CLOCK: self._confirm_clock,
+            FrameType.CHARGE: self._charge,
+            FrameType.FALSE: self._false,
         }
 
     def run(self) -> None:
@@ -105,26 +123,73 @@ class Session:
         try:
             self.answers.allow(self._limits.greeting_seconds)
             self._greet(reader)
+            idle_seconds = _TRUSTED_IDLE_SECONDS
+            if self.peer.role == "agent":
+                idle_seconds = self._limits.idle_seconds
             while True:
-                self.answers.allow(self._limits.idle_seconds)
+                self.answers.allow(idle_seconds)
+                self._is_idle = True
                 start = reader.start()
+                self._is_idle = False
+                self._bandwidth.used_at = clock.elapsed_seconds()
                 self.answers.allow_bytes(start.payload_size)
-                if start.type == FrameType.DATA:
-                    goes_on = self._take_data(reader.head(start), start.payload_size)
-                else:
-                    frame = reader.rest(start)
-                    self.answers.deadline = None
-                    goes_on = self._serve(frame)
-                if not goes_on:
+                if not self._take(reader, start):
                     return
         except ConnectionLostError as error:
             if not error.clean or (self._job is not None and self._changes.has_uploads):
-                log.info("%s: connection lost: %s", self.shown, one_line(str(error)))
+                self._say(logging.INFO, "connection lost: %s", error)
         except (ProtocolError, PeerRefusedError) as error:
             self._serving.metrics.count("failures", error=error.error_id)
-            log.warning("%s: disconnected: %s", self.shown, one_line(str(error)))
+            self._say(logging.WARNING, "disconnected: %s", error)
         finally:
             self._end()
+
+    def is_late(self, now: float) -> bool:
+        """Whether the peer has not done its part in time.
+
+        An idle connection of a job may stay while others of the job work.
+        """
+        deadline = self.answers.deadline
+        if deadline is None or now <= deadline:
+            return False
+        return not self._is_idle or now > self._bandwidth.used_at + self._limits.idle_seconds
+
+    def _take(self, reader: FrameReader, start: FrameStart) -> bool:
+        """Receive and serve the rest of a request; False when the connection has to end."""
+        if start.type == FrameType.DATA and start.payload_size >= _SHORT_BYTES:
+            return self._take_data(reader.head(start), start.payload_size)
+        began, self._sent_bytes = clock.thread_seconds(), 0
+        held_bytes = _HELD_FOR_NAMES if start.type in _ANSWERED_BY_NAMES else 0
+        if start.payload_size >= _SHORT_BYTES:
+            held_bytes = start.payload_size
+        self.answers.deadline = None
+        with self._serving.shares.holding(self._share, held_bytes):
+            self.answers.allow_bytes(start.payload_size)
+            if start.type == FrameType.DATA:
+                goes_on = self._take_data(reader.head(start), start.payload_size)
+            else:
+                frame = reader.rest(start)
+                self.answers.deadline = None
+                goes_on = self._serve(frame)
+        self.answers.deadline = None
+        used_seconds = clock.thread_seconds() - began - self._sent_bytes / _SENT_BYTES_PER_SECOND
+        self._serving.shares.charge(self._share, max(0.0, used_seconds))
+        return goes_on
+
+    def begin_upload(self) -> int:
+        """See UploadPlaces."""
+        return self._serving.shares.begin_upload(self._share)
+
+    def end_upload(self, buffer_bytes: int) -> None:
+        """See UploadPlaces."""
+        self._serving.shares.end_upload(self._share, buffer_bytes)
+
+    def submit(self, work: Callable[[], None]) -> Future[None]:
+        """See UploadPlaces."""
+        return self._serving.writers.submit(self._share.shown, work)
+
+    def _say(self, level: int, message: str, error: object) -> None:
+        self._serving.lines.say(level, self.peer, f"%s: {message}", self.shown, str(error))
 
     def _greet(self, reader: FrameReader) -> None:
         frame = reader.rest(reader.start())
@@ -139,16 +204,26 @@ class Session:
                     f"daemon {PROTOCOL_VERSION}; upgrade the older side"
                 )
             grant = self._serving.read_grant(hello.grant) if hello.grant else None
-            self._rights = rights_of(self.peer, hello.view_as, grant)
+            verbs = self._serving.admission.verbs(self.peer)
+            rights = rights_of(self.peer, verbs, hello.view_as, grant)
             self._served: ServedRepository = self._serving.repository(hello.repository)
+            self._rights = as_client(rights, self.peer, self._served.repository_id())
         except StrongroomError as error:
             self.answers.fail(error)
             raise PeerRefusedError(str(error)) from error
         self._book = self._served.book
+        if self._rights.client:
+            self._book.learn_name(self._rights.client, self.peer.name)
         self._store: ServableStore = self._served.open_store()
         self._bandwidth: JobBandwidth = self._serving.bandwidths.enter(self.peer.name, hello.job)
         self._changes = Changes(
-            self._served, self._store, self._rights, self._limits, self.shown, self._receive_turn
+            self._served,
+            self._store,
+            self._rights,
+            self._limits,
+            self.shown,
+            self._receive_turn,
+            self,
         )
         self._job = hello.job
         self.answers.send(StorageWelcome(PROTOCOL_VERSION, self.peer.role, self._limits.uploads))
@@ -187,9 +262,9 @@ class Session:
                 log.debug("%s: %s", self.shown, one_line(str(error)))
             elif isinstance(error, RightError | QuotaError | ProtocolError | DamageError):
                 self._refusals += 1
-                log.warning("%s: refused: %s", self.shown, one_line(str(error)))
+                self._say(logging.WARNING, "refused: %s", error)
             elif isinstance(error, StoreError):
-                log.error("%s: failed: %s", self.shown, one_line(str(error)))  # noqa: TRY400 - it says enough
+                self._say(logging.ERROR, "failed: %s", error)
             if frame.type not in _SILENT:
                 self.answers.fail(error)
             if self._refusals > _MOST_REFUSALS:
@@ -275,15 +350,32 @@ class Session:
     def _doubted(self, frame: Frame) -> None:
         kind: Kind = decode(frame.header, Kind)  # type: ignore[arg-type]
         # An agent sees nothing but what it stored itself and what was verified.
-        doubted = [] if self._rights.view else sorted(self._book.of_standing(kind, DOUBTED))
-        for start in range(0, len(doubted), LISTED_AT_ONCE):
-            self.answers.send_part(msgspec.msgpack.encode(doubted[start : start + LISTED_AT_ONCE]))
+        is_whole = self._rights.view is None
+        doubted = self._book.of_standing(kind, DOUBTED) if is_whole else set()
+        if kind == "snapshots" and is_whole:
+            # Whoever sees those that were found false must not rely on them either.
+            doubted |= self._book.of_standing(kind, FALSE)
+        self._send_names(doubted)
+
+    def _false(self, frame: Frame) -> None:
+        self._send_names(self._book.of_standing(decode(frame.header, Kind), FALSE))  # type: ignore[arg-type]
+
+    def _send_names(self, names: set[str]) -> None:
+        listed = sorted(names)
+        for start in range(0, len(listed), LISTED_AT_ONCE):
+            self.answers.send_part(msgspec.msgpack.encode(listed[start : start + LISTED_AT_ONCE]))
         self.answers.send(None)
 
     def _owners(self, frame: Frame) -> None:
         pairs = self._book.owners(decode(frame.header, Kind))  # type: ignore[arg-type]
         for start in range(0, len(pairs), LISTED_AT_ONCE):
             self.answers.send_part(msgspec.msgpack.encode(pairs[start : start + LISTED_AT_ONCE]))
+        self.answers.send(None)
+
+    def _charge(self, frame: Frame) -> None:
+        charge = decode(frame.header, SharedCharge)
+        self._served.charge(charge.client, charge.size_bytes)
+        self._book.sync()
         self.answers.send(None)
 
     def _confirm_clock(self, frame: Frame) -> None:
@@ -299,7 +391,7 @@ class Session:
         self._book.judge(vouching.kind, vouching.names, VOUCHED if vouching.sound else FALSE)
         if not vouching.sound:
             shown = ", ".join(vouching.names)
-            log.warning("%s: found false and hidden: %s %s", self.shown, vouching.kind, shown)
+            log.warning("%s: found false: %s %s", self.shown, vouching.kind, shown)
         self._book.sync()
         self.answers.send(None)
 
@@ -320,6 +412,7 @@ class Session:
     def _send_turn(self, size_bytes: int) -> None:
         self._bandwidth.take(size_bytes)
         self._serving.metrics.count("sent_bytes", size_bytes)
+        self._sent_bytes += size_bytes
 
     def _pace(self) -> None:
         rate = self._limits.requests_per_second

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from strongroom.daemons.storage.admission import Admission
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -15,11 +17,13 @@ class StorageLimits:
 
     connections, connections_each: at once, of all peers and of one name. handshakes,
     handshakes_of_an_address: connections that are not authenticated yet.
-    requests_per_second: of one connection. uploads: open at once on one connection.
+    requests_per_second: of one connection. uploads: open at once on one connection; uploads_each,
+    uploads_of_all: of one client and of all.
     object_bytes: of one object, which readers load whole: no more than LARGEST_ANSWER_BYTES of
     net.storage_client. small_object_bytes: of a lease or a tombstone.
     leases_each: of one agent at once.
-    greeting_seconds: from connecting to the first request. idle_seconds: between requests.
+    greeting_seconds: from connecting to the first request. idle_seconds: without a request of a
+    client's job.
     slowest_bytes_per_second: a slower transfer of a frame ends the connection, after
     stall_seconds. bytes_per_second: of all connections of a job together.
     quota_bytes: of one agent; quotas: of agents by name, instead.
@@ -32,11 +36,13 @@ class StorageLimits:
     handshakes_of_an_address: int = 128
     requests_per_second: float = 0.0
     uploads: int = 64
+    uploads_each: int = 256
+    uploads_of_all: int = 4096
     object_bytes: int = 1 << 30
     small_object_bytes: int = 1 << 20
     leases_each: int = 256
     greeting_seconds: float = 30.0
-    idle_seconds: float = 24 * 3600.0
+    idle_seconds: float = 600.0
     stall_seconds: float = 60.0
     slowest_bytes_per_second: int = 4096
     bytes_per_second: int = 0
@@ -54,6 +60,7 @@ class StorageDaemonSettings:
     """A storage daemon. addresses: host and port; repositories: name and folder, in order.
 
     maintenance_users: uids that may use the local socket besides root and the daemon's own user.
+    admission: who may connect over the network.
     """
 
     name: str
@@ -63,3 +70,4 @@ class StorageDaemonSettings:
     maintenance_users: tuple[int, ...] = ()
     identity_folder: bytes = b""
     limits: StorageLimits = field(default_factory=StorageLimits)
+    admission: Admission = field(default_factory=Admission)

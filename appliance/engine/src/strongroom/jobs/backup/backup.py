@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import strongroom
 from strongroom import clock
-from strongroom.errors import DamageError, SourceError
+from strongroom.errors import DamageError, ObjectMissingError, SourceError
 from strongroom.jobs.backup.coordinator import Coordinator
 from strongroom.jobs.backup.parent import choose_parent, open_parent
 from strongroom.jobs.backup.parent_cache import ParentCache
@@ -24,6 +24,7 @@ from strongroom.jobs.writing.dry_pack import DryPack
 from strongroom.jobs.writing.listing import ListingWriter
 from strongroom.jobs.writing.stored_chunks import StoredChunks
 from strongroom.progress import NullProgress
+from strongroom.repo.newest_known import NewestKnown
 from strongroom.repo.packs import KIND_LISTING
 from strongroom.repo.snapshots import Snapshot, Totals
 
@@ -112,11 +113,17 @@ def back_up(
     threads. Raises SourceError, StoreError, LeaseError, DamageError; then nothing is listed.
     """
     started = clock.elapsed_seconds()
+    repository = repository.for_client(options.host, _generation(repository))
     with repository.lease(options.host, os.getpid(), "backup") as lease:
         if not options.dry_run:
             # Left-overs of killed jobs may be what fills the disk.
             repository.store.remove_abandoned()
         return _Backup(repository, source, options, lease, started).run(show)
+
+
+def _generation(repository: Repository) -> int:
+    """That of the put key, the first with a key that may be any client."""
+    return 0 if repository.client is None else repository.client.generation
 
 
 class _Backup:
@@ -139,13 +146,11 @@ class _Backup:
         self._footers: list[PackFooter] = []
         self._stored_bytes = 0
         self._warnings: list[str] = []
+        self._newest = self._open_newest()
         self._stored = StoredChunks(repository)
-        self._index = self._stored.index
         for footer in self._stored.orphans:
             self._keep_footer(footer)
-        self._deduplication = Deduplication(
-            self._stored.load_table, repository.key.put_key.block_key
-        )
+        self._deduplication = Deduplication(self._stored.load_table, repository.writer.client)
 
     def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> BackupReport:
         """Scan, store, commit."""
@@ -156,7 +161,7 @@ class _Backup:
         parent = None
         if base is not None:
             parent = open_parent(
-                self._repository, self._index, base, options, cache, self._warnings.append
+                self._repository, self._stored.blocks, base, options, cache, self._warnings.append
             )
         limit_ns = 0 if parent is None else parent.recent_limit_ns
         with (
@@ -168,8 +173,8 @@ class _Backup:
         ):
             self._lease.start_renewing()
             listing = ListingWriter(
-                self._repository.key.put_key,
-                self._index,
+                self._repository.writer,
+                self._stored.blocks,
                 lambda: self._new_pack(self._repository, KIND_LISTING),
                 self._take_footer,
                 options.pack_size_bytes,
@@ -187,6 +192,7 @@ class _Backup:
                 shards.tally,
                 shards.scan_threads,
                 options.known_problems,
+                options.share_below,
             )
 
             def finish() -> Snapshot:
@@ -209,6 +215,8 @@ class _Backup:
                 raise
             if snapshot is not None and keeper is not None and cache is not None:
                 cache.keep(keeper, snapshot)
+        if snapshot is not None:
+            self._remember(snapshot)
         counts = coordinator.counts
         return BackupReport(
             snapshot=snapshot,
@@ -228,7 +236,8 @@ class _Backup:
         )
 
     def _choose_parent(self, paths: tuple[bytes, ...]) -> Snapshot | None:
-        if self._options.level == "full":
+        is_full = self._options.level == "full"
+        if is_full and not self._is_newest_gone():
             return None
         try:
             snapshots = self._repository.snapshots()
@@ -236,7 +245,45 @@ class _Backup:
             # With damaged snapshots a new backup is needed most: it goes on without a parent.
             self._warnings.append(f"no parent can be chosen, so everything is read: {error}")
             return None
-        return choose_parent(snapshots, paths, self._options)
+        if self._newest is not None:
+            mine = self._repository.writer.client_id
+            behind = [one for one in self._newest.behind(snapshots) if one.owner == mine]
+            self._warnings += [one.text() for one in behind]
+        return None if is_full else choose_parent(snapshots, paths, self._options)
+
+    def _open_newest(self) -> NewestKnown | None:
+        if self._options.cache_folder is None:
+            return None
+        try:
+            return NewestKnown(self._options.cache_folder, self._repository.config.id)
+        except OSError as error:
+            self._warn_of_memory(error)
+            return None
+
+    def _is_newest_gone(self) -> bool:
+        """Whether the store does not have the newest snapshot known; spares listing all."""
+        mine = self._repository.writer.client_id
+        known = "" if self._newest is None else self._newest.known(mine)
+        if not known:
+            return False
+        try:
+            self._repository.store.info("snapshots", known)
+        except ObjectMissingError:
+            return True
+        return False
+
+    def _remember(self, snapshot: Snapshot) -> None:
+        if self._newest is not None:
+            try:
+                self._newest.note([snapshot])
+            except OSError as error:
+                self._warn_of_memory(error)
+
+    def _warn_of_memory(self, error: OSError) -> None:
+        self._warnings.append(
+            f"the newest snapshot is not remembered, so a store that is set back is not noticed: "
+            f"{error}"
+        )
 
     def _open_cache(self, paths: tuple[bytes, ...]) -> ParentCache | None:
         options = self._options

@@ -7,6 +7,7 @@ File content never passes through this process. Any error of a shard ends the jo
 
 from __future__ import annotations
 
+import os
 import selectors
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -41,6 +42,7 @@ from strongroom.jobs.backup.stream_rows import StreamRows
 from strongroom.jobs.workers.channel import ChannelClosedError, CoordinatorChannel
 from strongroom.jobs.workers.messages import Failed, error_of
 from strongroom.rows.rows import COLUMN_COUNT, MODE, decode_rows, encode_rows
+from strongroom.scan.share_folders import SHARED, SharePlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +94,7 @@ class Coordinator:
 
     `claim(group)` decides about one group of chunks; `footer(footer)` takes the footer of a
     finished pack; `listing` takes rows in order; `scan_threads` is what each shard has;
-    `known_problems` are reported with those found.
+    `known_problems` are reported with those found; public files below `share_below` are offered.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Coordinator:
         tally: ShardTally,
         scan_threads: int,
         known_problems: tuple[Problem, ...] = (),
+        share_below: tuple[str, ...] = (),
     ) -> None:
         self._scans_in_flight = max(SCANS_IN_FLIGHT, SCANS_A_THREAD * scan_threads)
         self._shards = [_ShardState(channel) for channel in channels]
@@ -123,10 +126,13 @@ class Coordinator:
         self.counts = BackupCounts(problems=list(known_problems))
         self._streams = StreamRows()
         self._order.add_streams()
+        self._places = SharePlaces(share_below)
         if not paths:
             return
         way = Way.to(paths)
-        self._order.add(b"", 0, None if way is None else b"\0".join([ROOT_NAME, *way.names()]), way)
+        names = None if way is None else b"\0".join([ROOT_NAME, *way.names()])
+        root = self._order.add(b"", 0, names, way)
+        root.standing = self._places.root(os.stat("/").st_mode)
 
     def run(self) -> None:
         """Run until every row is in the listing and every pack in the store.
@@ -207,18 +213,19 @@ class Coordinator:
     def _take_of_node(self, shard: _ShardState, node: Node, message: OfScan) -> None:
         match message:
             case Scanned():
-                self._scanned(shard, node, message.children)
+                self._scanned(shard, node, message.children, message.closed)
             case Same():
-                self._scanned(shard, node, message.children)
+                self._scanned(shard, node, message.children, message.closed)
                 self._settled(shard, node)
                 self._settle(node, node.parent or [])
             case ParentWanted():
                 assert self._parent is not None
                 shard.channel.send(ParentRows(encode_rows(self._parent.joined(node.parent))))
             case DirectorySlice():
-                self._order.add(node.path, message.number, message.names, None)
+                part = self._order.add(node.path, message.number, message.names, None)
+                part.standing = node.standing
             case Sliced() | Lost():
-                self._scanned(shard, node, [])
+                self._scanned(shard, node, [], [])
                 self._settled(shard, node)
                 self._order.settle(node, [])
                 if isinstance(message, Lost):
@@ -260,24 +267,32 @@ class Coordinator:
         self.counts.bytes_read += settled.read_bytes
         self._report(problems)
 
-    def _scanned(self, shard: _ShardState, node: Node, children: list[bytes]) -> None:
+    def _scanned(
+        self, shard: _ShardState, node: Node, children: list[bytes], closed: list[bytes]
+    ) -> None:
         shard.scanning -= 1
         node.is_scanned = True
         prefix = node.path + b"/" if node.path else b""
+        barred = frozenset(closed)
         for name in children:
             way = None
             if node.way is not None and name not in node.way.goals:
                 way = node.way.steps[name]
             only = None if way is None else b"\0".join(way.names())
-            self._order.add(prefix + name, 0, only, way)
+            path = prefix + name
+            child = self._order.add(path, 0, only, way)
+            child.standing = self._places.below(
+                node.standing, path, is_searchable=name not in barred
+            )
 
     def _parent_pieces(self, node: Node) -> list[Rows]:
         if self._parent is None:
             return []
         if node.only is None or node.way is not None:
-            return self._parent.directory(node.path)
+            return self._parent.directory(node.path, offers=node.standing == SHARED)
         first, _, rest = node.only.partition(b"\0")
-        return self._parent.between(node.path, first, rest.rpartition(b"\0")[2] or first)
+        last = rest.rpartition(b"\0")[2] or first
+        return self._parent.between(node.path, first, last, offers=node.standing == SHARED)
 
     def _hand_out(self) -> None:
         while True:
@@ -309,7 +324,13 @@ class Coordinator:
         shard.scanning += 1
         shard.channel.send(
             ScanDirectory(
-                node.number, node.path, node.only, node.way is None, digest, bool(node.parent)
+                node.number,
+                node.path,
+                node.only,
+                node.way is None,
+                digest,
+                bool(node.parent),
+                node.standing == SHARED,
             )
         )
 
@@ -319,7 +340,10 @@ class Coordinator:
         names, stats = content.names_and_stats(read.place)
         byte_range = content.tasks[read.place].byte_range
         shard.scanning += READ_WEIGHT
-        shard.channel.send(ReadContent(read.number, read.node.path, names, stats, byte_range))
+        offers = read.node.standing == SHARED
+        shard.channel.send(
+            ReadContent(read.number, read.node.path, names, stats, byte_range, offers)
+        )
 
     def _flush_where_needed(self) -> None:
         """Have shards flush incomplete batches when the job would otherwise stall."""

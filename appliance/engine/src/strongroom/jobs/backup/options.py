@@ -82,7 +82,8 @@ class BackupOptions:
     (see `fileset.with_fileset`) `treatments` are the ways in which its entries are stored, the
     first the job's own, () when all are stored as `tuning` says. `treatment_digest`: identifies
     which entries have which attributes and signatures, "" where all have the same. known_problems:
-    read errors known before the start. pack_size_bytes: a pack is finished at this size; a property
+    read errors known before the start. share_below: public files below these folders are offered to
+    share (of `scan.share_folders`). pack_size_bytes: a pack is finished at this size; a property
     of the format, which only tests change.
     """
 
@@ -97,6 +98,7 @@ class BackupOptions:
     treatments: tuple[Treatment, ...] = ()
     treatment_digest: str = ""
     known_problems: tuple[Problem, ...] = ()
+    share_below: tuple[str, ...] = ()
     tuning: Tuning = field(default_factory=Tuning)
     cache_folder: bytes | None = None
     pack_size_bytes: int = PACK_SIZE_BYTES

@@ -12,6 +12,7 @@ import heapq
 from typing import TYPE_CHECKING, Final
 
 from strongroom.rows.views import path_key
+from strongroom.scan.share_folders import CLOSED
 
 if TYPE_CHECKING:
     from strongroom.jobs.backup.deferred_content import DeferredContent
@@ -28,7 +29,7 @@ class Node:
 
     __slots__ = (
         "content", "is_scanned", "is_streams", "key", "number", "only", "parent", "path", "rows",
-        "shard", "way",
+        "shard", "standing", "way",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +46,8 @@ class Node:
         self.is_scanned = False
         self.is_streams = False
         self.shard = -1
+        # See `scan.share_folders`: whether its public files are offered.
+        self.standing = CLOSED
 
 
 class Way:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom.errors import DamageError
 from strongroom.jobs.backup.parent_listing import ParentListing
 from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS
-from strongroom.repo.keys import RestoreKey
+from strongroom.repo.keys.roles import RestoreKey
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.snapshots import find_snapshot, select_snapshots
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.backup.options import BackupOptions
     from strongroom.jobs.backup.parent_cache import ParentCache
-    from strongroom.repo.index.index import Index
+    from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.listing.reader import ChunkReader
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
@@ -54,7 +54,7 @@ def choose_parent(
 
 def open_parent(
     repository: Repository,
-    index: Index,
+    blocks: ClientBlocks,
     base: Snapshot,
     options: BackupOptions,
     cache: ParentCache | None,
@@ -74,7 +74,7 @@ def open_parent(
     try:
         if isinstance(repository.key, RestoreKey):
             pages = repository.snapshot(base.id).pages
-            chunks: ChunkReader = repository.block_reader(index, _CACHE_BYTES)
+            chunks: ChunkReader = repository.block_reader(blocks, _CACHE_BYTES)
         else:
             cached = None if cache is None else cache.find(base.id)
             if cached is None:
@@ -84,7 +84,9 @@ def open_parent(
     except (DamageError, OSError) as error:
         warn(f"the parent's listing cannot be used, so everything is read: {error}")
         return None
-    return ParentListing(listing, index, base.start_ns, WIDE_DIRECTORY_ROWS, tuning.signature, warn)
+    return ParentListing(
+        listing, blocks, base.start_ns, WIDE_DIRECTORY_ROWS, tuning.signature, warn
+    )
 
 
 def _keeps_the_same(snapshot: Snapshot, options: BackupOptions) -> bool:

@@ -5,21 +5,38 @@ directory counts as new and is read again. A digest is offered only when equal d
 nothing changed: no row may have changed within a clock tick of the parent's start, and none may
 have been unreadable or changed while it was read. A damaged page only causes its directories to
 be read again.
+
+A file whose content was offered to share and is not to be any more, or the other way round, counts
+as changed, whatever the reason: references under the common keys are only to what is offered now.
 """
 
 from __future__ import annotations
 
+import stat
 from bisect import bisect_right
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from strongroom.errors import DamageError
-from strongroom.rows.rows import Rows, comparison_digest, join_rows, slice_rows
+from strongroom.rows.rows import (
+    CHANGED,
+    COLUMN_COUNT,
+    MODE,
+    Rows,
+    comparison_digest,
+    join_rows,
+    slice_rows,
+)
 from strongroom.scan.unchanged import newest_ctime_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strongroom.repo.index.index import Index
+    from numpy.typing import NDArray
+
+    from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.listing.reader import Listing
 
 # The kernel stamps files with a clock that ticks every 1 to 10 ms; twice the coarsest tick.
@@ -32,7 +49,7 @@ class ParentListing:
     def __init__(
         self,
         listing: Listing,
-        index: Index,
+        blocks: ClientBlocks,
         start_ns: int,
         widest_rows: int,
         signature: str,
@@ -45,13 +62,16 @@ class ParentListing:
         self._warn = warn
         self._warned: set[str] = set()
         self._listing = listing
-        self._index = index
+        self._blocks = blocks
         self._widest_rows = widest_rows
         self._signature = signature
         self.recent_limit_ns = start_ns - CLOCK_TICK_NS
 
-    def directory(self, path: bytes) -> list[Rows]:
-        """The rows of `path`; [] when it is not there, too wide, or not all in the repository."""
+    def directory(self, path: bytes, *, offers: bool) -> list[Rows]:
+        """The rows of `path`; [] when it is not there, too wide, or not all in the repository.
+
+        offers: whether public files in it are to be offered.
+        """
         pieces = []
         row_count = 0
         try:
@@ -62,9 +82,9 @@ class ParentListing:
                 pieces.append(rows)
         except DamageError as error:
             return self._damaged(error)
-        return self._sound(pieces)
+        return self._sound(pieces, offers)
 
-    def between(self, path: bytes, first: bytes, last: bytes) -> list[Rows]:
+    def between(self, path: bytes, first: bytes, last: bytes, *, offers: bool) -> list[Rows]:
         """The rows of `path` from name `first` to name `last`, both included."""
         pieces = []
         try:
@@ -79,7 +99,7 @@ class ParentListing:
                 break
         except DamageError as error:
             return self._damaged(error)
-        return self._sound(pieces)
+        return self._sound(pieces, offers)
 
     def joined(self, pieces: list[Rows]) -> Rows:
         """Join the pieces."""
@@ -101,10 +121,31 @@ class ParentListing:
             self._warn(f"the parent's listing is damaged, so files are read again: {text}")
         return []
 
-    def _sound(self, pieces: list[Rows]) -> list[Rows]:
+    def _sound(self, pieces: list[Rows], offers: bool) -> list[Rows]:
+        sound = []
         for rows in pieces:
             if rows.signature_name != self._signature:
                 return []
-            if rows.part_blocks and not self._index.has_blocks(rows.part_blocks).all():
-                return []
-        return pieces
+            if rows.part_blocks:
+                found = self._blocks.usable_rows(rows.part_blocks)
+                if found.min() < 0:
+                    return []
+                offered = self._blocks.index.are_offered(found)
+                sound.append(_to_be_read(rows, offered, offers))
+            else:
+                sound.append(rows)
+        return sound
+
+
+def _to_be_read(rows: Rows, offered: NDArray[np.bool_], offers: bool) -> Rows:
+    """`rows` with those marked as changed whose references are not `offered` as they are to be."""
+    if not offers and not offered.any():
+        return rows
+    modes = np.frombuffer(rows.stats, "<i8")[MODE::COLUMN_COUNT]
+    counts = np.frombuffer(rows.part_counts, np.uint32)
+    wanted = np.repeat(modes & stat.S_IROTH != 0, counts) & offers
+    differing = wanted != offered
+    if not differing.any():
+        return rows
+    numbers = np.repeat(np.arange(rows.row_count), counts)[differing]
+    return replace(rows, states={**rows.states, **dict.fromkeys(numbers.tolist(), CHANGED)})

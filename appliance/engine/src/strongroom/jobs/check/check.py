@@ -20,19 +20,22 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from strongroom import clock
-from strongroom.content.digests import BLOCK_ID_SIZE, is_object_name, object_name
+from strongroom.content.digests import is_object_name, object_name
 from strongroom.errors import DamageError, ObjectMissingError, StoreError, UnknownFormatError
 from strongroom.jobs.check.damage import Finding, Findings
 from strongroom.jobs.check.packs import PackAnswer, PackQuestion, check_pack
-from strongroom.jobs.check.pages import PageChecker
+from strongroom.jobs.check.pages import ClientPage, PageChecker
 from strongroom.jobs.check.verified_index import SoundIndex, load_sound_index
 from strongroom.jobs.upkeep.marking import Marker
+from strongroom.jobs.upkeep.pack_usage import mark_shared
 from strongroom.jobs.workers.forked_map import ForkedMap, default_processes
 from strongroom.progress import NullProgress
-from strongroom.repo.keys import wrap_info
+from strongroom.repo.index.shared_chunks import SharedChunks
+from strongroom.repo.keys.wrapping import wrap_info
 from strongroom.repo.leases import list_leases
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.snapshots import was_stored_unreadable
+from strongroom.stores.capabilities import found_false
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from strongroom.progress import Progress
     from strongroom.repo.leases import Lease
     from strongroom.repo.repository import Repository
-    from strongroom.repo.snapshots import PageReference, Snapshot
+    from strongroom.repo.snapshots import Snapshot
 
 _READ_ONLY: Final = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
 _RENEWAL_SECONDS: Final = 30.0
@@ -115,6 +118,7 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
     """Check a repository. KeyRightError with a put key, StoreError when the store fails."""
     started = clock.elapsed_seconds()
     _ = repository.restore_key
+    repository = repository.for_all_clients()
     lease = reading_lease(repository, "check")
     run = _Check(repository, options, progress, lease)
     with lease or nullcontext():
@@ -169,8 +173,12 @@ def _renew(run: _Check) -> None:
 def _snapshots(run: _Check) -> list[Snapshot]:
     snapshots = []
     wanted = set(run.options.snapshot_ids)
+    false = found_false(run.repository.store)
     for info in run.repository.store.list("snapshots"):
         if wanted and info.name not in wanted:
+            continue
+        if info.name in false:
+            run.notes.append(f"snapshot {info.name} was found false and is not checked; forget it")
             continue
         try:
             snapshots.append(run.repository.snapshot(info.name))
@@ -208,7 +216,9 @@ def _check_leases(run: _Check) -> None:
             )
 
 
-def _check_packs(run: _Check, known: SoundIndex, snapshots: list[Snapshot]) -> set[bytes]:
+def _check_packs(
+    run: _Check, known: SoundIndex, snapshots: list[Snapshot]
+) -> set[tuple[bytes, bytes]]:
     """Check packs; the ids of blocks of which no good copy is left."""
     index = known.index
     present = set()
@@ -257,9 +267,7 @@ def _check_packs(run: _Check, known: SoundIndex, snapshots: list[Snapshot]) -> s
         run.notes.append(
             f"{len(unknown)} packs are in no index: the next backup uses them or prune removes them"
         )
-    ids = np.frombuffer(index.block_ids(), np.dtype((np.void, BLOCK_ID_SIZE)))
-    good = set(ids[~bad_rows].tolist()) if bad_rows.any() else set()
-    return set(ids[bad_rows].tolist()) - good
+    return index.lost_blocks(bad_rows)
 
 
 def _take_answer(run: _Check, question: PackQuestion, answer: PackAnswer) -> None:
@@ -278,40 +286,47 @@ def _needed_packs(
 ) -> set[bytes]:
     """The packs that the snapshots use; all of them if damage hides which."""
     marker = Marker(run.repository, NullProgress())
+    repository, index = run.repository, known.index
     try:
-        marker.mark([snapshot.id for snapshot in snapshots], known.index)
-    except DamageError:
+        marker.mark([snapshot.id for snapshot in snapshots], index)
+        # Also what clients have left to shared packs, which may be among the missing ones.
+        shared = SharedChunks.load(repository.store, repository.key, index, marked=True)
+        mark_shared(repository, index, marker.live, shared)
+    except (DamageError, ObjectMissingError):
         return packs
-    index = known.index
     return {
         pack.pack_id
         for pack in index.packs()
-        if marker.live.uses(index.block_ids(pack.first_row, pack.block_count)).any()
+        if marker.live.uses(
+            index.block_ids(pack.first_row, pack.block_count), index.owners[pack.owner]
+        ).any()
     }
 
 
 def _check_pages(
-    run: _Check, known: SoundIndex, snapshots: list[Snapshot], lost: set[bytes]
+    run: _Check, known: SoundIndex, snapshots: list[Snapshot], lost: set[tuple[bytes, bytes]]
 ) -> int:
     """Check the pages of snapshots, each once; how many there are."""
-    users: dict[PageReference, list[tuple[str, int]]] = {}
+    users: dict[ClientPage, list[tuple[str, int]]] = {}
     for snapshot in snapshots:
         try:
-            Listing(snapshot.pages, run.repository.block_reader(known.index))
+            Listing(snapshot.pages, run.repository.reader_of(snapshot, known.index))
         except DamageError as error:
             run.findings.add("snapshots", snapshot.id, str(error), [snapshot.id])
         for number, page in enumerate(snapshot.pages):
-            users.setdefault(page, []).append((snapshot.id, number))
+            mine = users.setdefault(ClientPage(snapshot.owner, page), [])
+            mine.append((snapshot.id, number))
     by_id = {snapshot.id: snapshot for snapshot in snapshots}
     run.progress.message("checking listings")
-    run.progress.total(files=sum(page.row_count for page in users))
+    run.progress.total(files=sum(one.page.row_count for one in users))
+    known.lose(lost)
     checker = PageChecker(known, lost)
     with ForkedMap(run.repository, checker, _processes(run, len(users))) as pool:
-        for page, answer in pool.run(users):
+        for one, answer in pool.run(users):
             _renew(run)
             run.rows += answer.row_count
             run.progress.add(files=answer.row_count)
-            mine = users[page]
+            mine = users[one]
             if answer.problem:
                 for snapshot_id, number in mine:
                     run.findings.add_page(by_id[snapshot_id], number, answer.problem)

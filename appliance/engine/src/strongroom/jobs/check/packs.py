@@ -30,7 +30,7 @@ from strongroom.repo.packs import (
 
 if TYPE_CHECKING:
     from strongroom.content.ciphers import BlockCipher
-    from strongroom.repo.keys import PutKey
+    from strongroom.repo.keys.owners import OwnerKeys
     from strongroom.repo.packs import BlockEntry, PackFooter, PackHeader
     from strongroom.repo.repository import Repository
 
@@ -97,15 +97,16 @@ def bad_blocks(
 ) -> list[tuple[BlockEntry, str]]:
     """The blocks of a pack that do not match their ids, and why; `data` is the whole pack."""
     key = repository.restore_key
+    keys = key.owner(footer.owner)
     try:
         header = parse_header(bytes(data[:HEADER_SIZE]))
-        cipher = open_block_cipher(header, key)
+        cipher = open_block_cipher(header, key, footer.pack_id)
     except DamageError as error:
         return [(entry, str(error)) for entry in footer.blocks]
     found = []
     for entry in footer.blocks:
         try:
-            open_entry(header, cipher, key.put_key, entry, data[entry.offset :])
+            open_entry(header, cipher, keys, entry, data[entry.offset :])
         except DamageError as error:
             found.append((entry, str(error)))
     return found
@@ -114,7 +115,7 @@ def bad_blocks(
 def open_entry(
     header: PackHeader,
     cipher: BlockCipher,
-    key: PutKey,
+    keys: OwnerKeys,
     entry: BlockEntry,
     stored: memoryview,
 ) -> bytes:
@@ -124,6 +125,7 @@ def open_entry(
     """
     if len(stored) < entry.stored_length:
         raise DamageError("the pack ends before it")
+    content = keys.content(offered=entry.offered)
     compressed = cipher.open(stored[: entry.stored_length], entry_aad(header.raw, entry))
     raw = decompress(entry.codec, compressed, entry.raw_length)
     view = memoryview(raw)
@@ -132,10 +134,10 @@ def open_entry(
         if is_dead(entry.dead, slot):
             continue
         expected = entry.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
-        if chunk_id(key.chunk_key, view[at : at + length]) != expected:
+        if chunk_id(content.chunk_key, view[at : at + length]) != expected:
             raise DamageError(f"chunk {slot} is not what its id says")
         at += length
     text = ids_and_lengths(entry.chunk_ids, entry.chunk_lengths.tobytes())
-    if block_id(key.block_key, text) != entry.block_id:
+    if block_id(content.block_key, text) != entry.block_id:
         raise DamageError("its chunks are not those of its id")
     return compressed

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from strongroom.errors import DamageError, StoreError
+from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.listing.page import decode_page, page_key
 from strongroom.rows.rows import BLOCK_ID_BYTES, COLUMN_COUNT, MODE, SIZE, part_starts
 from strongroom.rows.views import join_path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from strongroom.jobs.check.verified_index import SoundIndex
-    from strongroom.repo.blocks import BlockReader
+    from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import PageReference
     from strongroom.rows.rows import Rows
@@ -38,6 +39,13 @@ class BadRow(NamedTuple):
     blocks: tuple[bytes, ...]
 
 
+class ClientPage(NamedTuple):
+    """A page of a listing, and the client whose snapshots have it."""
+
+    owner: bytes
+    page: PageReference
+
+
 class PageAnswer(NamedTuple):
     """What is wrong with a page: as a whole ("" if nothing), and with rows of it."""
 
@@ -49,28 +57,33 @@ class PageAnswer(NamedTuple):
 class PageChecker:
     """Checks pages against an index; callable as the work of a ForkedMap."""
 
-    def __init__(self, known: SoundIndex, lost: Collection[bytes] = frozenset()) -> None:
-        """`lost`: ids of blocks that are in the index but can't be read."""
+    def __init__(
+        self, known: SoundIndex, lost: Collection[tuple[bytes, bytes]] = frozenset()
+    ) -> None:
+        """`lost`: owners and ids of blocks that are in the index but can't be read."""
         self._known = known
         self._lost = lost
-        self._reader: BlockReader | None = None
+        self._readers: ClientReaders | None = None
         self._repository: Repository | None = None
+        self._blocks: dict[bytes, ClientBlocks] = {}
 
-    def __call__(self, repository: Repository, page: PageReference) -> PageAnswer:
+    def __call__(self, repository: Repository, of_client: ClientPage) -> PageAnswer:
         """Check one page; problems are returned, not raised."""
+        owner, page = of_client
         try:
-            groups = self.rows_of(repository, page)
+            groups = self.rows_of(repository, of_client)
         except (DamageError, StoreError) as error:
             return PageAnswer(str(error), [], 0)
-        bad = [bad_row for rows in groups for bad_row in self._described(rows)]
+        bad = [bad_row for rows in groups for bad_row in self._described(owner, rows)]
         return PageAnswer("", bad, page.row_count)
 
-    def rows_of(self, repository: Repository, page: PageReference) -> list[Rows]:
+    def rows_of(self, repository: Repository, of_client: ClientPage) -> list[Rows]:
         """The rows of a page; DamageError when it does not match its reference."""
-        if self._reader is None or self._repository is not repository:
-            self._reader = repository.block_reader(self._known.index, 8 << 20)
+        owner, page = of_client
+        if self._readers is None or self._repository is not repository:
+            self._readers = ClientReaders(repository, self._known.index, 8 << 20)
             self._repository = repository
-        groups = decode_page(bytes(self._reader.chunk(page.block_id, 0)))
+        groups = decode_page(bytes(self._readers.of(owner).chunk(page.block_id, 0)))
         first = groups[0]
         if (
             page_key(first.directory, first.names.partition(b"\0")[0])
@@ -80,12 +93,12 @@ class PageChecker:
             raise DamageError("a listing page does not hold the rows it is listed with")
         return groups
 
-    def bad_rows(self, rows: Rows) -> list[tuple[int, str]]:
-        """Rows whose content is not sound, and why."""
+    def bad_rows(self, owner: bytes, rows: Rows) -> list[tuple[int, str]]:
+        """Rows of a client's snapshot whose content is not sound, and why."""
         counts = np.frombuffer(rows.part_counts, np.uint32).astype(np.int64)
         stats = np.frombuffer(rows.stats, "<i8").reshape(-1, COLUMN_COUNT)
         regular = (stats[:, MODE] & 0o170000) == stat.S_IFREG
-        lengths = self._lengths(rows)
+        lengths = self._lengths(owner, rows)
         sums = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(np.maximum(lengths, 0), out=sums[1:])
         lost = np.zeros(len(lengths) + 1, np.int64)
@@ -108,13 +121,13 @@ class PageChecker:
                 found.append((row, STRAY_CONTENT if stray[row] else OTHER_LENGTH))
         return found
 
-    def _described(self, rows: Rows) -> list[BadRow]:
-        found = self.bad_rows(rows)
+    def _described(self, owner: bytes, rows: Rows) -> list[BadRow]:
+        found = self.bad_rows(owner, rows)
         if not found:
             return []
         names = rows.name_list()
         starts = part_starts(rows)
-        lengths = self._lengths(rows)
+        lengths = self._lengths(owner, rows)
         described = []
         for row, problem in found:
             parts = range(starts[row], starts[row + 1])
@@ -127,20 +140,29 @@ class PageChecker:
             described.append(BadRow(path, problem, tuple(blocks)))
         return described
 
-    def _lengths(self, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _lengths(self, owner: bytes, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The length of each part, -1 where its bytes are not there."""
-        index_rows = self._known.index.rows_of(rows.part_blocks)
+        blocks = self._blocks.get(owner)
+        if blocks is None:
+            blocks = self._blocks[owner] = self._known.index.of_client(owner)
+        index_rows = blocks.rows_of(rows.part_blocks)
         slots = np.frombuffer(rows.part_slots, np.uint16).astype(np.int64)
         lengths = np.full(len(index_rows), -1, np.int64)
         known = index_rows >= 0
         if self._lost:
-            ids = rows.part_blocks
-            present = [
-                ids[at : at + BLOCK_ID_BYTES] not in self._lost
-                for at in range(0, len(ids), BLOCK_ID_BYTES)
-            ]
-            known &= np.array(present, np.bool_)
+            known &= self._are_left(blocks, rows.part_blocks)
         starts = self._known.chunk_starts
         known[known] = slots[known] < np.diff(starts)[index_rows[known]]
         lengths[known] = self._known.chunk_lengths[starts[index_rows[known]] + slots[known]]
         return lengths
+
+    def _are_left(
+        self, blocks: ClientBlocks, ids: bytes
+    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Of which blocks a copy is left that the client may read."""
+        left = np.zeros(len(ids) // BLOCK_ID_BYTES, np.bool_)
+        for owner, index_rows in blocks.rows_by_owner(ids):
+            for place in np.flatnonzero(index_rows >= 0).tolist():
+                one = ids[place * BLOCK_ID_BYTES : (place + 1) * BLOCK_ID_BYTES]
+                left[place] |= (owner, one) not in self._lost
+        return left

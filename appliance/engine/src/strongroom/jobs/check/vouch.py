@@ -1,9 +1,9 @@
-"""Vouching: verifies what an agent uploaded before it is shared with other agents.
+"""Vouching: verifies what an agent uploaded before anything of it is shared or counted.
 
 A storage daemon sees neither chunk ids nor content, so a malicious agent could claim chunks that
-it never stored; others that trusted it would leave them out of their own backups. So agents see
-only those packs of other agents that this job has decoded completely, with the restore key:
-every chunk matches its id, every block matches its id. Then:
+it never stored. So `share` takes and counts only what this job has decoded completely, with the
+restore key: every chunk matches its id, every block matches its id. Other agents see none of it.
+Then:
 
 - A sound pack is vouched for. One whose name matches its digest but whose content does not match
   its claims is *false*: it is hidden from all agents, so nothing is restored from it or
@@ -11,8 +11,11 @@ every chunk matches its id, every block matches its id. Then:
   not match its name is damage of our own disk, for `check` and `repair`.
 - An index object that replaces none and agrees with the footers of its packs is vouched for once
   all its packs are. One that differs from them is false.
-- A snapshot that can't be decoded is false, so that it does not prevent listing the others.
 - Vouched packs that no trusted index object names are written into a new index object of ours.
+- A snapshot is vouched for if it decodes and its listing is sound (`walk`) by what was vouched for.
+  One that is not sound, even counting what waits, is false: it counts for nothing, and whoever
+  maintains the repository may remove it at any age. It is judged again by every run: what it lacks
+  may be lost on our own disk, and come back. While a pack is damaged, none is called false.
 
 Objects that appear or vanish meanwhile are left for the next run. It may run at any time, several
 times at once, and may be interrupted anywhere.
@@ -25,20 +28,28 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from strongroom.content.digests import is_object_name, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError, UsageError
 from strongroom.jobs.check.packs import bad_blocks
 from strongroom.jobs.check.verified_index import footer_summary
+from strongroom.jobs.check.walk import Walker
+from strongroom.repo.block_columns import OFFERED, THINNED
+from strongroom.repo.index.index import Index
 from strongroom.repo.index.objects import read_index_object
-from strongroom.repo.packs import read_footer
+from strongroom.repo.packs import KIND_DATA, read_footer
 from strongroom.repo.snapshots import read_snapshot
 from strongroom.stores.capabilities import KeepsJudgements
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from strongroom.progress import Progress
     from strongroom.repo.index.objects import IndexObject
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
     from strongroom.stores.store import Kind, Store
 
 # Judgements of so many packs are stored together.
@@ -51,8 +62,10 @@ class VouchReport:
 
     packs: int = 0
     index_objects: int = 0
+    snapshots: int = 0
     read_bytes: int = 0
     waiting_index_objects: int = 0
+    waiting_snapshots: int = 0
     false_objects: list[tuple[str, str, str]] = field(default_factory=list)
     damaged_objects: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -62,7 +75,9 @@ class VouchReport:
             "type": "summary",
             "packs": self.packs,
             "index_objects": self.index_objects,
+            "snapshots": self.snapshots,
             "waiting_index_objects": self.waiting_index_objects,
+            "waiting_snapshots": self.waiting_snapshots,
             "read_bytes": self.read_bytes,
             "false_objects": len(self.false_objects),
             "damaged_objects": len(self.damaged_objects),
@@ -75,13 +90,16 @@ def vouch(repository: Repository, judge: KeepsJudgements, progress: Progress) ->
     Raises KeyRightError with a put key, StoreError, LeaseError.
     """
     _ = repository.restore_key
+    repository = repository.for_all_clients()
     with repository.lease(socket.gethostname(), os.getpid(), "vouch") as lease:
         lease.start_renewing()
         run = _Vouching(repository, judge, progress)
+        # What they refer to was stored before them, so it is judged by then.
+        snapshots = repository.store.doubted("snapshots")
         run.judge_packs()
-        run.judge_snapshots()
         run.judge_index()
         run.write_index()
+        run.judge_snapshots(snapshots)
         return run.report
 
 
@@ -116,18 +134,6 @@ class _Vouching:
             ]
             self._judge.vouch("packs", sound, sound=True)
             self.report.packs += len(sound)
-
-    def judge_snapshots(self) -> None:
-        """Decode every doubted snapshot: a false one would prevent listing the others."""
-        for name in sorted(filter(is_object_name, self._store.doubted("snapshots"))):
-            try:
-                read_snapshot(self._store, self._repository.key, name, pages=True)
-            except (ObjectMissingError, UnknownFormatError):
-                continue
-            except DamageError as error:
-                self._settle_damage("snapshots", name, error)
-            else:
-                self._judge.vouch("snapshots", [name], sound=True)
 
     def judge_index(self) -> None:
         """Compare every doubted index object with the footers of its packs."""
@@ -178,6 +184,48 @@ class _Vouching:
             self._repository.write_index(footers)
             self._store.sync()
 
+    def judge_snapshots(self, names: Collection[str]) -> None:
+        """Walk snapshots."""
+        self._progress.message(f"walking {len(names)} snapshots")
+        found: list[Snapshot] = []
+        for name in sorted(filter(is_object_name, names)):
+            try:
+                found.append(read_snapshot(self._store, self._repository.key, name))
+            except (ObjectMissingError, UnknownFormatError):
+                continue
+            except DamageError as error:
+                self._settle_damage("snapshots", name, error)
+        if not found:
+            return
+        index = Index.load(self._store, self._repository.key, only_verified=True)
+        verified = Walker(self._repository, index)
+        anything: Walker | None = None
+        # Those of one client share pages.
+        for listed in sorted(found, key=lambda one: (one.owner, one.start_ns)):
+            try:
+                snapshot = self._repository.snapshot(listed.id)
+            except ObjectMissingError:
+                continue
+            except DamageError as error:
+                self._settle_damage("snapshots", listed.id, error)
+                continue
+            fault = verified.walk(snapshot)
+            if not fault:
+                self._judge.vouch("snapshots", [snapshot.id], sound=True)
+                self.report.snapshots += 1
+                continue
+            if anything is None:
+                anything = Walker(self._repository, self._repository.load_index())
+            if anything.walk(snapshot) and not self._is_disk_damaged():
+                self._judge.vouch("snapshots", [snapshot.id], sound=False)
+                self.report.false_objects.append(("snapshots", snapshot.id, fault))
+            else:
+                self.report.waiting_snapshots += 1
+
+    def _is_disk_damaged(self) -> bool:
+        """Whether packs that nobody verified are damaged: what refers to them is not to blame."""
+        return any(kind == "packs" for kind, _, _ in self.report.damaged_objects)
+
     def _is_sound(self, name: str) -> bool:
         """Whether a pack holds what it claims; a false one is recorded at once."""
         try:
@@ -185,6 +233,7 @@ class _Vouching:
             self.report.read_bytes += len(data)
             self._progress.add(bytes=len(data))
             footer = read_footer(self._store, self._repository.key, bytes.fromhex(name))
+            _require_writers_rules(footer)
             bad = bad_blocks(self._repository, footer, memoryview(data))
             if bad:
                 raise DamageError(f"block {bad[0][0].block_id.hex()}: {bad[0][1]}")
@@ -218,3 +267,12 @@ class _Vouching:
             self.report.false_objects.append(found)
         else:
             self.report.damaged_objects.append(found)
+
+
+def _require_writers_rules(footer: PackFooter) -> None:
+    """DamageError for blocks that only the appliance writes, or that nobody does."""
+    flags = np.frombuffer(footer.columns.flags, np.uint8)
+    if (flags & THINNED).any():
+        raise DamageError("a block of it has lost chunks, which only a prune does")
+    if footer.kind != KIND_DATA and (flags & OFFERED).any():
+        raise DamageError("it offers listings to share, which nobody does")

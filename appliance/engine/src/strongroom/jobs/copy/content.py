@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.writing.pack_lanes import BlockLane
     from strongroom.progress import Progress
     from strongroom.repo.blocks import BlockReader
+    from strongroom.repo.keys.owners import OwnerKeys
     from strongroom.rows.rows import Rows
 
 Reference = tuple[bytes, int]
@@ -108,19 +109,19 @@ class ContentMover:
     def __init__(
         self,
         source: BlockReader,
-        chunk_key: bytes,
+        keys: OwnerKeys,
         deduplication: Deduplication,
         lane: BlockLane,
         moved: ReferenceMap,
         progress: Progress,
     ) -> None:
-        """`chunk_key`: the target's."""
+        """`keys`: of the client in the target."""
         self._source = source
         self._deduplication = deduplication
         self._moved = moved
         self._progress = progress
         self._answers: deque[list[GroupAnswer]] = deque()
-        self._assembler = BlockAssembler(chunk_key, lane, self._ask, self._answers.popleft)
+        self._assembler = BlockAssembler(keys, lane, self._ask, self._answers.popleft)
         self._pages: deque[_MovingPage] = deque()
         # Pending chunks: what waits for each, and its number at the assembler.
         self._waiting: dict[bytes, list[tuple[_MovingPage, int, int]]] = {}
@@ -166,15 +167,16 @@ class ContentMover:
 
     def _move(self, key: bytes, slot: int) -> None:
         data = self._source.chunk(key[:BLOCK_ID_SIZE], slot)
+        offered = self._source.is_offered(key[:BLOCK_ID_SIZE])
         self.read_bytes += len(data)
         self._progress.add(bytes=len(data))
         number = self._next_number
         self._next_number += 1
         self._numbered[number] = key
         if len(data) > WHOLE_FILE_BYTES:
-            self._assembler.add_large(self, number, 0, [data])
+            self._assembler.add_large(self, number, 0, [data], offered=offered)
         else:
-            self._assembler.add_small(self, number, 0, data)
+            self._assembler.add_small(self, number, 0, data, offered=offered)
 
     def _ask(self, groups: list[ChunkGroup]) -> None:
         self._answers.append([self._deduplication.claim(group) for group in groups])

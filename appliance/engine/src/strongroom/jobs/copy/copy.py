@@ -25,7 +25,7 @@ from strongroom.jobs.writing.deduplication import Deduplication
 from strongroom.jobs.writing.listing import ListingWriter
 from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings
 from strongroom.jobs.writing.stored_chunks import StoredChunks
-from strongroom.repo.keys import RestoreKey
+from strongroom.repo.keys.roles import RestoreKey
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING, PACK_SIZE_BYTES
 from strongroom.rows.rows import BLOCK_ID_BYTES
@@ -98,13 +98,19 @@ def copy_snapshots(
 ) -> Iterator[CopiedSnapshot]:
     """Copy each of `missing` (see `to_be_copied`), yielding it once it is committed.
 
-    The source needs its restore key; for the target a put key is enough, but then content of
-    earlier copies is read again. Raises DamageError, StoreError, LeaseError.
+    The copies are snapshots of the client of the same name, one client after the other. The source
+    needs its restore key; for the target a put key of the client is enough, but then content of
+    earlier copies is read again. Raises DamageError, StoreError, LeaseError, KeyRightError.
     """
-    if missing:
-        with target.lease(options.host, os.getpid(), "copy") as lease:
+    by_client: dict[tuple[str, int], list[Snapshot]] = {}
+    for snapshot in missing:
+        by_client.setdefault((snapshot.host, snapshot.generation), []).append(snapshot)
+    # All of them before anything is copied: the key may be one client's.
+    writers = [(target.for_client(*client), mine) for client, mine in by_client.items()]
+    for writing, mine in writers:
+        with writing.lease(options.host, os.getpid(), "copy") as lease:
             lease.start_renewing()
-            yield from _Copy(source, target, lease, options, progress).run(missing)
+            yield from _Copy(source, writing, mine[0].owner, lease, options, progress).run(mine)
 
 
 class _Copy:
@@ -114,27 +120,29 @@ class _Copy:
         self,
         source: Repository,
         target: Repository,
+        owner: bytes,
         lease: Lease,
         options: CopyOptions,
         progress: Progress,
     ) -> None:
+        """owner: the id of the client in the source."""
         self._source = source
         self._target = target
         self._lease = lease
         self._progress = progress
-        self._reader = source.block_reader(source.load_index())
+        index = source.load_index(owner=owner)
+        self._reader = source.block_reader(index.of_client(owner))
         self._stored = StoredChunks(target)
         self._footers = list(self._stored.orphans)
         self._stored_bytes = 0
-        put_key = target.key.put_key
-        self._deduplication = Deduplication(self._stored.load_table, put_key.block_key)
+        self._deduplication = Deduplication(self._stored.load_table, target.writer.client)
         self._lane = BlockLane(
             LaneSettings((options.compression,), _WORKERS, _QUEUE_BLOCKS, PACK_SIZE_BYTES),
             lambda: target.new_pack(KIND_DATA),
             self._take_footer,
         )
         self._moved = ReferenceMap()
-        self._listed = source.snapshots()
+        self._listed = [one for one in source.snapshots() if one.owner == owner]
         self._identities = {snapshot.id: identity(source, snapshot) for snapshot in self._listed}
         self._copies = {identity(target, snapshot): snapshot.id for snapshot in target.snapshots()}
 
@@ -150,18 +158,17 @@ class _Copy:
     def _copy(self, snapshot: Snapshot) -> CopiedSnapshot:
         self._progress.message(f"copying {snapshot.short_id}")
         new_bytes, stored_bytes = self._deduplication.new_bytes, self._stored_bytes
-        put_key = self._target.key.put_key
         mover = ContentMover(
             self._reader,
-            put_key.chunk_key,
+            self._target.writer.client,
             self._deduplication,
             self._lane,
             self._moved,
             self._progress,
         )
         writer = ListingWriter(
-            put_key,
-            self._stored.index,
+            self._target.writer,
+            self._stored.blocks,
             lambda: self._target.new_pack(KIND_LISTING),
             self._take_footer,
             PACK_SIZE_BYTES,
@@ -229,7 +236,7 @@ class _Copy:
 
     def _learn(self, original: Snapshot, copy: Snapshot) -> None:
         """Walk both listings side by side; pages that differ are skipped."""
-        reader = self._target.block_reader(self._stored.index)
+        reader = self._target.block_reader(self._stored.blocks)
         ours = Listing(original.pages, self._reader, 1)
         theirs = Listing(copy.pages, reader, 1)
         for number, (page, other) in enumerate(zip(original.pages, copy.pages, strict=False)):
@@ -244,7 +251,7 @@ class _Copy:
                     raise DamageError("a copy of a snapshot holds other rows; run check")
                 keys = reference_keys(rows.part_blocks, rows.part_slots)
                 blocks = same_rows.part_blocks
-                usable = self._stored.index.has_blocks(blocks) & ~self._moved.known(keys)
+                usable = self._stored.blocks.has_blocks(blocks) & ~self._moved.known(keys)
                 places = np.flatnonzero(usable).tolist()
                 self._moved.add(
                     b"".join([keys[place * KEY_SIZE : (place + 1) * KEY_SIZE] for place in places]),

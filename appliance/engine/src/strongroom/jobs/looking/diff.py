@@ -19,10 +19,10 @@ from strongroom.rows.rows import UNREADABLE
 from strongroom.rows.views import RowView, views
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from strongroom.jobs.looking.file_content import PartReader
-    from strongroom.repo.snapshots import PageReference, Snapshot
+    from strongroom.repo.client_readers import ClientReaders
+    from strongroom.repo.snapshots import Snapshot
 
 ADDED: Final = "added"
 REMOVED: Final = "removed"
@@ -52,9 +52,10 @@ class Difference(NamedTuple):
 class _Cursor:
     """A position in a listing: before a page not read yet, or before a row."""
 
-    def __init__(self, pages: Sequence[PageReference], chunks: PartReader, below: bytes) -> None:
-        self._pages = pages
-        self._listing = Listing(pages, chunks, 1)
+    def __init__(self, snapshot: Snapshot, readers: ClientReaders, below: bytes) -> None:
+        pages = self._pages = snapshot.pages
+        self._owner = snapshot.owner
+        self._listing = Listing(pages, readers.of(snapshot.owner), 1)
         self._numbers = page_range(pages, below)
         self._below = below
         self._at = -1
@@ -64,9 +65,11 @@ class _Cursor:
         self.next_page()
 
     @property
-    def page(self) -> bytes | None:
-        """The block of the next page, if the position is before a page."""
-        return self._pages[self._numbers[self._at]].block_id if self.row is None else None
+    def page(self) -> tuple[bytes, bytes] | None:
+        """Client and block of the next page, if the position is before a page."""
+        if self.row is not None:
+            return None
+        return self._owner, self._pages[self._numbers[self._at]].block_id
 
     def next_page(self) -> None:
         """Skip the rest of this page."""
@@ -99,16 +102,16 @@ class _Cursor:
 class Comparison:
     """Compares two snapshots of one repository, read with their pages."""
 
-    def __init__(self, chunks: PartReader, before: Snapshot, after: Snapshot) -> None:
-        self._chunks = chunks
+    def __init__(self, readers: ClientReaders, before: Snapshot, after: Snapshot) -> None:
+        self._readers = readers
         self._before = before
         self._after = after
         self.pages_skipped = 0
 
     def differences(self, below: bytes = b"") -> Iterator[Difference]:
         """What differs below a directory, in listing order. Raises DamageError."""
-        before = _Cursor(self._before.pages, self._chunks, below)
-        after = _Cursor(self._after.pages, self._chunks, below)
+        before = _Cursor(self._before, self._readers, below)
+        after = _Cursor(self._after, self._readers, below)
         while before.key is not None or after.key is not None:
             if before.key == after.key:
                 yield from self._at_one_key(before, after)
@@ -165,12 +168,16 @@ class Comparison:
     def _content_differences(self, before: RowView, after: RowView) -> list[str]:
         if before.size != after.size:
             return ["content", "size"]
-        if before.parts == after.parts and before.extents == after.extents:
+        is_one_client = self._before.owner == self._after.owner
+        if is_one_client and before.parts == after.parts and before.extents == after.extents:
             return []
         if UNREADABLE in (before.state, after.state):
             return ["content"]
         # A chunk may be stored twice: other references may still mean the same bytes.
-        same = same_content(FileContent(before, self._chunks), FileContent(after, self._chunks))
+        same = same_content(
+            FileContent(before, self._readers.of(self._before.owner)),
+            FileContent(after, self._readers.of(self._after.owner)),
+        )
         return [] if same else ["content"]
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from strongroom.repo.listing.reader import ChunkReader
+    from strongroom.repo.client_readers import ClientReaders
     from strongroom.repo.snapshots import Snapshot
     from strongroom.rows.rows import Rows
     from strongroom.rows.views import RowView
@@ -67,29 +67,31 @@ class Match(NamedTuple):
 class Finder:
     """Searches snapshots one after the other."""
 
-    def __init__(self, criteria: Criteria, chunks: ChunkReader) -> None:
+    def __init__(self, criteria: Criteria, readers: ClientReaders) -> None:
         """Raises UsageError for a pattern that is not well formed."""
         self._criteria = criteria
-        self._chunks = chunks
+        self._readers = readers
         self._patterns = _patterns(criteria)
         self._regexes = [_compiled(regex) for regex in criteria.regexes]
-        self._kept: OrderedDict[bytes, list[RowView]] = OrderedDict()
+        self._kept: OrderedDict[tuple[bytes, bytes], list[RowView]] = OrderedDict()
         self._kept_rows = 0
 
     def search(self, snapshot: Snapshot) -> Iterator[Match]:
         """Matching rows of a snapshot read with its pages, in order. Raises DamageError."""
-        listing = Listing(snapshot.pages, self._chunks, 1)
+        listing = Listing(snapshot.pages, self._readers.of(snapshot.owner), 1)
         for number in page_range(snapshot.pages, self._criteria.below):
-            for row in self._page(listing, number, snapshot.pages[number].block_id):
+            # A page of another client with the same id does not count.
+            page = (snapshot.owner, snapshot.pages[number].block_id)
+            for row in self._page(listing, number, page):
                 yield Match(snapshot, row)
 
-    def _page(self, listing: Listing, number: int, block_id: bytes) -> list[RowView]:
-        kept = self._kept.get(block_id)
+    def _page(self, listing: Listing, number: int, page: tuple[bytes, bytes]) -> list[RowView]:
+        kept = self._kept.get(page)
         if kept is not None:
-            self._kept.move_to_end(block_id)
+            self._kept.move_to_end(page)
             return kept
         found = [row for rows in listing.page(number) for row in self._fitting(rows)]
-        self._kept[block_id] = found
+        self._kept[page] = found
         self._kept_rows += len(found)
         while self._kept_rows > KEPT_ROWS and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)

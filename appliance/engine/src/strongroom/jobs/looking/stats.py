@@ -13,6 +13,7 @@ import numpy as np
 
 from strongroom.errors import DamageError
 from strongroom.repo.block_columns import chunk_starts
+from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.listing.parts import decode_parts
 from strongroom.repo.packs import KIND_LISTING
 
@@ -149,7 +150,7 @@ class _ReferenceCounter:
     def __init__(self, repository: Repository, progress: Progress) -> None:
         self._progress = progress
         self._index = repository.load_index(chunks=True)
-        self._reader = repository.block_reader(self._index, _CACHE_BYTES)
+        self._readers = ClientReaders(repository, self._index, _CACHE_BYTES)
         self._raw = self._index.raw_lengths.astype(np.int64)
         self._stored = self._index.stored_lengths.astype(np.int64)
         # Start and number of the chunk lengths of each block in `_lengths`.
@@ -168,8 +169,8 @@ class _ReferenceCounter:
         self._index.release_chunks()
 
     def stats(self, snapshot: Snapshot, others: Sequence[Snapshot]) -> SnapshotStats:
-        mine = {page.block_id for page in snapshot.pages}
-        theirs = {page.block_id for other in others for page in other.pages}
+        mine = {(snapshot.owner, page.block_id) for page in snapshot.pages}
+        theirs = {(other.owner, page.block_id) for other in others for page in other.pages}
         gathered = _Gathered()
         for references in self._references(mine):
             gathered.add(references)
@@ -191,11 +192,19 @@ class _ReferenceCounter:
             alone=self._sizes(held[left]),
         )
 
-    def _references(self, pages: Iterable[bytes]) -> Iterator[NDArray[np.int64]]:
-        """The references of each page, sorted and distinct. Raises DamageError."""
-        for _, raw in self._reader.blocks(pages):
+    def _references(self, pages: Iterable[tuple[bytes, bytes]]) -> Iterator[NDArray[np.int64]]:
+        """The references of each page of a client, sorted and distinct. Raises DamageError."""
+        by_owner: dict[bytes, list[bytes]] = {}
+        for owner, page in pages:
+            by_owner.setdefault(owner, []).append(page)
+        for owner, mine in by_owner.items():
+            yield from self._references_of(owner, mine)
+
+    def _references_of(self, owner: bytes, pages: list[bytes]) -> Iterator[NDArray[np.int64]]:
+        blocks = self._index.of_client(owner)
+        for _, raw in self._readers.of(owner).blocks(pages):
             parts = decode_parts(raw)
-            rows = self._index.rows_of(parts.block_ids)[parts.places]
+            rows = blocks.rows_of(parts.block_ids)[parts.places]
             if len(rows) and int(rows.min()) < 0:
                 raise DamageError("a snapshot refers to a block that no pack has; run check")
             if (self._counts[rows] <= parts.slots).any():

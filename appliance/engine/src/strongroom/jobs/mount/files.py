@@ -26,6 +26,7 @@ from strongroom.errors import ObjectMissingError, StrongroomError
 from strongroom.jobs.looking.file_content import FileContent
 from strongroom.jobs.mount.handles import DirectoryHandle, FolderHandle, RowsHandle
 from strongroom.jobs.mount.names import Folder, Inside, Link, Place
+from strongroom.jobs.mount.repository import ClientContent
 from strongroom.rows.rows import UNREADABLE
 from strongroom.scan.attributes import decode_xattrs
 
@@ -142,7 +143,13 @@ class MountedFiles:
                 raise OSError(errno.EINVAL, "not a regular file")
             if row.state == UNREADABLE:
                 raise OSError(errno.EIO, "the backup could not read this file")
-            return self._keep(self._files, FileContent(row, self._repository))
+            return self._keep(self._files, FileContent(row, self._content(path)))
+
+    def _content(self, path: bytes) -> ClientContent:
+        """The content of the snapshot that a path leads into."""
+        place = self._repository.names().place(path)
+        assert isinstance(place, Inside)  # it has a row
+        return ClientContent(self._repository, place.snapshot.owner)
 
     def read(self, handle: int, offset: int, size: int) -> bytes:
         """Bytes of an open file, fewer than `size` only at its end."""

@@ -18,14 +18,21 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from strongroom.clock import elapsed_seconds
-from strongroom.errors import DamageError, ObjectMissingError, StrongroomError
+from strongroom.errors import (
+    DamageError,
+    ObjectMissingError,
+    StrongroomError,
+    UnknownFormatError,
+)
 from strongroom.jobs.looking.row_lookup import RowLookup
 from strongroom.jobs.mount.names import NameTree
-from strongroom.repo.snapshots import read_snapshot
+from strongroom.repo.client_readers import ClientReaders
+from strongroom.repo.snapshots import read_snapshot, was_stored_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from strongroom.repo.blocks import BlockReader
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
 
@@ -71,43 +78,50 @@ class MountedRepository:
             opened = self._opened.get(snapshot.id)
             if opened is None:
                 pages = self._repository.snapshot(snapshot.id).pages
-                opened = self._opened[snapshot.id] = RowLookup(pages, self)
+                chunks = ClientContent(self, snapshot.owner)
+                opened = self._opened[snapshot.id] = RowLookup(pages, chunks)
                 if len(self._opened) > OPEN_SNAPSHOTS:
                     self._opened.popitem(last=False)
             else:
                 self._opened.move_to_end(snapshot.id)
             return opened
 
-    def chunk(self, block_id: bytes, slot: int) -> memoryview:
+    def reader(self, owner: bytes) -> BlockReader:
+        """The present reader of a client's blocks."""
+        with self._lock:
+            return self._readers.of(owner)
+
+    def chunk(self, owner: bytes, block_id: bytes, slot: int) -> memoryview:
         """The raw bytes of a chunk. Raises DamageError, StoreError."""
-        reader = self._reader
+        reader = self.reader(owner)
         try:
             with self._block_locks[block_id[0] % _BLOCK_LOCKS]:
                 return reader.chunk(block_id, slot)
         except DamageError:
             if not self._reload_index():
                 raise
-        return self._reader.chunk(block_id, slot)
+        return self.reader(owner).chunk(block_id, slot)
 
-    def chunk_length(self, block_id: bytes, slot: int) -> int:
+    def chunk_length(self, owner: bytes, block_id: bytes, slot: int) -> int:
         """The length of a chunk in bytes. Raises DamageError, StoreError."""
-        reader = self._reader
+        reader = self.reader(owner)
         try:
             return reader.chunk_length(block_id, slot)
         except DamageError:
             if not self._reload_index():
                 raise
-        return self._reader.chunk_length(block_id, slot)
+        return self.reader(owner).chunk_length(block_id, slot)
 
-    def prefetch(self, wanted: Iterable[bytes]) -> None:
+    def prefetch(self, owner: bytes, wanted: Iterable[bytes]) -> None:
         """Load blocks into the cache in the background; returns at once."""
+        reader = self.reader(owner)
         with self._lock:
             if self._read_ahead is None:
                 self._read_ahead = ThreadPoolExecutor(
                     _READ_AHEAD_THREADS, "read-ahead", initializer=_leave_signals_to_others
                 )
             for block_id in wanted:
-                self._read_ahead.submit(self._fetch, block_id)
+                self._read_ahead.submit(self._fetch, reader, block_id)
 
     def stored_bytes(self) -> int:
         """Size of all packs."""
@@ -120,10 +134,10 @@ class MountedRepository:
                 self._read_ahead.shutdown(wait=True, cancel_futures=True)
                 self._read_ahead = None
 
-    def _fetch(self, block_id: bytes) -> None:
+    def _fetch(self, reader: BlockReader, block_id: bytes) -> None:
         try:
             with self._block_locks[block_id[0] % _BLOCK_LOCKS]:
-                self._reader.block(block_id)
+                reader.block(block_id)
         except StrongroomError:
             # The reader that needs the block gets the error.
             return
@@ -141,6 +155,10 @@ class MountedRepository:
             except ObjectMissingError:
                 # Forgotten since it was listed.
                 continue
+            except (DamageError, UnknownFormatError):
+                if was_stored_unreadable(self._repository.store, self._repository.key, name):
+                    continue
+                raise
             self._known[name] = snapshot
         snapshots = sorted(self._known.values(), key=lambda item: (item.start_ns, item.id))
         self._names = NameTree(self._choose(snapshots))
@@ -148,7 +166,7 @@ class MountedRepository:
     def _load_index(self) -> None:
         self._index_names = frozenset(info.name for info in self._repository.store.list("index"))
         self._index = self._repository.load_index()
-        self._reader = self._repository.block_reader(self._index, self._cache_bytes)
+        self._readers = ClientReaders(self._repository, self._index, self._cache_bytes)
 
     def _reload_index(self) -> bool:
         """Reload the index if it has changed; returns whether it may know more than before."""
@@ -158,6 +176,26 @@ class MountedRepository:
                 self._load_index()
                 return True
             return False
+
+
+class ClientContent:
+    """The content of one client's snapshots."""
+
+    def __init__(self, repository: MountedRepository, owner: bytes) -> None:
+        self._repository = repository
+        self._owner = owner
+
+    def chunk(self, wanted: bytes, slot: int) -> memoryview:
+        """The raw bytes of a chunk. Raises DamageError, StoreError."""
+        return self._repository.chunk(self._owner, wanted, slot)
+
+    def chunk_length(self, wanted: bytes, slot: int) -> int:
+        """The length of a chunk in bytes. Raises DamageError, StoreError."""
+        return self._repository.chunk_length(self._owner, wanted, slot)
+
+    def prefetch(self, wanted: Iterable[bytes]) -> None:
+        """Load blocks into the cache in the background; returns at once."""
+        self._repository.prefetch(self._owner, wanted)
 
 
 def _leave_signals_to_others() -> None:

@@ -20,7 +20,7 @@ from strongroom import clock
 from strongroom.content.digests import is_object_name, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.jobs.check.packs import PackAnswer, PackQuestion, check_pack
-from strongroom.jobs.check.pages import PageAnswer, PageChecker
+from strongroom.jobs.check.pages import ClientPage, PageAnswer, PageChecker
 from strongroom.jobs.check.verified_index import SoundIndex, load_sound_index
 from strongroom.jobs.repair.salvage import (
     LostBlock,
@@ -36,6 +36,7 @@ from strongroom.jobs.upkeep.sweep import exclusive_lease, live_leases
 from strongroom.jobs.workers.forked_map import ForkedMap, default_processes
 from strongroom.repo.leases import list_leases
 from strongroom.repo.snapshots import was_stored_unreadable
+from strongroom.stores.capabilities import found_false
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from strongroom.progress import Progress
     from strongroom.repo.leases import Lease
     from strongroom.repo.repository import Repository
-    from strongroom.repo.snapshots import PageReference, Snapshot
+    from strongroom.repo.snapshots import Snapshot
     from strongroom.stores.store import Kind
 
 Part = Literal["index", "packs", "snapshots"]
@@ -124,6 +125,7 @@ def repair(repository: Repository, options: RepairOptions, progress: Progress) -
     """
     started = clock.elapsed_seconds()
     _ = repository.restore_key
+    repository = repository.for_all_clients()
     with repository.lease(socket.gethostname(), os.getpid(), "repair") as lease:
         # Also removes what an earlier repair or prune left that was killed.
         live_leases(repository, lease)
@@ -215,7 +217,7 @@ def _check_packs(run: _Repair, known: SoundIndex) -> dict[bytes, PackAnswer]:
 
 def _repair_index_and_packs(
     run: _Repair, known: SoundIndex, answers: dict[bytes, PackAnswer]
-) -> set[bytes]:
+) -> set[tuple[bytes, bytes]]:
     """Rebuild the index, save intact blocks; returns the ids of lost blocks."""
     repository, options = run.repository, run.options
     unknown = {one for one, answer in answers.items() if not answer.problems}
@@ -241,7 +243,9 @@ def _repair_index_and_packs(
         for pack_id in sorted(bad):
             run.renew()
             before = saved.blocks
-            mine = save_blocks(repository, pack_id, indexed.get(pack_id), elsewhere, saved)
+            mine = save_blocks(
+                repository, pack_id, indexed.get(pack_id), known.index, elsewhere, saved
+            )
             lost += mine
             if "packs" in options.parts:
                 problem = "; ".join(answers[pack_id].problems) or "damaged"
@@ -256,7 +260,7 @@ def _repair_index_and_packs(
     if "packs" in options.parts:
         run.saved_blocks = saved.blocks
     if options.dry_run:
-        return {block.entry.block_id for block in lost}
+        return {(block.owner, block.entry.block_id) for block in lost}
     replaced = bad if "packs" in options.parts else frozenset()
     _write_index(run, known, damaged_index, rebuild, replaced, saved)
     if "packs" in options.parts:
@@ -264,7 +268,7 @@ def _repair_index_and_packs(
         for pack_id in bad:
             run.delete("packs", pack_id.hex())
         return set()
-    return {block.entry.block_id for block in lost}
+    return {(block.owner, block.entry.block_id) for block in lost}
 
 
 def _write_index(
@@ -304,11 +308,14 @@ def _heal(run: _Repair, lost: list[LostBlock]) -> None:
     run.repository.store.sync()
 
 
-def _repair_snapshots(run: _Repair, known: SoundIndex, lost: set[bytes]) -> list[SnapshotLoss]:
+def _repair_snapshots(
+    run: _Repair, known: SoundIndex, lost: set[tuple[bytes, bytes]]
+) -> list[SnapshotLoss]:
     repository = run.repository
     if not run.options.dry_run:
         known = load_sound_index(repository)
     snapshots = _readable_snapshots(run)
+    known.lose(lost)
     checker = PageChecker(known, lost)
     answers = _bad_pages(run, snapshots, checker)
     losses = []
@@ -331,7 +338,11 @@ def _repair_snapshots(run: _Repair, known: SoundIndex, lost: set[bytes]) -> list
 
 def _readable_snapshots(run: _Repair) -> list[Snapshot]:
     snapshots = []
+    # A repaired copy of one that was found false would count as sound, and be the appliance's.
+    false = found_false(run.repository.store)
     for info in run.repository.store.list("snapshots"):
+        if info.name in false:
+            continue
         try:
             snapshots.append(run.repository.snapshot(info.name))
         except ObjectMissingError:
@@ -349,10 +360,12 @@ def _readable_snapshots(run: _Repair) -> list[Snapshot]:
 
 def _bad_pages(
     run: _Repair, snapshots: list[Snapshot], checker: PageChecker
-) -> dict[PageReference, PageAnswer]:
-    pages = dict.fromkeys(page for snapshot in snapshots for page in snapshot.pages)
+) -> dict[ClientPage, PageAnswer]:
+    pages = dict.fromkeys(
+        ClientPage(snapshot.owner, page) for snapshot in snapshots for page in snapshot.pages
+    )
     run.progress.message("checking listings")
-    run.progress.total(files=sum(page.row_count for page in pages))
+    run.progress.total(files=sum(one.page.row_count for one in pages))
     processes = run.options.processes or default_processes()
     bad = {}
     with ForkedMap(run.repository, checker, min(processes, len(pages) // 4)) as pool:

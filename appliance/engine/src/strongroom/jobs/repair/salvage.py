@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from strongroom.content.codecs import AUTO, Compressor
-from strongroom.content.digests import BLOCK_ID_SIZE, BLOCK_ID_WORDS, CHUNK_ID_SIZE
+from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
 from strongroom.errors import DamageError, StoreError, UnknownFormatError
 from strongroom.jobs.check.packs import open_entry
 from strongroom.jobs.upkeep.repack import is_dead
-from strongroom.repo.index.id_table import IdTable
+from strongroom.repo.client_readers import ClientReaders
+from strongroom.repo.index.block_rows import SHARED_NUMBER
 from strongroom.repo.index.objects import read_index_object
+from strongroom.repo.index.owned_ids import OwnedIds
+from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.packs import (
     HEADER_SIZE,
     PACK_SIZE_BYTES,
@@ -39,36 +42,55 @@ _CHUNK_ID = np.dtype((np.void, CHUNK_ID_SIZE))
 
 
 class LostBlock(NamedTuple):
-    """A block without an intact copy, and the kind of pack it was in."""
+    """A block without an intact copy, its owner, and the kind of pack it was in."""
 
+    owner: bytes
     kind: int
     entry: BlockEntry
 
 
 class SavedPacks:
-    """Collects blocks in new packs, one open pack of each kind; in a dry run only counts them."""
+    """Collects blocks in new packs, one open pack of each owner and kind.
+
+    In a dry run it only counts them.
+    """
 
     def __init__(self, repository: Repository, *, dry_run: bool) -> None:
         self._repository = repository
         self._dry_run = dry_run
         self.blocks = 0
-        self._writers: dict[int, PackWriter] = {}
+        self._writers: dict[tuple[bytes, int], PackWriter] = {}
         self.footers: list[PackFooter] = []
 
     def add(
-        self, kind: int, entry: BlockEntry, codec: int, stored: Buffer, raw_length: int, dead: bytes
+        self,
+        owner: bytes,
+        kind: int,
+        entry: BlockEntry,
+        codec: int,
+        stored: Buffer,
+        raw_length: int,
+        dead: bytes,
     ) -> None:
         """Append a block. Raises StoreError."""
         self.blocks += 1
         if self._dry_run:
             return
-        writer = self._writers.get(kind)
+        writer = self._writers.get((owner, kind))
         if writer is None:
-            writer = self._writers[kind] = self._repository.new_pack(kind)
-        lengths = entry.chunk_lengths
-        writer.add(entry.block_id, entry.chunk_ids, lengths, codec, stored, raw_length, dead)
+            writer = self._writers[owner, kind] = self._repository.new_pack(kind, owner)
+        writer.add(
+            entry.block_id,
+            entry.chunk_ids,
+            entry.chunk_lengths,
+            codec,
+            stored,
+            raw_length,
+            dead,
+            offered=entry.offered,
+        )
         if writer.size_bytes >= PACK_SIZE_BYTES:
-            self.footers.append(self._writers.pop(kind).finish())
+            self.footers.append(self._writers.pop((owner, kind)).finish())
 
     def finish(self) -> list[PackFooter]:
         """Publish the open packs; returns all packs written."""
@@ -96,15 +118,15 @@ def indexed_footers(
     return found
 
 
-def whole_blocks(index: Index, without: Collection[bytes]) -> IdTable:
-    """Raw lengths of blocks by id, of the most complete copy outside of some packs."""
+def whole_blocks(index: Index, without: Collection[bytes]) -> OwnedIds:
+    """Rows of the index by owner and block id, of the most complete copy outside of some packs."""
     stays = np.array([pack.pack_id not in without for pack in index.packs()], np.bool_)
     rows = np.flatnonzero(stays[index.pack_numbers])
     raw_lengths = index.raw_lengths[rows].astype(np.int64)
     order = np.argsort(-raw_lengths, kind="stable")
-    ids = np.frombuffer(index.block_ids(), np.uint64).reshape(-1, BLOCK_ID_WORDS)[rows[order]]
-    table = IdTable(BLOCK_ID_SIZE)
-    table.add_many(ids.tobytes(), raw_lengths[order])
+    ids = np.frombuffer(index.block_ids(), np.uint8).reshape(-1, BLOCK_ID_SIZE)[rows[order]]
+    table = OwnedIds()
+    table.add(ids.tobytes(), index.owners_of_rows[rows[order]], raw_lengths[order])
     return table
 
 
@@ -112,7 +134,8 @@ def save_blocks(
     repository: Repository,
     pack_id: bytes,
     indexed: PackFooter | None,
-    elsewhere: IdTable,
+    index: Index,
+    elsewhere: OwnedIds,
     saved: SavedPacks,
 ) -> list[LostBlock]:
     """Copy the intact blocks of a damaged or missing pack; returns the blocks that are lost.
@@ -131,23 +154,30 @@ def save_blocks(
     assert footer is not None
     try:
         header = parse_header(store.get("packs", name, 0, HEADER_SIZE))
-        cipher = open_block_cipher(header, key)
+        cipher = open_block_cipher(header, key, pack_id)
     except (DamageError, StoreError, UnknownFormatError):
-        return [LostBlock(footer.kind, entry) for entry in _only_here(footer, elsewhere)]
+        return [
+            LostBlock(footer.owner, footer.kind, entry)
+            for entry in _only_here(footer, index, elsewhere)
+        ]
+    keys = key.owner(footer.owner)
     lost = []
-    for entry in _only_here(footer, elsewhere):
+    for entry in _only_here(footer, index, elsewhere):
         try:
             data = store.get("packs", name, entry.offset, entry.stored_length)
-            stored = open_entry(header, cipher, key.put_key, entry, memoryview(data))
+            stored = open_entry(header, cipher, keys, entry, memoryview(data))
         except (DamageError, StoreError):
-            lost.append(LostBlock(footer.kind, entry))
+            lost.append(LostBlock(footer.owner, footer.kind, entry))
         else:
-            saved.add(footer.kind, entry, entry.codec, stored, entry.raw_length, entry.dead)
+            raw_length, dead = entry.raw_length, entry.dead
+            saved.add(footer.owner, footer.kind, entry, entry.codec, stored, raw_length, dead)
     return lost
 
 
-def _only_here(footer: PackFooter, elsewhere: IdTable) -> list[BlockEntry]:
-    lengths = elsewhere.find(footer.columns.block_ids).tolist()
+def _only_here(footer: PackFooter, index: Index, elsewhere: OwnedIds) -> list[BlockEntry]:
+    ids = footer.columns.block_ids
+    own = elsewhere.find(ids, index.number_of(footer.owner))
+    lengths = np.maximum(own, elsewhere.find(ids, SHARED_NUMBER)).tolist()
     return [
         entry
         for entry, length in zip(footer.blocks, lengths, strict=True)
@@ -160,46 +190,53 @@ def heal_blocks(
 ) -> int:
     """Reassemble lost blocks from chunks in other blocks; returns the number of chunks found.
 
-    `index` must hold only sound blocks.
+    The other blocks are the same client's, or shared. `index` must hold only sound blocks.
     """
     wanted = {
-        block.entry.chunk_ids[at : at + CHUNK_ID_SIZE]
+        (block.owner, block.entry.chunk_ids[at : at + CHUNK_ID_SIZE])
         for block in lost
         for at in range(0, len(block.entry.chunk_ids), CHUNK_ID_SIZE)
     }
     places = _places(repository, index, wanted)
-    reader = repository.block_reader(index)
+    readers = ClientReaders(repository, index)
     compressor = Compressor(AUTO)
     healed = 0
     for block in lost:
         entry = block.entry
         data: list[bytes] = []
+        is_left_to_shared = False
         dead = np.ones(len(entry.chunk_lengths), np.bool_)
         for slot in range(len(entry.chunk_lengths)):
-            place = places.get(entry.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE])
+            an_id = entry.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
+            if block.owner != SHARED and entry.offered and (SHARED, an_id) in places:
+                # It needs no bytes here, but the block must list it.
+                is_left_to_shared = True
+                continue
+            place = places.get((block.owner, an_id))
             if place is None or is_dead(entry.dead, slot):
                 continue
             try:
-                data.append(bytes(reader.chunk(*place)))
+                data.append(bytes(readers.of(block.owner).chunk(*place)))
             except (DamageError, StoreError):
                 continue
             dead[slot] = False
-        if not data:
+        if not data and not is_left_to_shared:
             continue
         healed += len(data)
         raw = b"".join(data)
         codec, stored = compressor.compress(raw)
         bitmap = np.packbits(dead, bitorder="little").tobytes() if dead.any() else b""
-        saved.add(block.kind, entry, codec, stored, len(raw), bitmap)
+        saved.add(block.owner, block.kind, entry, codec, stored, len(raw), bitmap)
     return healed
 
 
 def _places(
-    repository: Repository, index: Index, wanted: Collection[bytes]
-) -> dict[bytes, tuple[bytes, int]]:
-    """Block id and slot of those chunks that a block of the index has."""
-    places: dict[bytes, tuple[bytes, int]] = {}
-    ids = np.unique(np.frombuffer(b"".join(wanted), _CHUNK_ID))
+    repository: Repository, index: Index, wanted: Collection[tuple[bytes, bytes]]
+) -> dict[tuple[bytes, bytes], tuple[bytes, int]]:
+    """Block id and slot of those chunks, by owner and id, that a block of the index has."""
+    places: dict[tuple[bytes, bytes], tuple[bytes, int]] = {}
+    chunk_ids = {an_id for _, an_id in wanted}
+    ids = np.unique(np.frombuffer(b"".join(chunk_ids), _CHUNK_ID))
     for name in index.object_names if len(ids) else ():
         an_object = read_index_object(repository.store, repository.key, name, chunks=True)
         for footer in an_object.footers:
@@ -209,6 +246,6 @@ def _places(
             for entry in footer.blocks:
                 for slot in range(len(entry.chunk_lengths)):
                     an_id = entry.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
-                    if an_id in wanted and not is_dead(entry.dead, slot):
-                        places.setdefault(an_id, (entry.block_id, slot))
+                    if an_id in chunk_ids and not is_dead(entry.dead, slot):
+                        places.setdefault((footer.owner, an_id), (entry.block_id, slot))
     return places

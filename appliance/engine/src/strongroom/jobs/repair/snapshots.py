@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from strongroom.errors import DamageError
+from strongroom.jobs.check.pages import ClientPage
 from strongroom.jobs.writing.listing import ListingWriter
 from strongroom.progress import NullProgress
 from strongroom.repo.packs import KIND_LISTING, PACK_SIZE_BYTES
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from strongroom.repo.leases import Lease
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
-    from strongroom.repo.snapshots import PageReference, Snapshot
+    from strongroom.repo.snapshots import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,11 @@ class SnapshotLoss:
         return len(self.paths) + sum(lost.row_count for lost in self.ranges)
 
 
-def find_loss(snapshot: Snapshot, answers: Mapping[PageReference, PageAnswer]) -> SnapshotLoss:
+def find_loss(snapshot: Snapshot, answers: Mapping[ClientPage, PageAnswer]) -> SnapshotLoss:
     """What a snapshot (with its pages) has lost; `answers`: of its pages that are not sound."""
     loss = SnapshotLoss(snapshot)
     for number, page in enumerate(snapshot.pages):
-        answer = answers.get(page)
+        answer = answers.get(ClientPage(snapshot.owner, page))
         if answer is None:
             continue
         if answer.problem:
@@ -80,10 +81,11 @@ def replace_snapshot(
     "" when nothing of it is left: then it is only deleted.
     """
     old = loss.snapshot
+    repository = repository.for_client(old.host, old.generation)
     footers: list[PackFooter] = []
     writer = ListingWriter(
-        repository.key.put_key,
-        index,
+        repository.writer,
+        index.of_client(old.owner),
         lambda: repository.new_pack(KIND_LISTING),
         footers.append,
         PACK_SIZE_BYTES,
@@ -92,11 +94,11 @@ def replace_snapshot(
     try:
         for page in old.pages:
             try:
-                groups = checker.rows_of(repository, page)
+                groups = checker.rows_of(repository, ClientPage(old.owner, page))
             except DamageError:
                 continue
             for rows in groups:
-                bad = [row for row, _ in checker.bad_rows(rows)]
+                bad = [row for row, _ in checker.bad_rows(old.owner, rows)]
                 writer.add(without_content(rows, bad) if bad else rows)
         pages = tuple(writer.finish())
     except BaseException:

@@ -27,6 +27,7 @@ from strongroom.jobs.restore.target_directories import PRIVATE_MODE, pinned, sta
 from strongroom.rows.rows import UNREADABLE
 from strongroom.rows.views import RowView, join_path, split_path
 from strongroom.scan.attributes import SETTABLE_FLAGS
+from strongroom.scan.privileges import bare_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,8 +144,20 @@ class Directories:
         for row in rows:
             self._make_one(level, row)
 
+    def bare(self, place: bytes, row: RowView) -> RowView:
+        """The directory `row` in `place` as it is to be; reports the privileges it does not get."""
+        if self._options.keeps_privileges:
+            return row
+        row, lost = bare_directory(row)
+        for kind in lost:
+            self._restorer.tally.leave_out(kind, place, row.name)
+        return row
+
     def record(self, place: bytes, row: RowView, *, is_new: bool) -> None:
-        """The directory `row` in `place` (b"" and no name: the target) gets attributes later."""
+        """The directory `row` in `place` (b"" and no name: the target) gets attributes later.
+
+        row: as `bare` gives it.
+        """
         attributes = (row.mode, row.uid, row.gid, row.mtime_ns, row.xattrs, row.flags)
         self._batch.append((place, row.name, *attributes, is_new))
         if len(self._batch) >= _BATCH:
@@ -192,6 +205,7 @@ class Directories:
         tally = self._restorer.tally
         if row.state == UNREADABLE:
             tally.problem(Kind.UNREAD, row.name, "the backup could not read what is in it")
+        row = self.bare(level.place, row)
         try:
             action = self._place(level, row)
         except OSError as error:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.restore.where_rules import WhereRules
     from strongroom.scan.patterns import Patterns
+    from strongroom.scan.privileges import Privilege
 
 MOST_DEFAULT_WORKERS: Final = 4
 
@@ -68,6 +69,13 @@ class RestoreProblem(NamedTuple):
     reason: str
 
 
+class LeftOut(NamedTuple):
+    """A privilege that was not restored, as `keeps_privileges` says; no problem."""
+
+    kind: Privilege
+    path: bytes
+
+
 class Step(NamedTuple):
     """One finished entry; reported only if the options ask for it."""
 
@@ -84,7 +92,8 @@ class RestoreOptions:
     the target unless `in_place`, which keeps every path where it was (target is then b"/").
     includes, excludes: see `choice`. workers: processes; 0 means one a core,
     at most MOST_DEFAULT_WORKERS. tells_steps: report every entry, not only problems. where: rules
-    for where the target may really be, None for anywhere.
+    for where the target may really be, None for anywhere. keeps_privileges: restore set-id bits,
+    devices, capabilities and trusted attributes (`scan.privileges`) too.
     """
 
     target: bytes
@@ -98,6 +107,7 @@ class RestoreOptions:
     workers: int = 0
     tells_steps: bool = False
     where: WhereRules | None = None
+    keeps_privileges: bool = False
 
     def worker_count(self) -> int:
         """The number of worker processes to start."""
@@ -108,10 +118,11 @@ class RestoreOptions:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """Report of a restore. `actions` and `problems` count by kind, in no particular order."""
+    """Report of a restore; `actions`, `problems` and `left_out` count by kind, in no order."""
 
     actions: dict[Action, int] = field(default_factory=dict)
     problems: dict[Kind, int] = field(default_factory=dict)
+    left_out: dict[Privilege, int] = field(default_factory=dict)
     written_bytes: int = 0
     elapsed_seconds: float = 0.0
 
@@ -134,6 +145,7 @@ class RestoreReport:
             "dry_run": options.dry_run,
             "actions": {str(action): count for action, count in self.actions.items() if count},
             "problems": {str(kind): count for kind, count in self.problems.items()},
+            "left_out": {str(kind): count for kind, count in self.left_out.items()},
             "written_bytes": self.written_bytes,
             "elapsed_seconds": round(self.elapsed_seconds, 3),
             "differences": None if differences is None else dict(differences),

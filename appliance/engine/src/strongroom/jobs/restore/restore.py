@@ -7,6 +7,8 @@ Promises
   written. A file whose content is damaged or missing is reported, and does not remain: a new one
   is removed; one that was to be replaced is unchanged; one that was being changed in place gets
   the suffix `existing_entries.INCOMPLETE`. Everything else is restored.
+- Unless the options keep them, nothing restored has a privilege (`scan.privileges`); what is left
+  out is reported. A target that was there before keeps its mode, its owner and all its attributes.
 - A restore that was killed can be run again and resumes: until a file is complete its mtime is the
   current time, so `if-changed` restores it; names like `.strongroom-0123456789abcdef` are
   left-overs.
@@ -29,7 +31,14 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from strongroom.clock import elapsed_seconds
 from strongroom.jobs.restore.choice import Choice
 from strongroom.jobs.restore.messages import decode_reply, decode_task
-from strongroom.jobs.restore.options import Action, Kind, RestoreProblem, RestoreReport, Step
+from strongroom.jobs.restore.options import (
+    Action,
+    Kind,
+    LeftOut,
+    RestoreProblem,
+    RestoreReport,
+    Step,
+)
 from strongroom.jobs.restore.preview import Preview
 from strongroom.jobs.restore.stored_content import StoredContent
 from strongroom.jobs.restore.stream import RestoreStream
@@ -53,6 +62,7 @@ if TYPE_CHECKING:
     from strongroom.repo.index.index import Index
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
+    from strongroom.scan.privileges import Privilege
 
 WORKER_CACHE_BYTES = 8 << 20
 _LISTING_CACHE_BYTES = 8 << 20
@@ -68,6 +78,9 @@ class RestoreObserver(Protocol):
 
     def step(self, step: Step) -> None:
         """An entry is done; only if the options ask for steps."""
+
+    def left_out(self, left_out: LeftOut) -> None:
+        """A privilege was not restored."""
 
 
 def restore(
@@ -106,6 +119,7 @@ class _Restore:
         self._observer = observer
         self._actions: Counter[Action] = Counter()
         self._problems: Counter[Kind] = Counter()
+        self._left_out: Counter[Privilege] = Counter()
         self._written_bytes = 0
         self._tally: Tally | None = None
         self._running: RestoreStream | None = None
@@ -113,7 +127,7 @@ class _Restore:
 
     def run(self) -> RestoreReport:
         started = elapsed_seconds()
-        index = self._repository.load_index()
+        index = self._repository.load_index(owner=self._snapshot.owner)
         _allow_open_files()
         options = self._options
         root_fd, target_is_new = open_target(options.target, options.where, dry_run=options.dry_run)
@@ -130,6 +144,7 @@ class _Restore:
         return RestoreReport(
             dict(self._actions),
             dict(self._problems),
+            dict(self._left_out),
             self._written_bytes,
             elapsed_seconds() - started,
         )
@@ -159,7 +174,7 @@ class _Restore:
             totals = self._snapshot.totals
             files = totals.files + totals.directories + totals.others
             self._progress.total(files=files, bytes=totals.content_bytes)
-        reader = self._repository.block_reader(index, _LISTING_CACHE_BYTES)
+        reader = self._repository.reader_of(self._snapshot, index, _LISTING_CACHE_BYTES)
         make = Preview if options.dry_run else RowRestorer
         restorer = make(root_fd, StoredContent(reader), options)
         self._tally = restorer.tally
@@ -182,7 +197,9 @@ class _Restore:
             signal.signal(signal.SIGTERM, _stop)
             # An orderly close, so that a storage daemon does not see a broken connection.
             with closing(self._repository.reopen()) as repository:
-                source = StoredContent(repository.block_reader(index, WORKER_CACHE_BYTES))
+                source = StoredContent(
+                    repository.reader_of(self._snapshot, index, WORKER_CACHE_BYTES)
+                )
                 serve(channel, RowRestorer(root_fd, source, self._options), source)
 
         gc.freeze()  # so that workers go on sharing what is loaded
@@ -194,6 +211,9 @@ class _Restore:
         for problem in tally.problems:
             self._problems[problem.kind] += 1
             self._observer.problem(problem)
+        for left_out in tally.left_out:
+            self._left_out[left_out.kind] += 1
+            self._observer.left_out(left_out)
         for step in tally.steps:
             self._observer.step(step)
         self._actions.update(tally.actions)

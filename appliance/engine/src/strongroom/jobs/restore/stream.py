@@ -23,7 +23,7 @@ from strongroom.jobs.restore.hard_links import Links, OtherName
 from strongroom.jobs.restore.large_files import LARGE_BYTES, LargeFiles
 from strongroom.jobs.restore.messages import RestoreRows, RowsRestored
 from strongroom.jobs.restore.metadata import reason_of
-from strongroom.jobs.restore.options import Kind, Overwrite
+from strongroom.jobs.restore.options import Kind
 from strongroom.jobs.restore.target_directories import check_names, check_path
 from strongroom.jobs.workers.marks import Marks
 from strongroom.jobs.workers.messages import RowsEntry
@@ -42,6 +42,7 @@ from strongroom.rows.rows import (
     slice_rows,
 )
 from strongroom.rows.views import RowView, join_path, split_path, views
+from strongroom.scan.privileges import without_privileges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -118,12 +119,10 @@ class RestoreStream:
         self._directories.begin(is_new=target_is_new, is_wanted=is_wanted)
         if self._options.in_place:
             self._lead_to(path)
-        elif (
-            row is not None
-            and not self._is_file
-            and (target_is_new or (path and is_wanted and self._may_change_target()))
-        ):
-            self._directories.record(b"", row._replace(name=b""), is_new=False)
+        elif row is not None and not self._is_file and target_is_new:
+            # One that was there keeps all its attributes: they protect what else is in it.
+            own = self._directories.bare(b"", row._replace(name=b""))
+            self._directories.record(b"", own, is_new=False)
             self.has_target_row = True
         for rows in self._rows():
             self._take(rows)
@@ -139,9 +138,6 @@ class RestoreStream:
         """Leave no half-written file behind; the workers have ended."""
         if self._large is not None:
             self._large.abort()
-
-    def _may_change_target(self) -> bool:
-        return self._backed_up(b"") and self._options.overwrite is not Overwrite.NEVER
 
     def _rows(self) -> Iterable[Rows]:
         path = self._options.subpath
@@ -193,7 +189,7 @@ class RestoreStream:
         row = next(views(rows, 0, 1))
         wants_root = self._options.in_place and not self._options.subpath
         if wants_root and self._choice.takes_all and self._backed_up(b""):
-            self._directories.record(b"", row, is_new=False)
+            self._directories.record(b"", self._directories.bare(b"", row), is_new=False)
 
     def _take_level(self, level: Level, rows: Rows, names: list[bytes]) -> None:
         stats = np.frombuffer(rows.stats, "<i8").reshape(-1, COLUMN_COUNT)
@@ -203,6 +199,7 @@ class RestoreStream:
             level, rows, names, are_directories.tolist(), skipped
         ):
             return
+        bare = self._bare(level, rows, names, skipped, are_directories)
         if self._deletions is not None:
             self._deletions.begin(level)
         found = [n for n in np.flatnonzero(are_directories).tolist() if n not in skipped]
@@ -212,10 +209,26 @@ class RestoreStream:
         if len(skipped) + len(found) == len(names):
             return
         if self._pool is None:
-            self._restorer.restore(level.place, rows, frozenset(skipped), is_new=level.is_new)
+            self._restorer.restore(level.place, bare, frozenset(skipped), is_new=level.is_new)
             self._report(len(names), 0)
         else:
-            self._hand_out(level, rows, names, stats, skipped)
+            self._hand_out(level, bare, names, stats, skipped)
+
+    def _bare(
+        self, level: Level, rows: Rows, names: list[bytes], skipped: set[int], are_directories: Any
+    ) -> Rows:
+        """The rows without privileges, unless those are kept; devices are skipped.
+
+        Reports what is lost, except of directories, which `Directories` makes bare itself.
+        """
+        if self._options.keeps_privileges:
+            return rows
+        bare, lost, devices = without_privileges(rows)
+        for number, kind in lost:
+            if number not in skipped and not are_directories[number]:
+                self._restorer.tally.leave_out(kind, level.place, names[number])
+        skipped.update(devices)
+        return bare
 
     def _hand_out(
         self, level: Level, rows: Rows, names: list[bytes], stats: Stats, skipped: set[int]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from strongroom.jobs.restore.messages import TallyCounts
-from strongroom.jobs.restore.options import Action, Kind, RestoreProblem, Step
+from strongroom.jobs.restore.options import Action, Kind, LeftOut, RestoreProblem, Step
 from strongroom.rows.views import join_path
+
+if TYPE_CHECKING:
+    from strongroom.scan.privileges import Privilege
 
 
 class Tally:
@@ -22,6 +26,7 @@ class Tally:
         self.actions: Counter[Action] = Counter()
         self.problems: list[RestoreProblem] = []
         self.steps: list[Step] = []
+        self.left_out: list[LeftOut] = []
         self.written_bytes = 0
 
     def problem(self, kind: Kind, name: bytes, reason: str) -> None:
@@ -34,6 +39,10 @@ class Tally:
         self.actions[action] += 1
         if self.tells_steps:
             self.steps.append(Step(action, join_path(self.place, name) if name else self.place))
+
+    def leave_out(self, kind: Privilege, place: bytes, name: bytes) -> None:
+        """Record a privilege that is not restored; only in the process that reports."""
+        self.left_out.append(LeftOut(kind, join_path(place, name) if name else place))
 
     def take_counts(self) -> TallyCounts:
         """Return all counts, to be sent to another process, and clear them."""

@@ -2,7 +2,8 @@
 
 The path is walked from / by descriptors, one name at a time, and every symbolic link on it is read
 and followed here, never by the kernel. So the folder that rules judge is the one that is opened,
-even if links are replaced meanwhile, and nothing is created before the rules have allowed it.
+even if links are replaced meanwhile, and nothing is created before the rules have allowed it. Only
+links of root and of our own user are followed: others may have planted theirs to lead us elsewhere.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def _judge(target: bytes, real: bytes, rules: WhereRules) -> None:
         return
     led = f": links lead from there to {_shown(real)}" if is_led else ""
     raise NotPermittedError(
-        f"files may not be restored to {_shown(target)}{led}; {rules} of whoever asks would have "
-        f"to allow {denied or _shown(real)}"
+        f"files may not be restored to {_shown(target)}{led}; {rules} would have to allow "
+        f"{denied or _shown(real)}"
     )
 
 
@@ -91,7 +92,8 @@ class _TargetWalk:
                 if b".." in missing:
                     raise
                 return missing
-            mode = os.fstat(fd).st_mode
+            status = os.fstat(fd)
+            mode = status.st_mode
             if stat.S_ISDIR(mode):
                 self._fds.append(fd)
                 self._names.append(name)
@@ -102,6 +104,10 @@ class _TargetWalk:
                     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
                 if links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+                if status.st_uid not in (0, os.geteuid()):
+                    raise OSError(
+                        errno.EPERM, f"{_shown(name)} is a link of user {status.st_uid}", name
+                    )
                 leads_to = os.readlink(b"", dir_fd=fd)
             finally:
                 os.close(fd)

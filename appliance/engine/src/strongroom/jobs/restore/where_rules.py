@@ -21,13 +21,19 @@ ALL: Final = "*all*"
 
 @dataclass(frozen=True, slots=True)
 class WhereRules:
-    """Lists of entries (without any: no rules); every list must allow a folder."""
+    """Lists of entries (without any: no rules); every list must allow a folder.
+
+    folders: of this machine; files may go there and below, () for everywhere.
+    """
 
     layers: tuple[tuple[str, ...], ...]
+    folders: tuple[str, ...] = ()
 
     def permits(self, folder: bytes) -> bool:
         """Whether files may go to this folder, an absolute, resolved path."""
         path = folder.decode("utf-8", "surrogateescape")
+        if self.folders and not any(_lies_in(path, each) for each in self.folders):
+            return False
         return all(where_verdict(layer, path) for layer in self.layers)
 
     def denied_below(self, folder: bytes) -> str:
@@ -38,7 +44,10 @@ class WhereRules:
 
     def __str__(self) -> str:
         """In the notation of the configuration."""
-        return " and ".join(f"`Where ACL = {', '.join(layer)}`" for layer in self.layers)
+        shown = [f"`Where ACL = {', '.join(layer)}` of whoever asks" for layer in self.layers]
+        if self.folders:
+            shown.append(f"`Allowed Restore Dir = {', '.join(self.folders)}` of this agent")
+        return " and ".join(shown)
 
 
 def where_verdict(entries: Iterable[str], path: str) -> bool | None:

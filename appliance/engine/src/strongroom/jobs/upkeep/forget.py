@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.errors import UsageError
-from strongroom.jobs.upkeep.forged_snapshots import falsely_named
 from strongroom.jobs.upkeep.retention import Candidate, RetentionRules, reasons_to_keep
 from strongroom.printable import printable
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from strongroom.progress import Progress
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
-    from strongroom.stores.store import Store
 
 GroupKey = tuple[tuple[str, tuple[str | bytes, ...]], ...]
 
@@ -44,7 +42,8 @@ class ForgetOptions:
 
     snapshot_ids: whole ids; if there are any, `rules` do not apply. group_by: of GROUP_PARTS;
     rules apply to each group separately. allow_remove_all: a group may lose all its snapshots to
-    the rules. minimum_retention_seconds: younger snapshots are kept in any case.
+    the rules. minimum_retention_seconds: younger snapshots are kept in any case. false: ids of
+    snapshots that were found false: no rule counts or removes them, and nothing protects them.
     """
 
     rules: RetentionRules = field(default_factory=RetentionRules)
@@ -52,6 +51,7 @@ class ForgetOptions:
     snapshot_ids: tuple[str, ...] = ()
     allow_remove_all: bool = False
     minimum_retention_seconds: int = 0
+    false: frozenset[str] = frozenset()
     dry_run: bool = False
 
 
@@ -113,7 +113,7 @@ def forget(
     present = [snapshot for snapshot in snapshots if snapshot.id in received_ns]
     groups = tuple(
         ForgetGroup(key, _judge(members, received_ns, options))
-        for key, members in _grouped(repository.store, present, options).items()
+        for key, members in _grouped(present, options).items()
     )
     if not options.snapshot_ids and not options.allow_remove_all:
         for group in groups:
@@ -135,18 +135,16 @@ def forget(
 
 
 def _grouped(
-    store: Store, snapshots: Sequence[Snapshot], options: ForgetOptions
+    snapshots: Sequence[Snapshot], options: ForgetOptions
 ) -> dict[GroupKey, list[Snapshot]]:
     if options.snapshot_ids:
         wanted = set(options.snapshot_ids)
         return {(): [snapshot for snapshot in snapshots if snapshot.id in wanted]}
     groups: dict[GroupKey, list[Snapshot]] = {}
-    false = falsely_named(store, snapshots)
     for snapshot in snapshots:
+        if snapshot.id in options.false:
+            continue
         key = tuple((part, GROUP_PARTS[part](snapshot)) for part in options.group_by)
-        if snapshot.id in false:
-            # A group of their own: they must not push out what the client they name stored.
-            key += (("stored by", (false[snapshot.id],)),)
         groups.setdefault(key, []).append(snapshot)
     return dict(sorted(groups.items(), key=lambda item: repr(item[0])))
 
@@ -163,6 +161,9 @@ def _judge(
         reasons = reasons_to_keep(candidates, options.rules)
     earliest_ns = clock.now_ns() - options.minimum_retention_seconds * SECOND_NS
     for item in snapshots:
+        if item.id in options.false:
+            # Its protection and its age are what a forger wants them to be.
+            continue
         if item.protected:
             reasons[item.id].append("protected")
         if options.minimum_retention_seconds and received_ns[item.id] > earliest_ns:

@@ -1,8 +1,8 @@
 """Rewrites index objects: without packs to be removed, and fewer of them.
 
 The readable index never shrinks: an object is deleted only after all that replaces it is durable,
-and the last new object names every object that they replace together. Concurrent rewrites would
-restore each other's removed packs, so the caller holds the sweep lease.
+and the last new object of each owner names all of that owner that are replaced. Concurrent
+rewrites would restore each other's removed packs, so the caller holds the sweep lease.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from strongroom.content.digests import is_object_name
-from strongroom.errors import DamageError
-from strongroom.repo.index.objects import read_index_object
+from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
+from strongroom.repo.index.objects import (
+    read_index_head,
+    read_index_object,
+    write_index_object,
+)
 from strongroom.repo.packs import read_footer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from strongroom.repo.index.index import Index
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
 
-# Chunks of one index object: 28 bytes each while it is written.
+# Chunks that wait to be written, of all owners together: 28 bytes each.
 _OBJECT_CHUNKS: Final = 2_000_000
 _SMALL_OBJECT_BYTES: Final = 4 << 20
 _MOST_SMALL_OBJECTS: Final = 16
@@ -42,7 +46,7 @@ def rewrite_index(repository: Repository, index: Index, without: Collection[byte
             if any(footer.pack_id in without for footer in known.footers):
                 affected.add(name)
     # Also superseded objects not deleted yet: their content must never be used again.
-    replaced = affected | _leftovers(repository, index)
+    replaced = _owners(repository, affected | _leftovers(repository, index))
     if affected:
         footers = (
             footer
@@ -68,7 +72,7 @@ def rebuild_index(
     index objects, `damaged` ones too. Calls `keep_alive` once a pack.
     """
     store = repository.store
-    replaced = {info.name for info in store.list("index")} | set(damaged)
+    replaced = _owners(repository, {info.name for info in store.list("index")} | set(damaged))
 
     def footers() -> Iterator[PackFooter]:
         for info in store.list("packs"):
@@ -87,24 +91,52 @@ def _write(
     repository: Repository,
     footers: Iterable[PackFooter],
     without: Collection[bytes],
-    replaced: Collection[str],
+    replaced: Mapping[str, bytes],
 ) -> None:
-    """Write index objects for packs; the last one names all objects that they replace."""
-    kept: dict[bytes, PackFooter] = {}
-    written: set[bytes] = set()
-    chunks = 0
+    """Write index objects for packs; the last one of each owner names all that are replaced.
+
+    replaced: owners by name, b"" for an object that does not say it.
+    """
+    kept: dict[bytes, list[PackFooter]] = {}
+    # By owner too: a false claim of one client takes no pack from another's index.
+    written: set[tuple[bytes, bytes]] = set()
+    chunks: dict[bytes, int] = {}
     for footer in footers:
-        if footer.pack_id in without or footer.pack_id in written:
+        owner, pack_id = footer.owner, footer.pack_id
+        if pack_id in without or (owner, pack_id) in written:
             continue
-        written.add(footer.pack_id)
-        kept[footer.pack_id] = footer
-        chunks += footer.columns.chunk_count
-        if chunks >= _OBJECT_CHUNKS:
-            repository.write_index(list(kept.values()))
-            kept = {}
-            chunks = 0
-    repository.write_index(list(kept.values()), sorted(replaced))
+        written.add((owner, pack_id))
+        kept.setdefault(owner, []).append(footer)
+        chunks[owner] = chunks.get(owner, 0) + footer.columns.chunk_count
+        if sum(chunks.values()) >= _OBJECT_CHUNKS:
+            most = max(chunks, key=lambda one: chunks[one])
+            _write_object(repository, most, kept.pop(most), ())
+            del chunks[most]
+    for owner in sorted(kept.keys() | set(replaced.values()) - {b""}):
+        names = sorted(name for name, whose in replaced.items() if whose == owner)
+        _write_object(repository, owner, kept.get(owner, []), names)
     repository.store.sync()
+
+
+def _write_object(
+    repository: Repository, owner: bytes, footers: Sequence[PackFooter], replaced: Sequence[str]
+) -> None:
+    write_index_object(
+        repository.store, repository.key, owner, footers, replaced, repository.cipher
+    )
+
+
+def _owners(repository: Repository, names: Iterable[str]) -> dict[str, bytes]:
+    """The owner of each index object, b"" where it does not say it."""
+    owners = {}
+    for name in names:
+        try:
+            owners[name] = read_index_head(repository.store, name).owner
+        except ObjectMissingError:
+            continue
+        except (DamageError, UnknownFormatError):
+            owners[name] = b""
+    return owners
 
 
 def _small_objects(repository: Repository, index: Index) -> list[str]:
@@ -113,7 +145,11 @@ def _small_objects(repository: Repository, index: Index) -> list[str]:
         for info in repository.store.list("index")
         if info.size_bytes < _SMALL_OBJECT_BYTES and info.name in index.object_names
     ]
-    return small if len(small) > _MOST_SMALL_OBJECTS else []
+    by_owner: dict[bytes, list[str]] = {}
+    for name, owner in _owners(repository, small).items():
+        by_owner.setdefault(owner, []).append(name)
+    many = [mine for mine in by_owner.values() if len(mine) > _MOST_SMALL_OBJECTS]
+    return [name for mine in many for name in mine]
 
 
 def _leftovers(repository: Repository, index: Index) -> set[str]:

@@ -5,11 +5,14 @@ Most pages are shared by many snapshots; each is read once, however often snapsh
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.errors import DamageError, ObjectMissingError
+from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.index.live_blocks import LiveBlocks
 from strongroom.repo.listing.parts import PageParts, decode_parts
 from strongroom.repo.snapshots import was_stored_unreadable
@@ -17,11 +20,17 @@ from strongroom.repo.snapshots import was_stored_unreadable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numpy.typing import NDArray
+
     from strongroom.progress import Progress
+    from strongroom.repo.blocks import BlockReader
+    from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.index.index import Index
     from strongroom.repo.repository import Repository
 
 _CACHE_BYTES = 8 << 20
+_BLOCK_ID = np.dtype((np.void, BLOCK_ID_SIZE))
+_NO_IDS = np.zeros(0, _BLOCK_ID)
 
 
 class Marker:
@@ -31,17 +40,26 @@ class Marker:
         """KeyRightError with a put key."""
         self._repository = repository
         self._progress = progress
-        self._pages: set[bytes] = set()
+        # Of each client: a page of another client with the same id is another page.
+        self._pages: set[tuple[bytes, bytes]] = set()
         self._snapshots: set[str] = set()
         self.live = LiveBlocks()
+        # Shared blocks that each client's snapshots refer to, ascending ids of 24 bytes.
+        self._shared: dict[bytes, NDArray[np.void]] = {}
+        # Unverified snapshots that refer to what is not there, and what; and whose they are.
+        self.false_snapshots: dict[str, str] = {}
+        self.false_owners: set[bytes] = set()
 
     def mark(self, names: Iterable[str], index: Index) -> None:
         """Mark the snapshots of these ids; `index` must have been loaded after they were listed.
 
         DamageError when one of them can't be read or refers to what is not there: nothing may be
-        removed then.
+        removed then. But a snapshot that nobody has verified yet stops nobody: what it refers to
+        is kept as far as it is there, and nothing of `false_owners` may be removed, in case its
+        index was lost.
         """
-        reader = self._repository.block_reader(index, _CACHE_BYTES)
+        readers = ClientReaders(self._repository, index, _CACHE_BYTES)
+        doubted = self._repository.store.doubted("snapshots")
         for name in names:
             if name in self._snapshots:
                 continue
@@ -55,20 +73,51 @@ class Marker:
                     # Its writer made it so, and alone would have needed what it refers to.
                     continue
                 raise
-            fresh = [page for page in snapshot.pages if page.block_id not in self._pages]
+            owner = snapshot.owner
+            fresh = [page for page in snapshot.pages if (owner, page.block_id) not in self._pages]
             ids = list(dict.fromkeys(page.block_id for page in fresh))
-            zeros = np.zeros(len(ids), np.int64)
+            blocks = index.of_client(owner)
             try:
-                pages = PageParts(b"".join(ids), np.arange(len(ids), dtype=np.int64), zeros)
-                self.live.mark(pages, index)
-                for _, raw in reader.blocks(ids):
-                    self.live.mark(decode_parts(raw), index)
+                self._mark(ids, blocks, readers.of(owner))
             except DamageError as error:
-                raise DamageError(f"snapshot {snapshot.short_id}: {error}") from error
+                if name not in doubted:
+                    raise DamageError(f"snapshot {snapshot.short_id}: {error}") from error
+                self._mark_what_is_there(ids, blocks, readers.of(owner))
+                self.false_snapshots[name] = str(error)
+                self.false_owners.add(owner)
+            else:
+                self._pages.update((owner, page) for page in ids)
             self._progress.add(files=sum(page.row_count for page in fresh))
-            self._pages.update(ids)
             self._snapshots.add(name)
+
+    def shared_blocks(self, owner: bytes) -> bytes:
+        """Ids of the shared blocks that a client's snapshots refer to, joined."""
+        return self._shared.get(owner, _NO_IDS).tobytes()
+
+    def _mark(self, pages: list[bytes], blocks: ClientBlocks, reader: BlockReader) -> None:
+        self.live.mark(_parts_of(pages), blocks)
+        for _, raw in reader.blocks(pages):
+            ids = self.live.mark(decode_parts(raw), blocks)
+            if ids:
+                mine = self._shared.get(blocks.owner, _NO_IDS)
+                here = np.frombuffer(ids, _BLOCK_ID)
+                self._shared[blocks.owner] = np.unique(np.concatenate((mine, here)))
+
+    def _mark_what_is_there(
+        self, pages: list[bytes], blocks: ClientBlocks, reader: BlockReader
+    ) -> None:
+        self.live.mark(_parts_of(pages), blocks, only_what_is_there=True)
+        for page in pages:
+            with suppress(DamageError):
+                parts = decode_parts(reader.block(page))
+                self.live.mark(parts, blocks, only_what_is_there=True)
 
     def __len__(self) -> int:
         """Snapshots marked."""
         return len(self._snapshots)
+
+
+def _parts_of(pages: list[bytes]) -> PageParts:
+    """The blocks of pages as references: a page is the only chunk of its block."""
+    zeros = np.zeros(len(pages), np.int64)
+    return PageParts(b"".join(pages), np.arange(len(pages), dtype=np.int64), zeros)

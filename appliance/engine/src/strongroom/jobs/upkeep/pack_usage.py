@@ -1,8 +1,10 @@
 """How much of each pack is used, and which packs to repack.
 
-A block may be stored in several packs (two concurrent backups, an interrupted prune). One copy
-counts, the *keeper*: a whole one rather than a thinned one, and never in a pack that is marked or
-missing while there is another. The other copies are unused.
+A client's block may be stored in several of its packs (two concurrent backups, an interrupted
+prune). One copy counts, the *keeper*: a whole one rather than a thinned one, and never in a pack
+that is marked or missing while there is another. The other copies are unused, and so are all of
+them where a shared pack has the whole block. Chunks that shared packs have need no bytes in the
+client's, but the block that lists them stays: it says which chunk a reference means.
 """
 
 from __future__ import annotations
@@ -11,19 +13,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from strongroom.content.digests import BLOCK_ID_SIZE, BLOCK_ID_WORDS
+from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
 from strongroom.errors import DamageError
 from strongroom.repo.block_columns import chunk_starts, dead_flags
-from strongroom.repo.index.id_table import IdTable
+from strongroom.repo.index.block_rows import SHARED_NUMBER
 from strongroom.repo.index.objects import read_index_object
+from strongroom.repo.index.owned_ids import OwnedIds
+from strongroom.repo.keys.owners import SHARED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from strongroom.repo.index.index import Index, IndexedPack
+    from strongroom.repo.index.block_rows import IndexedPack
+    from strongroom.repo.index.index import Index
     from strongroom.repo.index.live_blocks import LiveBlocks
+    from strongroom.repo.index.shared_chunks import SharedChunks
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
 
@@ -43,7 +49,11 @@ class Usage(NamedTuple):
 
 
 class BlockUse(NamedTuple):
-    """The chunks of one pack: which are used, and raw bytes of each block in all and used."""
+    """What is used of one pack.
+
+    chunk_flags: chunks whose bytes are needed. used_raw: raw bytes of these in each block. in_use:
+    blocks that are referred to.
+    """
 
     chunk_flags: NDArray[np.bool_]
     used_raw: NDArray[np.int64]
@@ -58,50 +68,90 @@ class Keepers:
         packs = index.packs()
         avoided = np.array([pack.marked or pack.pack_id not in present for pack in packs], np.bool_)
         order = np.lexsort((-index.raw_lengths.astype(np.int64), avoided[index.pack_numbers]))
-        ids = (
-            np.frombuffer(index.block_ids(), np.uint64).reshape(-1, BLOCK_ID_WORDS)[order].tobytes()
-        )
-        table = IdTable(BLOCK_ID_SIZE)
-        table.add_many(ids, order)
-        self._is_keeper = np.zeros(len(order), np.bool_)
-        self._is_keeper[table.find(ids)] = True
+        words = np.frombuffer(index.block_ids(), np.uint8).reshape(-1, BLOCK_ID_SIZE)
+        ids = words[order].tobytes()
+        owners = index.owners_of_rows
+        table = OwnedIds()
+        table.add(ids, owners[order], order)
+        keepers = np.zeros(len(order), np.bool_)
+        keepers[table.find_of(ids, owners[order])] = True
+        shared = table.find(index.block_ids(), SHARED_NUMBER)
+        covered = (owners != SHARED_NUMBER) & (shared >= 0)
+        covered[covered] = ~(avoided[index.pack_numbers] | index.thinned)[shared[covered]]
+        self._is_keeper = keepers & ~covered
 
-    def use_of(self, footer: PackFooter, first_row: int, live: LiveBlocks) -> BlockUse:
+    def use_of(
+        self, footer: PackFooter, first_row: int, live: LiveBlocks, shared: SharedChunks
+    ) -> BlockUse:
         """What is used of the pack of `footer`, whose blocks the index has from `first_row` on."""
         columns = footer.columns
         counts = np.frombuffer(columns.chunk_counts, "<u2").astype(np.int64)
         keeps = self._is_keeper[first_row : first_row + len(counts)]
-        flags = live.flags(columns.block_ids, counts) & np.repeat(keeps, counts)
-        flags &= ~dead_flags(columns)
-        lengths = np.frombuffer(columns.chunk_lengths, "<u4").astype(np.int64)
+        flags = live.flags(columns.block_ids, counts, footer.owner) & np.repeat(keeps, counts)
         starts = chunk_starts(columns.chunk_counts)
-        return BlockUse(flags, _sums(lengths * flags, starts), _sums(flags, starts) > 0)
+        in_use = _sums(flags, starts) > 0
+        flags &= ~dead_flags(columns)
+        if footer.owner != SHARED:
+            flags &= ~shared.covers(columns)
+        lengths = np.frombuffer(columns.chunk_lengths, "<u4").astype(np.int64)
+        return BlockUse(flags, _sums(lengths * flags, starts), in_use)
 
 
 def measure_usage(
-    repository: Repository, index: Index, keepers: Keepers, live: LiveBlocks
+    repository: Repository, index: Index, keepers: Keepers, live: LiveBlocks, shared: SharedChunks
 ) -> list[Usage]:
-    """The usage of every pack of the index that is not marked.
+    """The usage of every pack of the index that is not marked; see `mark_shared`.
 
     Reads the index objects once more, one at a time, for the lengths of chunks. ObjectMissingError
     when another prune has replaced one meanwhile: reload the index.
     """
     usages: dict[bytes, Usage] = {}
-    for name in index.object_names:
-        for footer in read_index_object(
-            repository.store, repository.key, name, chunks=True
-        ).footers:
-            pack = index.pack(footer.pack_id)
-            if pack is None or pack.marked or pack.pack_id in usages:
-                continue
-            use = keepers.use_of(footer, pack.first_row, live)
-            stored = np.frombuffer(footer.columns.stored_lengths, "<u4").astype(np.int64)
-            raw = np.frombuffer(footer.columns.raw_lengths, "<u4").astype(np.int64)
-            used = np.where(use.in_use, stored * use.used_raw // np.maximum(raw, 1), 0)
-            usages[pack.pack_id] = Usage(
-                pack, int(stored.sum()), int(used.sum()), bool(use.in_use.any())
-            )
+    for footer in _footers(repository, index):
+        pack = index.pack(footer.pack_id)
+        if pack is None or pack.marked or pack.pack_id in usages:
+            continue
+        use = keepers.use_of(footer, pack.first_row, live, shared)
+        stored = np.frombuffer(footer.columns.stored_lengths, "<u4").astype(np.int64)
+        raw = np.frombuffer(footer.columns.raw_lengths, "<u4").astype(np.int64)
+        # A block without bytes, which only lists its chunks, cannot be made smaller.
+        partly = np.where(raw == 0, stored, stored * use.used_raw // np.maximum(raw, 1))
+        used = np.where(use.in_use, partly, 0)
+        usages[pack.pack_id] = Usage(
+            pack, int(stored.sum()), int(used.sum()), bool(use.in_use.any())
+        )
     return list(usages.values())
+
+
+def mark_shared(
+    repository: Repository, index: Index, live: LiveBlocks, shared: SharedChunks
+) -> dict[bytes, int]:
+    """Mark in `live` the shared chunks that the used blocks of clients leave to shared packs.
+
+    Whatever decides about shared packs needs it. Returns the raw bytes of what each client's blocks
+    have lost to them. ObjectMissingError as of `measure_usage`.
+    """
+    lost: dict[bytes, int] = {}
+    if not len(shared):
+        return lost
+    for footer in _footers(repository, index):
+        if footer.owner == SHARED:
+            continue
+        columns = footer.columns
+        covered = shared.covers(columns)
+        if covered.any():
+            counts = np.frombuffer(columns.chunk_counts, "<u2").astype(np.int64)
+            covered &= live.flags(columns.block_ids, counts, footer.owner)
+            ids = np.frombuffer(columns.chunk_ids, np.uint8).reshape(-1, CHUNK_ID_SIZE)
+            shared.mark(ids[covered].tobytes(), live)
+            lengths = np.frombuffer(columns.chunk_lengths, "<u4").astype(np.int64)
+            gone = int(lengths[covered & dead_flags(columns)].sum())
+            lost[footer.owner] = lost.get(footer.owner, 0) + gone
+    return lost
+
+
+def _footers(repository: Repository, index: Index) -> Iterator[PackFooter]:
+    for name in index.object_names:
+        yield from read_index_object(repository.store, repository.key, name, chunks=True).footers
 
 
 def require_present(usages: Sequence[Usage], present: Collection[bytes]) -> None:
@@ -114,13 +164,23 @@ def require_present(usages: Sequence[Usage], present: Collection[bytes]) -> None
             )
 
 
-def choose_repacked(usages: Sequence[Usage], repack_below: float, max_unused: float) -> list[Usage]:
+def choose_repacked(
+    usages: Sequence[Usage],
+    repack_below: float,
+    max_unused: float,
+    doubted: Collection[bytes],
+) -> list[Usage]:
     """The packs to repack, the emptiest first.
 
-    Of those used to less than `repack_below` (0 to 1), as many as needed until the unused part is
-    no more than `max_unused` times the used one.
+    None that is doubted: the copy would be the appliance's own, and so be trusted. Of those used to
+    less than `repack_below` (0 to 1), as many as needed until the unused part is no more than
+    `max_unused` times the used one.
     """
-    partly = [usage for usage in usages if usage.in_use and usage.unused_bytes > 0]
+    partly = [
+        usage
+        for usage in usages
+        if usage.in_use and usage.unused_bytes > 0 and usage.pack.pack_id not in doubted
+    ]
     unused_bytes = sum(usage.unused_bytes for usage in partly)
     limit_bytes = max_unused * sum(usage.used_bytes for usage in usages)
     chosen = []

@@ -17,25 +17,34 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.content.digests import is_object_name
-from strongroom.errors import ObjectMissingError
+from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.jobs.upkeep.marking import Marker
 from strongroom.jobs.upkeep.pack_usage import (
     Keepers,
     Usage,
     choose_repacked,
+    mark_shared,
     measure_usage,
     require_present,
 )
 from strongroom.jobs.upkeep.repack import Repacker
 from strongroom.jobs.upkeep.sweep import Swept, doubted_packs, live_leases, sweep
-from strongroom.repo.leases import list_leases
+from strongroom.repo.index.shared_chunks import SharedChunks
+from strongroom.repo.keys.owners import SHARED
+from strongroom.repo.leases import APPLIANCE, MOST_AGE_SECONDS, list_leases
+from strongroom.repo.packs import read_owner
 from strongroom.repo.ticket_objects import remove_expired_tickets
 from strongroom.repo.tombstones import read_tombstones, write_tombstone
+from strongroom.stores.capabilities import ChargesShared
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from strongroom.progress import Progress
     from strongroom.repo.index.index import Index
     from strongroom.repo.leases import Lease
@@ -80,6 +89,8 @@ class PruneReport:
     also those marked by earlier runs. kept_packs: marked once but needed after all.
     waiting_packs: marked and still there, because of waiting_for. freed_bytes: what the store lost
     in all. In a dry run removed_packs and removed_bytes are what the run would remove.
+    false_snapshots: ids of unverified snapshots that refer to what is not there, and what; nothing
+    of their clients is removed.
     """
 
     snapshots: int
@@ -100,6 +111,7 @@ class PruneReport:
     temporary_files: int
     elapsed_seconds: float
     dry_run: bool
+    false_snapshots: tuple[tuple[str, str], ...] = ()
 
     @property
     def freed_bytes(self) -> int:
@@ -128,16 +140,26 @@ class PruneReport:
             "waiting_packs": self.waiting_packs,
             "waiting_for": list(self.waiting_for),
             "temporary_files": self.temporary_files,
+            "false_snapshots": [
+                {"snapshot": name, "problem": problem} for name, problem in self.false_snapshots
+            ],
             "elapsed_seconds": round(self.elapsed_seconds, 3),
         }
 
 
 @dataclass(slots=True)
 class _Plan:
-    """Results of the first phase."""
+    """Results of the first phase.
+
+    owners: of the packs that may be marked. charges: bytes of shared packs by the client that uses
+    them, which count in its quota: what it stored counts also when others share it.
+    """
 
     index: Index
     keepers: Keepers
+    shared: SharedChunks
+    owners: dict[bytes, bytes]
+    charges: dict[bytes, int]
     usages: list[Usage]
     packs: dict[bytes, int]
     unused: list[bytes]
@@ -153,6 +175,7 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
     """
     started = clock.elapsed_seconds()
     _ = repository.restore_key
+    repository = repository.for_all_clients()
     marker = Marker(repository, progress)
     if options.dry_run:
         plan = _plan(repository, marker, None, options, progress)
@@ -161,24 +184,34 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
         lease.start_renewing()
         remove_expired_tickets(repository.store, lease.store_time_ns)
         plan = _plan(repository, marker, lease, options, progress)
+        _charge(repository, plan)
         swept = Swept()
         if plan.unused and plan.repacked:
             # Packs that need no copying are removed first, to make room on a nearly full disk.
-            only = _mark(repository, lease, plan.unused)
+            only = _mark(repository, lease, plan, plan.unused)
             swept.count(sweep(repository, lease, marker, options.grace_seconds, progress, only))
         footers = _repack(repository, plan, marker, options, progress)
         repacked = [usage.pack.pack_id for usage in plan.repacked]
-        _mark(repository, lease, repacked or plan.unused)
+        _mark(repository, lease, plan, repacked or plan.unused)
         swept.count(sweep(repository, lease, marker, options.grace_seconds, progress))
         marked_packs = len(plan.unused) + len(repacked)
         return _report(plan, marker, options, footers, marked_packs, swept, started)
 
 
-def _mark(repository: Repository, lease: Lease, pack_ids: list[bytes]) -> str:
+def _mark(
+    repository: Repository, lease: Lease, plan: _Plan, pack_ids: list[bytes]
+) -> frozenset[str]:
+    """Mark packs; the names of the tombstones, one for each owner."""
     if not pack_ids:
-        return ""
+        return frozenset()
+    by_owner: dict[bytes, list[bytes]] = {}
+    for pack_id in pack_ids:
+        by_owner.setdefault(plan.owners[pack_id], []).append(pack_id)
     lease.require()
-    return write_tombstone(repository.store, repository.key, pack_ids, repository.cipher)
+    store, key, cipher = repository.store, repository.key, repository.cipher
+    return frozenset(
+        write_tombstone(store, key, owner, mine, cipher) for owner, mine in by_owner.items()
+    )
 
 
 def _plan(
@@ -220,7 +253,9 @@ def _plan_once(
     # An unverified copy is no reason to remove another one.
     doubted = doubted_packs(store)
     keepers = Keepers(index, sizes.keys() - cut_off - doubted)
-    usages = measure_usage(repository, index, keepers, marker.live)
+    shared = SharedChunks.load(store, repository.key, index, cut_off | doubted)
+    lost = mark_shared(repository, index, marker.live, shared)
+    usages = measure_usage(repository, index, keepers, marker.live, shared)
     # Packs added after the listing are in the index but not in `sizes`.
     late = {usage.pack.pack_id for usage in usages} - sizes.keys()
     sizes.update(
@@ -230,12 +265,25 @@ def _plan_once(
     )
     require_present(usages, sizes.keys() - cut_off)
     unknown = _unknown(repository, index, packs)
-    spared = _spared(repository, packs, lease, options.spare_seconds) | late
+    numbers = index.owners
+    owners = {pack.pack_id: numbers[pack.owner] for pack in index.packs()}
+    owners.update((pack_id, _owner_of(repository, pack_id)) for pack_id in unknown)
+    spared = _spared(repository, packs, owners, lease, options.spare_seconds) | late
+    spared |= {pack_id for pack_id, owner in owners.items() if owner in marker.false_owners}
     orphans = [pack_id for pack_id in unknown if pack_id not in spared]
     settled = [usage for usage in usages if usage.pack.pack_id not in spared]
     unused = [usage.pack.pack_id for usage in settled if not usage.in_use]
-    repacked = choose_repacked(settled, options.repack_below, options.max_unused)
-    return _Plan(index, keepers, usages, sizes, unused + orphans, orphans, repacked)
+    repacked = choose_repacked(settled, options.repack_below, options.max_unused, doubted)
+    # A client's index could name another's pack, whose leases would not keep it then.
+    for pack_id in unused + [usage.pack.pack_id for usage in repacked]:
+        owners[pack_id] = _owner_of(repository, pack_id)
+    repacked = [
+        usage for usage in repacked if owners[usage.pack.pack_id] == numbers[usage.pack.owner]
+    ]
+    charges = _charges(index, marker, lost)
+    return _Plan(
+        index, keepers, shared, owners, charges, usages, sizes, unused + orphans, orphans, repacked
+    )
 
 
 def _unknown(repository: Repository, index: Index, packs: list[ObjectInfo]) -> list[bytes]:
@@ -249,22 +297,72 @@ def _unknown(repository: Repository, index: Index, packs: list[ObjectInfo]) -> l
     return [pack_id for pack_id in ids if index.pack(pack_id) is None and pack_id not in marked]
 
 
+def _charges(index: Index, marker: Marker, lost: dict[bytes, int]) -> dict[bytes, int]:
+    blocks = index.of_client(SHARED)
+    stored = index.stored_lengths.astype(np.int64)
+    is_shared = index.owners_of_rows == blocks.number
+    raw_bytes = int(index.raw_lengths[is_shared].sum(dtype=np.int64))
+    ratio = int(stored[is_shared].sum()) / max(1, raw_bytes)
+    charges = {}
+    for owner in index.owners:
+        if owner != SHARED:
+            rows = blocks.rows_of(marker.shared_blocks(owner))
+            whole = int(stored[rows[rows >= 0]].sum())
+            charges[owner] = whole + int(lost.get(owner, 0) * ratio)
+    return charges
+
+
+def _charge(repository: Repository, plan: _Plan) -> None:
+    """Tell a storage daemon what counts in the quotas of clients besides their own packs."""
+    quotas = repository.store.capability(ChargesShared)
+    if quotas is not None:
+        for owner, size_bytes in plan.charges.items():
+            quotas.charge(owner, size_bytes)
+
+
+def _owner_of(repository: Repository, pack_id: bytes) -> bytes:
+    """Whose a pack says it is; nobody's, which every lease bars, where it says nothing."""
+    try:
+        return read_owner(repository.store, pack_id)
+    except (DamageError, UnknownFormatError, ObjectMissingError):
+        return SHARED
+
+
 def _spared(
-    repository: Repository, packs: list[ObjectInfo], lease: Lease | None, spare_seconds: float
+    repository: Repository,
+    packs: list[ObjectInfo],
+    owners: Mapping[bytes, bytes],
+    lease: Lease | None,
+    spare_seconds: float,
 ) -> frozenset[bytes]:
     """Packs that a running writer may have written and will use, though no snapshot does yet.
 
-    Only an optimization: the sweep removes wrong marks.
+    A client's lease spares packs of that client only. Only an optimization: the sweep removes wrong
+    marks.
     """
     if lease is not None:
         others = live_leases(repository, lease)
+        now_ns = lease.store_time_ns
     else:
         others = list_leases(repository.store, repository.key)
+        now_ns = clock.now_ns()
     if not others:
         return frozenset()
-    begun_ns = [item.holder.started_ns if item.holder else 0 for item in others]
-    earliest_ns = min(begun_ns) - int(spare_seconds * SECOND_NS)
-    return frozenset(bytes.fromhex(info.name) for info in packs if info.modified_ns >= earliest_ns)
+    earliest_ns: dict[bytes, int] = {}
+    for one in others:
+        begun_ns = one.holder.started_ns if one.holder else 0
+        if one.may_be_a_clients:
+            begun_ns = max(begun_ns, now_ns - int(MOST_AGE_SECONDS * SECOND_NS))
+        begun_ns -= int(spare_seconds * SECOND_NS)
+        earliest_ns[one.owner] = min(begun_ns, earliest_ns.get(one.owner, begun_ns))
+    spared = set()
+    for info in packs:
+        pack_id = bytes.fromhex(info.name)
+        # A lease that does not even say whose it is may be anybody's.
+        barring = {APPLIANCE, b"", owners.get(pack_id, APPLIANCE)} & earliest_ns.keys()
+        if barring and info.modified_ns >= min(earliest_ns[one] for one in barring):
+            spared.add(pack_id)
+    return frozenset(spared)
 
 
 def _repack(
@@ -278,7 +376,9 @@ def _repack(
         return []
     progress.message(f"repacking {len(plan.repacked)} packs")
     progress.total(bytes=sum(usage.used_bytes for usage in plan.repacked))
-    repacker = Repacker(repository, plan.keepers, marker.live, progress, options.thread_count())
+    repacker = Repacker(
+        repository, plan.keepers, marker.live, plan.shared, progress, options.thread_count()
+    )
     footers = repacker.run([usage.pack for usage in plan.repacked])
     repository.write_index(footers)
     # Before the old packs are marked, their replacements must be durable.
@@ -323,4 +423,5 @@ def _report(
         temporary_files=swept.temporary_files,
         elapsed_seconds=clock.elapsed_seconds() - started,
         dry_run=options.dry_run,
+        false_snapshots=tuple(sorted(marker.false_snapshots.items())),
     )

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.upkeep.pack_usage import BlockUse, Keepers
     from strongroom.progress import Progress
-    from strongroom.repo.index.index import IndexedPack
+    from strongroom.repo.index.block_rows import IndexedPack
     from strongroom.repo.index.live_blocks import LiveBlocks
+    from strongroom.repo.index.shared_chunks import SharedChunks
     from strongroom.repo.packs import PackFooter, PackWriter
     from strongroom.repo.repository import Repository
 
@@ -64,12 +65,14 @@ class Repacker:
         repository: Repository,
         keepers: Keepers,
         live: LiveBlocks,
+        shared: SharedChunks,
         progress: Progress,
         threads: int,
     ) -> None:
         self._repository = repository
         self._keepers = keepers
         self._live = live
+        self._shared = shared
         self._progress = progress
         self._threads = max(1, threads)
         self._live_lock = threading.Lock()
@@ -110,17 +113,17 @@ class Repacker:
                 f"pack {pack.pack_id.hex()} is not what the index says; run strongroom check"
             )
         with self._live_lock:
-            use = self._keepers.use_of(footer, pack.first_row, self._live)
+            use = self._keepers.use_of(footer, pack.first_row, self._live, self._shared)
         for copied_bytes in lane.copy(footer, use):
             self._progress.add(bytes=copied_bytes)
 
 
 class _Lane:
-    """One thread's open packs, one of each kind."""
+    """One thread's open packs, one of each owner and kind."""
 
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
-        self._writers: dict[int, PackWriter] = {}
+        self._writers: dict[tuple[bytes, int], PackWriter] = {}
         self._finished: list[PackFooter] = []
         self._compressors: dict[int, Compressor] = {}
 
@@ -129,7 +132,7 @@ class _Lane:
         repository = self.repository
         name = footer.pack_id.hex()
         header = parse_header(repository.store.get("packs", name, 0, HEADER_SIZE))
-        cipher = open_block_cipher(header, repository.restore_key)
+        cipher = open_block_cipher(header, repository.restore_key, footer.pack_id)
         starts = chunk_starts(footer.columns.chunk_counts)
         blocks = [entry for entry in footer.blocks if use.in_use[entry.number]]
         for group in _neighbours(blocks):
@@ -142,9 +145,9 @@ class _Lane:
                 stored = cipher.open(sealed, entry_aad(header.raw, entry))
                 flags = use.chunk_flags[starts[entry.number] : starts[entry.number + 1]]
                 if use.used_raw[entry.number] < _THIN_BELOW * entry.raw_length:
-                    self._add_thinned(footer.kind, entry, stored, flags)
+                    self._add_thinned(footer, entry, stored, flags)
                 else:
-                    self._add(footer.kind, entry, entry.codec, stored, entry.raw_length, entry.dead)
+                    self._add(footer, entry, entry.codec, stored, entry.raw_length, entry.dead)
                 yield entry.raw_length
 
     def finish(self) -> list[PackFooter]:
@@ -161,8 +164,13 @@ class _Lane:
         self.repository.close()
 
     def _add_thinned(
-        self, kind: int, entry: BlockEntry, stored: bytes, flags: NDArray[np.bool_]
+        self, footer: PackFooter, entry: BlockEntry, stored: bytes, flags: NDArray[np.bool_]
     ) -> None:
+        dead = np.packbits(~flags, bitorder="little").tobytes()
+        if not flags.any():
+            # It only lists its chunks: shared packs have them.
+            self._add(footer, entry, NONE, b"", 0, dead)
+            return
         raw = memoryview(decompress(entry.codec, stored, entry.raw_length))
         kept = []
         at = 0
@@ -178,25 +186,33 @@ class _Lane:
             compression = parse_compression(_COMPRESSIONS[entry.codec])
             compressor = self._compressors[entry.codec] = Compressor(compression)
         codec, compressed = compressor.compress(joined)
-        dead = np.packbits(~flags, bitorder="little").tobytes()
-        self._add(kind, entry, codec, compressed, len(joined), dead)
+        self._add(footer, entry, codec, compressed, len(joined), dead)
 
     def _add(
         self,
-        kind: int,
+        footer: PackFooter,
         entry: BlockEntry,
         codec: int,
         stored: Buffer,
         raw_length: int,
         dead: bytes,
     ) -> None:
-        writer = self._writers.get(kind)
+        of = (footer.owner, footer.kind)
+        writer = self._writers.get(of)
         if writer is None:
-            writer = self._writers[kind] = self.repository.new_pack(kind)
-        lengths = entry.chunk_lengths
-        writer.add(entry.block_id, entry.chunk_ids, lengths, codec, stored, raw_length, dead)
+            writer = self._writers[of] = self.repository.new_pack(footer.kind, footer.owner)
+        writer.add(
+            entry.block_id,
+            entry.chunk_ids,
+            entry.chunk_lengths,
+            codec,
+            stored,
+            raw_length,
+            dead,
+            offered=entry.offered,
+        )
         if writer.size_bytes >= PACK_SIZE_BYTES:
-            self._finished.append(self._writers.pop(kind).finish())
+            self._finished.append(self._writers.pop(of).finish())
 
 
 def is_dead(dead: bytes, slot: int) -> bool:

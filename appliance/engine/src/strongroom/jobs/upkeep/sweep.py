@@ -2,9 +2,10 @@
 
 Why this is safe beside writers and other prunes:
 
-- A tombstone is swept only when every existing lease names it. The holder of such a lease began
-  after the marking and does not refer to the packs; writers that began before have committed or
-  failed.
+- A tombstone is swept only when every existing lease of its client, or of the appliance, names it;
+  one of shared packs when every lease does. A client's lease ends within seven days, so it bars no
+  older tombstone, which it knew when it began. The holder of such a lease began after the marking
+  and does not refer to the packs; writers that began before have committed or failed.
 - After that, and not before, snapshots are listed, then tombstones, index and packs read. A marked
   pack is removed only if each of its chunks that a snapshot uses is also in a present pack that
   no prune has marked. Two prunes that mark each other's copy see both marks and keep both.
@@ -24,12 +25,24 @@ import numpy as np
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.content.digests import BLOCK_ID_SIZE, BLOCK_ID_WORDS
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.errors import LeaseError
 from strongroom.jobs.upkeep.index_rewrite import rewrite_index
+from strongroom.jobs.upkeep.pack_usage import mark_shared
 from strongroom.repo.block_columns import chunk_starts, dead_flags
-from strongroom.repo.index.id_table import IdTable
-from strongroom.repo.leases import Holder, Lease, ListedLease, has_ended, list_leases
+from strongroom.repo.index.block_rows import SHARED_NUMBER
+from strongroom.repo.index.owned_ids import OwnedIds
+from strongroom.repo.index.shared_chunks import SharedChunks
+from strongroom.repo.keys.owners import SHARED
+from strongroom.repo.leases import (
+    APPLIANCE,
+    MOST_AGE_SECONDS,
+    Holder,
+    Lease,
+    ListedLease,
+    has_ended,
+    list_leases,
+)
 from strongroom.repo.packs import read_footer
 from strongroom.repo.tombstones import read_tombstones
 
@@ -40,7 +53,8 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.upkeep.marking import Marker
     from strongroom.progress import Progress
-    from strongroom.repo.index.index import Index, IndexedPack
+    from strongroom.repo.index.block_rows import IndexedPack
+    from strongroom.repo.index.index import Index
     from strongroom.repo.index.live_blocks import LiveBlocks
     from strongroom.repo.repository import Repository
     from strongroom.stores.store import Store
@@ -48,6 +62,8 @@ if TYPE_CHECKING:
 SWEEP_LEASE: Final = "5" * 32
 # Grace for readers without a lease: how long marked packs stay while others hold leases.
 GRACE_BESIDE_OTHERS_SECONDS: Final = 3600.0
+# What is older was there when any client's lease began; clocks may differ a little.
+_OLD_SECONDS: Final = MOST_AGE_SECONDS + 3600.0
 
 
 @dataclass(slots=True)
@@ -91,11 +107,11 @@ def sweep(
     marker: Marker,
     grace_seconds: float | None,
     progress: Progress,
-    only: str = "",
+    only: frozenset[str] = frozenset(),
 ) -> Swept:
     """Remove what may be removed now.
 
-    `grace_seconds` None: none when nobody else holds a lease. `only`: the one tombstone to sweep,
+    `grace_seconds` None: none when nobody else holds a lease. `only`: the tombstones to sweep,
     by a prune that still relies on packs which others may have marked since it began. Raises
     LeaseError when our own lease has ended, DamageError when a snapshot can't be read: then
     nothing is removed.
@@ -104,7 +120,7 @@ def sweep(
     others = live_leases(repository, lease)
     ready = _ripe_tombstones(repository, lease, others, grace_seconds, swept)
     if only:
-        ready &= {only}
+        ready &= only
     try:
         exclusive = exclusive_lease(repository, lease)
     except LeaseError:
@@ -130,11 +146,16 @@ def _ripe_tombstones(
         grace_seconds = GRACE_BESIDE_OTHERS_SECONDS if others else 0.0
     ripe = set()
     barring: dict[str, None] = {}
+    owners = {one.name: one.owner for one in read_tombstones(repository.store, repository.key)}
     for info in repository.store.list("tombstones"):
+        # Whatever a client's lease says, it has ended or began when this tombstone was there.
+        is_old = lease.store_time_ns - info.modified_ns > int(_OLD_SECONDS * SECOND_NS)
         bars = [
             listed
             for listed in others
-            if listed.holder is None or info.name not in listed.holder.tombstones
+            if _concerns(listed, owners.get(info.name, SHARED))
+            and (listed.holder is None or info.name not in listed.holder.tombstones)
+            and not (is_old and listed.may_be_a_clients)
         ]
         if bars:
             barring.update(dict.fromkeys(map(_shown_holder, bars)))
@@ -144,6 +165,11 @@ def _ripe_tombstones(
             ripe.add(info.name)
     swept.waiting_for = tuple(barring)
     return ripe
+
+
+def _concerns(listed: ListedLease, owner: bytes) -> bool:
+    """Whether the holder of a lease may refer to packs of this owner."""
+    return owner == SHARED or listed.owner in (owner, APPLIANCE, b"")
 
 
 def _shown_holder(listed: ListedLease) -> str:
@@ -157,7 +183,9 @@ def exclusive_lease(repository: Repository, lease: Lease) -> Lease:
     """The lease that only one job may hold that removes packs; LeaseError when another does."""
     purpose = f"{lease.holder.purpose}, removing"
     holder = Holder(lease.holder.host, lease.holder.process_id, purpose, clock.now_ns(), ())
-    return Lease(repository.store, repository.key, repository.cipher, holder, name=SWEEP_LEASE)
+    return Lease(
+        repository.store, repository.key, repository.cipher, APPLIANCE, holder, name=SWEEP_LEASE
+    )
 
 
 def _sweep(
@@ -175,7 +203,13 @@ def _sweep(
     missing = {
         pack.pack_id for pack in index.packs() if present.get(pack.pack_id.hex()) != pack.size_bytes
     }
-    cover = _Cover(repository, index, marker.live, missing | doubted_packs(store))
+    uncertain = missing | doubted_packs(store)
+    shared = SharedChunks.load(store, repository.key, index, uncertain)
+    if any(tombstone.owner == SHARED for tombstone in tombstones):
+        # Of snapshots made meanwhile too; also the packs that are condemned count here.
+        every = SharedChunks.load(store, repository.key, index, uncertain, marked=True)
+        mark_shared(repository, index, marker.live, every)
+    cover = _Cover(repository, index, marker.live, uncertain, shared)
     needed = {
         pack_id
         for pack_id in condemned | missing
@@ -209,10 +243,13 @@ class _Cover:
         index: Index,
         live: LiveBlocks,
         missing: Collection[bytes],
+        shared: SharedChunks,
     ) -> None:
         self._repository = repository
         self._index = index
         self._live = live
+        self._shared = shared
+        self._owners = index.owners
         self._packs = index.packs()
         self._pack_numbers = index.pack_numbers
         self._thinned = index.thinned
@@ -222,35 +259,56 @@ class _Cover:
         rows = np.flatnonzero(stays[self._pack_numbers])
         # The most complete copy first, as readers find it.
         rows = rows[np.argsort(-index.raw_lengths[rows].astype(np.int64), kind="stable")]
-        ids = np.frombuffer(index.block_ids(), np.uint64).reshape(-1, BLOCK_ID_WORDS)[rows]
-        self._table = IdTable(BLOCK_ID_SIZE)
-        self._table.add_many(ids.tobytes(), rows)
-        self._dead: dict[bytes, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
+        ids = np.frombuffer(index.block_ids(), np.uint8).reshape(-1, BLOCK_ID_SIZE)[rows]
+        self._table = OwnedIds()
+        self._table.add(ids.tobytes(), index.owners_of_rows[rows], rows)
+        self._dead: dict[bytes, tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]] = {}
 
     def lacks(self, pack: IndexedPack) -> bool:
         """Whether a used chunk might be only in `pack`."""
+        owner = self._owners[pack.owner]
         ids = self._index.block_ids(pack.first_row, pack.block_count)
-        used = np.flatnonzero(self._live.uses(ids))
+        used = np.flatnonzero(self._live.uses(ids, owner))
         if not len(used):
             return False
-        copies = self._table.find(
-            np.frombuffer(ids, np.uint64).reshape(-1, BLOCK_ID_WORDS)[used].tobytes()
+        words = np.frombuffer(ids, np.uint8).reshape(-1, BLOCK_ID_SIZE)[used]
+        copies = np.stack(
+            [self._table.find(words.tobytes(), number) for number in {pack.owner, SHARED_NUMBER}]
         )
-        if np.any(copies < 0):
+        there = copies >= 0
+        if not there.any(axis=0).all():
             return True
-        return any(self._has_lost(int(row)) for row in copies[self._thinned[copies]])
+        whole = there & ~self._thinned[copies]
+        doubtful = np.flatnonzero(~whole.any(axis=0))
+        return any(
+            self._has_lost([int(row) for row in copies[:, at] if row >= 0], owner)
+            for at in doubtful.tolist()
+        )
 
-    def _has_lost(self, row: int) -> bool:
-        """Whether the thinned block of a row has dropped a chunk that is used."""
+    def _has_lost(self, rows: list[int], owner: bytes) -> bool:
+        """Whether all copies of a block, thinned ones, lack a chunk that is used."""
+        lost: NDArray[np.bool_] | None = None
+        for row in rows:
+            dead, covered = self._dead_chunks(row)
+            lost = dead & ~covered if lost is None else lost & dead & ~covered
+        assert lost is not None
+        counts = np.array([len(lost)], np.int64)
+        flags = self._live.flags(self._index.block_ids(rows[0], 1), counts, owner)
+        return bool(np.any(flags & lost))
+
+    def _dead_chunks(self, row: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """The chunks without bytes of the block of a row, and those that shared packs have."""
         pack = self._packs[self._pack_numbers[row]]
         known = self._dead.get(pack.pack_id)
         if known is None:
             footer = read_footer(self._repository.store, self._repository.key, pack.pack_id)
             columns = footer.columns
-            known = chunk_starts(columns.chunk_counts), dead_flags(columns)
+            known = (
+                chunk_starts(columns.chunk_counts),
+                dead_flags(columns),
+                self._shared.covers(columns),
+            )
             self._dead[pack.pack_id] = known
-        starts, dead = known
+        starts, dead, covered = known
         first, last = starts[row - pack.first_row : row - pack.first_row + 2]
-        counts = np.array([last - first], np.int64)
-        flags = self._live.flags(self._index.block_ids(row, 1), counts)
-        return bool(np.any(flags & dead[first:last]))
+        return dead[first:last], covered[first:last]

@@ -34,7 +34,9 @@ class VerifyOptions:
     what of the snapshot to compare, at or below base. reads_content: read every file and compare
     it chunk by chunk. reads_signatures: read every file that has a signature and compare that.
     from_disk: flush the file system first and read past its cache. finds_extra: also look for
-    entries that the snapshot does not hold, below the paths that were backed up.
+    entries that the snapshot does not hold, below the paths that were backed up. after_restore: a
+    restore below a target has just made the tree; so `root` itself, which keeps its own attributes,
+    is not compared. keeps_privileges: as of that restore; what it leaves out is no difference.
     """
 
     root: bytes
@@ -46,6 +48,8 @@ class VerifyOptions:
     reads_signatures: bool = False
     from_disk: bool = False
     finds_extra: bool = True
+    after_restore: bool = False
+    keeps_privileges: bool = True
     workers: int = 0
 
     def worker_count(self) -> int:

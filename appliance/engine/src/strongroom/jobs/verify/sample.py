@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from strongroom.jobs.restore.options import RestoreProblem, Step
+    from strongroom.jobs.restore.options import LeftOut, RestoreProblem, Step
     from strongroom.jobs.verify.options import LiveDifference
     from strongroom.progress import Progress
     from strongroom.repo.repository import Repository
@@ -44,7 +44,6 @@ _ESCAPED: Final = b"*?[]\\!"
 _MOST_TOLD: Final = 100
 # What a restore without root's rights cannot set, and reports. The mode is compared later.
 _RIGHTS: Final = frozenset(("owner", "xattr", "acl", "flags", "device"))
-_SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,8 @@ def restore_sample(
     Raises what restore and verify raise; the folder is removed in any case.
     """
     started = clock.elapsed_seconds()
-    reader = repository.block_reader(repository.load_index(), _CACHE_BYTES)
+    index = repository.load_index(owner=snapshot.owner)
+    reader = repository.reader_of(snapshot, index, _CACHE_BYTES)
     sample = _draw(Listing(snapshot.pages, reader, 1), most_files, most_bytes)
     faults = _Faults()
     if sample:
@@ -84,7 +84,13 @@ def restore_sample(
             )
             restore(repository, snapshot, options, show, faults)
             compared = VerifyOptions(
-                root=scratch, includes=includes, reads_content=True, finds_extra=False, workers=1
+                root=scratch,
+                includes=includes,
+                reads_content=True,
+                finds_extra=False,
+                after_restore=True,
+                keeps_privileges=False,
+                workers=1,
             )
             verify(repository, snapshot, compared, show, faults)
         finally:
@@ -160,8 +166,11 @@ class _Faults:
     def step(self, step: Step) -> None:
         """Nothing to note."""
 
+    def left_out(self, left_out: LeftOut) -> None:
+        """Nothing to note: no sample has privileges."""
+
     def difference(self, difference: LiveDifference) -> None:
-        if os.geteuid() and (difference.kind in _RIGHTS or _is_set_id_alone(difference)):
+        if os.geteuid() and difference.kind in _RIGHTS:
             return
         self._note(f"differs ({difference.kind})", difference.path, difference.reason)
 
@@ -169,11 +178,3 @@ class _Faults:
         self.count += 1
         if len(self.told) < _MOST_TOLD:
             self.told.append(f"/{printable(path)}: {what}: {reason}")
-
-
-def _is_set_id_alone(difference: LiveDifference) -> bool:
-    """Whether modes differ only in the set-id bits, which only the owner can set."""
-    if difference.kind != "mode":
-        return False
-    then, now = (int(part.split()[0], 8) for part in difference.reason.split(","))
-    return not (then ^ now) & ~_SET_ID_BITS

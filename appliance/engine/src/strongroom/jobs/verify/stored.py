@@ -40,7 +40,8 @@ class StoredReport:
 def verify_stored(repository: Repository, snapshot: Snapshot, progress: Progress) -> StoredReport:
     """Read all that `snapshot` (read with its pages) needs. Raises StoreError, KeyRightError."""
     started = clock.elapsed_seconds()
-    reader = repository.block_reader(repository.load_index(), _CACHE_BYTES)
+    index = repository.load_index(owner=snapshot.owner)
+    reader = repository.reader_of(snapshot, index, _CACHE_BYTES)
     progress.message("reading the listing")
     damage: list[str] = []
     damaged = 0

@@ -52,6 +52,7 @@ from strongroom.progress import NullProgress
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows, slice_rows
 from strongroom.rows.views import join_path, split_path
+from strongroom.scan.privileges import without_privileges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -134,7 +135,7 @@ class _Verification:
 
     def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> VerifyReport:
         started = elapsed_seconds()
-        index = self._repository.load_index()
+        index = self._repository.load_index(owner=self._snapshot.owner)
         here = os.open(b".", os.O_PATH | os.O_CLOEXEC)
         try:
             root_fd = os.open(self._options.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -168,7 +169,7 @@ class _Verification:
         def work(channel: WorkerChannel[CompareRows]) -> None:
             # An orderly close, so that a storage daemon does not see a broken connection.
             with closing(self._repository.reopen()) as repository:
-                source = StoredContent(repository.block_reader(index, _CACHE_BYTES))
+                source = StoredContent(repository.reader_of(self._snapshot, index, _CACHE_BYTES))
                 serve(channel, RowComparer(root_fd, source, self._options, self._backed_up))
 
         gc.freeze()  # so that workers go on sharing what is loaded
@@ -180,7 +181,7 @@ class _Verification:
                 CompareRows(entries), lambda reply: self._take_reply(reply, row_count, size)
             )
 
-        reader = self._repository.block_reader(index, _CACHE_BYTES)
+        reader = self._repository.reader_of(self._snapshot, index, _CACHE_BYTES)
         listing = Listing(self._snapshot.pages, reader, _LISTING_PAGES)
         windows = Windows(submit, Marks())
         path = self._options.subpath
@@ -210,8 +211,9 @@ class _Verification:
         if stat.S_ISDIR(row.mode):
             is_root = path == self._base
             place, name = (b"", b"") if is_root else split_path(self._place_of(path))
-            one = replace(own, directory=place, names=name)
-            windows.add(place, one, set(), 0, is_new=False)
+            one = self._bare(replace(own, directory=place, names=name), set())
+            if not (is_root and self._options.after_restore):
+                windows.add(place, one, set(), 0, is_new=False)
             self._lead_to(self._place_of(path))
             return listing.rows(path)
         if path == self._base:
@@ -233,7 +235,8 @@ class _Verification:
         names = rows.name_list()
         if not rows.directory and names[:1] == [b""]:
             if self._options.root == b"/":
-                windows.add(b"", slice_rows(rows, 0, 1), set(), 0, is_new=False)
+                own = self._bare(slice_rows(rows, 0, 1), set())
+                windows.add(b"", own, set(), 0, is_new=False)
             rows, names = slice_rows(rows, 1, rows.row_count), names[1:]
         if not names:
             return
@@ -249,9 +252,18 @@ class _Verification:
             names[n] for n in np.flatnonzero(are_directories).tolist() if n not in skipped
         )
         self._find_extra(level, names)
+        rows = self._bare(rows, skipped)
         if len(skipped) < len(names):
             sizes = np.maximum(stats[:, SIZE], 0)
             windows.add(level.place, rows, skipped, int(sizes.sum()), is_new=False)
+
+    def _bare(self, rows: Rows, skipped: set[int]) -> Rows:
+        """The rows as a restore makes them; skips what it leaves out."""
+        if self._options.keeps_privileges:
+            return rows
+        bare = without_privileges(rows)
+        skipped.update(bare.devices)
+        return bare.rows
 
     def _descend(self, place: bytes) -> _Level | None:
         """The level of `place`; None when it is left out or missing."""

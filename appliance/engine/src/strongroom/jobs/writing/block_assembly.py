@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.writing.deduplication import GroupAnswer
     from strongroom.jobs.writing.pack_lanes import BlockLane
+    from strongroom.repo.keys.owners import OwnerKeys
 
 Buffer = bytes | bytearray | memoryview
 Reference = tuple[bytes, int]
@@ -33,6 +34,10 @@ BATCH_BYTES: Final = 1 << 20
 BATCH_CHUNKS: Final = 512
 CHUNK_ID_BYTES: Final = 24
 CLAIMS_IN_FLIGHT: Final = 1
+# A batch of offered chunks ends, from this size on, at a chunk whose id says so, wherever a backup
+# began: so equal folders of two clients give equal blocks.
+SHARED_BATCH_BYTES: Final = 256 << 10
+_END_MASK: Final = 0b11111
 
 
 class ContentSink(Protocol):
@@ -45,16 +50,21 @@ class ContentSink(Protocol):
 class _Group:
     """Chunks that will share one block."""
 
-    __slots__ = ("compression", "data", "ids", "lengths", "owners", "raw_bytes", "seen")
+    __slots__ = ("compression", "data", "ids", "lengths", "offered", "owners", "raw_bytes", "seen")
 
-    def __init__(self, compression: int) -> None:
+    def __init__(self, compression: int, *, offered: bool) -> None:
         self.compression = compression
+        self.offered = offered
         self.ids: list[bytes] = []
         self.data: list[Buffer] = []
         self.lengths = array("I")
         self.owners: list[tuple[ContentSink, int, int, int]] = []
         self.seen: dict[bytes, int] = {}
         self.raw_bytes = 0
+
+
+def _ends_block(chunk_id: bytes) -> bool:
+    return not chunk_id[0] & _END_MASK
 
 
 class BlockAssembler:
@@ -65,16 +75,17 @@ class BlockAssembler:
 
     def __init__(
         self,
-        chunk_key: bytes,
+        keys: OwnerKeys,
         lane: BlockLane,
         ask: Callable[[list[ChunkGroup]], None],
         answer: Callable[[], list[GroupAnswer]],
     ) -> None:
-        self._chunk_key = chunk_key
+        # By whether the content is offered to share.
+        self._chunk_keys = (keys.own.chunk_key, keys.common.chunk_key)
         self._lane = lane
         self._ask = ask
         self._answer = answer
-        self._batches: dict[int, _Group] = {}
+        self._batches: dict[tuple[int, bool], _Group] = {}
         self._claimed: deque[list[_Group]] = deque()
 
     @property
@@ -83,18 +94,32 @@ class BlockAssembler:
         return not self._batches and not self._claimed
 
     def add_small(
-        self, sink: ContentSink, row: int, part: int, data: Buffer, compression: int = 0
+        self,
+        sink: ContentSink,
+        row: int,
+        part: int,
+        data: Buffer,
+        compression: int = 0,
+        *,
+        offered: bool = False,
     ) -> None:
-        """Add a chunk that may share its block with others."""
-        batch = self._batches.get(compression)
+        """Add a chunk that may share its block with others.
+
+        offered: to share with other clients; such chunks have blocks of their own.
+        """
+        batch = self._batches.get((compression, offered))
         if batch is not None and (
             batch.raw_bytes + len(data) > BATCH_BYTES or len(batch.ids) >= BATCH_CHUNKS
         ):
             self._claim([batch])
             batch = None
         if batch is None:
-            batch = self._batches[compression] = _Group(compression)
+            batch = _Group(compression, offered=offered)
+            self._batches[compression, offered] = batch
         self._put(batch, sink, row, part, data)
+        if offered and batch.raw_bytes >= SHARED_BATCH_BYTES and _ends_block(batch.ids[-1]):
+            del self._batches[compression, offered]
+            self._claim([batch])
 
     def add_large(
         self,
@@ -103,6 +128,8 @@ class BlockAssembler:
         first_part: int,
         chunks: list[Buffer],
         compression: int = 0,
+        *,
+        offered: bool = False,
     ) -> None:
         """Add consecutive chunks of a large file; each becomes a block of its own.
 
@@ -111,7 +138,7 @@ class BlockAssembler:
         """
         groups = []
         for part, data in enumerate(chunks, first_part):
-            group = _Group(compression)
+            group = _Group(compression, offered=offered)
             self._put(group, sink, row, part, data)
             groups.append(group)
         self._claim(groups)
@@ -125,7 +152,7 @@ class BlockAssembler:
             self._settle()
 
     def _put(self, group: _Group, sink: ContentSink, row: int, part: int, data: Buffer) -> None:
-        chunk_id = blake3(data, key=self._chunk_key).digest(CHUNK_ID_BYTES)
+        chunk_id = blake3(data, key=self._chunk_keys[group.offered]).digest(CHUNK_ID_BYTES)
         position = group.seen.setdefault(chunk_id, len(group.ids))
         if position == len(group.ids):
             group.ids.append(chunk_id)
@@ -135,7 +162,12 @@ class BlockAssembler:
         group.owners.append((sink, row, part, position))
 
     def _claim(self, groups: list[_Group]) -> None:
-        self._ask([ChunkGroup(b"".join(group.ids), group.lengths.tobytes()) for group in groups])
+        self._ask(
+            [
+                ChunkGroup(b"".join(group.ids), group.lengths.tobytes(), group.offered)
+                for group in groups
+            ]
+        )
         self._claimed.append(groups)
         while len(self._claimed) > CLAIMS_IN_FLIGHT:
             self._settle()
@@ -156,6 +188,7 @@ class BlockAssembler:
                     [group.lengths[position] for position in new],
                     [group.data[position] for position in new],
                     group.compression,
+                    offered=group.offered,
                 )
             for sink, row, part, position in group.owners:
                 sink.place(row, part, references[position])

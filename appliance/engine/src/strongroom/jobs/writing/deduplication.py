@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.repo.index.chunk_table import ChunkTable
+    from strongroom.repo.keys.owners import OwnerKeys
 
 
 class ChunkGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Chunks that will share one block: n * 24 bytes of ids, n lengths as u32."""
+    """Chunks that will share one block: n * 24 bytes of ids, n lengths as u32.
+
+    offered: the ids are under the common keys, and the block may be shared.
+    """
 
     ids: bytes
     lengths: bytes
+    offered: bool = False
 
 
 class GroupAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -40,9 +45,10 @@ class GroupAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Deduplication:
     """For one thread. `new_chunks` and `new_bytes` count what was new, before compression."""
 
-    def __init__(self, load: Callable[[], ChunkTable], block_key: bytes) -> None:
+    def __init__(self, load: Callable[[], ChunkTable], keys: OwnerKeys) -> None:
+        """keys: of the client that is written for."""
         self._load = load
-        self._block_key = block_key
+        self._keys = keys
         self._table: ChunkTable | None = None
         self.new_chunks = 0
         self.new_bytes = 0
@@ -68,7 +74,8 @@ class Deduplication:
             size = CHUNK_ID_SIZE
             ids = b"".join([ids[size * place : size * (place + 1)] for place in new])
             lengths = b"".join([lengths[4 * place : 4 * place + 4] for place in new])
-        block = block_id(self._block_key, ids_and_lengths(ids, lengths))
+        block_key = self._keys.content(offered=group.offered).block_key
+        block = block_id(block_key, ids_and_lengths(ids, lengths))
         self._table.add(block, ids)
         self.new_chunks += len(new)
         self.new_bytes += sum(memoryview(lengths).cast("I"))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.content.ciphers import BLOCK_OVERHEAD_SIZE
 from strongroom.repo.block_columns import BlockColumns
+from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.packs import HEADER_SIZE, PackFooter
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class DryPack:
         codec: int,
         compressed: Buffer,
         raw_length: int,
+        *,
+        offered: bool = False,
     ) -> None:
         """Count a block."""
         self.size_bytes += memoryview(compressed).nbytes + BLOCK_OVERHEAD_SIZE
@@ -36,7 +39,7 @@ class DryPack:
     def finish(self) -> PackFooter:
         """A footer that names no block."""
         columns = BlockColumns(b"", b"", b"", b"", b"", b"", b"", b"", b"")
-        return PackFooter(bytes(32), self._kind, self.size_bytes, columns)
+        return PackFooter(SHARED, bytes(32), self._kind, self.size_bytes, columns)
 
     def abort(self) -> None:
         """Nothing to discard."""

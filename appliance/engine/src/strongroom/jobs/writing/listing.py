@@ -8,27 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from strongroom.content.codecs import Compressor, parse_compression
 from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.snapshots import PageReference
-from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows
+from strongroom.rows.entry_counts import count_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.jobs.writing.pack_lanes import OpenPack
     from strongroom.progress import Progress
-    from strongroom.repo.index.index import Index
-    from strongroom.repo.keys import PutKey
+    from strongroom.repo.index.client_blocks import ClientBlocks
+    from strongroom.repo.keys.roles import PutKey
     from strongroom.repo.packs import PackFooter
-
-_FORMAT = 0o170000
-_REGULAR = 0o100000
-_DIRECTORY = 0o040000
+    from strongroom.rows.rows import Rows
 
 
 class ListingWriter:
@@ -37,7 +32,7 @@ class ListingWriter:
     def __init__(
         self,
         key: PutKey,
-        index: Index,
+        blocks: ClientBlocks,
         new_pack: Callable[[], OpenPack],
         finished: Callable[[PackFooter], None],
         pack_size_bytes: int,
@@ -46,8 +41,8 @@ class ListingWriter:
     ) -> None:
         """`keep(block id, page)` is called for every page, new or not."""
         self._keep = keep
-        self._key = key
-        self._index = index
+        self._keys = key.client.own
+        self._blocks = blocks
         self._written: set[bytes] = set()
         self._new_pack = new_pack
         self._finished = finished
@@ -83,14 +78,14 @@ class ListingWriter:
             self._pack = None
 
     def _store(self, page: list[Rows]) -> None:
-        self._count(page)
+        content_bytes = self._count(page)
         raw = encode_page(page)
-        chunk = chunk_id(self._key.chunk_key, raw)
+        chunk = chunk_id(self._keys.chunk_key, raw)
         length = len(raw).to_bytes(4, "little")
-        block = block_id(self._key.block_key, ids_and_lengths(chunk, length))
+        block = block_id(self._keys.block_key, ids_and_lengths(chunk, length))
         if self._keep is not None:
             self._keep(block, raw)
-        if block not in self._written and not self._index.has_blocks(block).all():
+        if block not in self._written and not self._blocks.has_blocks(block).all():
             self._written.add(block)
             codec, stored = self._compressor.compress(raw)
             if self._pack is None:
@@ -106,18 +101,16 @@ class ListingWriter:
                 first_name=first.names.partition(b"\0")[0],
                 block_id=block,
                 row_count=sum(rows.row_count for rows in page),
+                content_bytes=content_bytes,
             )
         )
 
-    def _count(self, page: list[Rows]) -> None:
-        stats = np.frombuffer(b"".join([rows.stats for rows in page]), "<i8")
-        stats = stats.reshape(-1, COLUMN_COUNT)
-        formats = stats[:, MODE] & _FORMAT
-        regular = formats == _REGULAR
-        files = int(np.count_nonzero(regular))
-        directories = int(np.count_nonzero(formats == _DIRECTORY))
-        self.files += files
-        self.directories += directories
-        self.others += len(stats) - files - directories
-        self.size_bytes += int(stats[regular, SIZE].sum())
-        self._progress.add(files=len(stats))
+    def _count(self, page: list[Rows]) -> int:
+        """Add a page to the totals; the bytes of its files."""
+        counts = count_entries(page)
+        self.files += counts.files
+        self.directories += counts.directories
+        self.others += counts.others
+        self.size_bytes += counts.content_bytes
+        self._progress.add(files=sum(counts[:3]))
+        return counts.content_bytes

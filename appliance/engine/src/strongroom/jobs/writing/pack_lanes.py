@@ -51,6 +51,8 @@ class OpenPack(Protocol):
         codec: int,
         compressed: Buffer,
         raw_length: int,
+        *,
+        offered: bool = False,
     ) -> None:
         """Append a block."""
 
@@ -122,17 +124,20 @@ class BlockLane:
         lengths: list[int],
         data: list[Buffer],
         compression: int = 0,
+        *,
+        offered: bool = False,
     ) -> None:
         """Write one block of chunks `data`. Raises StoreError."""
         if self._settings.worker_threads == 0:
             raw: Buffer = data[0] if len(data) == 1 else b"".join(data)
-            self._write(block_id, ids, lengths, raw, compression)
+            self._write(block_id, ids, lengths, raw, compression, offered)
         else:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._settings.worker_threads, "worker")
             self._room.acquire()
             # The copy lets the shard reuse its read buffers at once.
-            self._executor.submit(self._work, block_id, ids, lengths, b"".join(data), compression)
+            copied = b"".join(data)
+            self._executor.submit(self._work, block_id, ids, lengths, copied, compression, offered)
         self._report()
 
     def finish(self) -> None:
@@ -189,18 +194,30 @@ class BlockLane:
             self._finishers = None
 
     def _work(
-        self, block_id: bytes, ids: bytes, lengths: list[int], raw: bytes, compression: int
+        self,
+        block_id: bytes,
+        ids: bytes,
+        lengths: list[int],
+        raw: bytes,
+        compression: int,
+        offered: bool,
     ) -> None:
         try:
             if self._failure is None:
-                self._write(block_id, ids, lengths, raw, compression)
+                self._write(block_id, ids, lengths, raw, compression, offered)
         except BaseException as error:  # noqa: BLE001 - the shard's thread raises it
             self._failure = error
         finally:
             self._room.release()
 
     def _write(
-        self, block_id: bytes, ids: bytes, lengths: list[int], raw: Buffer, compression: int
+        self,
+        block_id: bytes,
+        ids: bytes,
+        lengths: list[int],
+        raw: Buffer,
+        compression: int,
+        offered: bool,
     ) -> None:
         codec, stored = self._compressor(compression).compress(raw)
         slot = self._take_slot()
@@ -208,7 +225,7 @@ class BlockLane:
             if slot.pack is None:
                 slot.pack = self._new_pack()
                 slot.opened_at = clock.elapsed_seconds()
-            slot.pack.add(block_id, ids, lengths, codec, stored, sum(lengths))
+            slot.pack.add(block_id, ids, lengths, codec, stored, sum(lengths), offered=offered)
             if self._is_to_finish(slot.pack, slot.opened_at):
                 pack, slot.pack = slot.pack, None
                 self._finish_later(pack)

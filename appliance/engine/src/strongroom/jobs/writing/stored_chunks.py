@@ -10,9 +10,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from strongroom.content.digests import is_object_name
-from strongroom.errors import DamageError
+from strongroom.errors import DamageError, UnknownFormatError
 from strongroom.repo.index.chunk_table import ChunkTable
-from strongroom.repo.packs import KIND_DATA, PackFooter, read_footer
+from strongroom.repo.packs import KIND_DATA, PackFooter, read_footer, read_owner
 from strongroom.repo.tombstones import read_tombstones
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StoredChunks:
-    """`index`: blocks not marked for removal. `orphans`: packs that no index object names yet.
+    """`index`: what the client may refer to. `orphans`: its packs that no index object names yet.
 
     The job that uses orphans writes them into its index.
     """
@@ -29,6 +29,8 @@ class StoredChunks:
         """Raises DamageError, StoreError."""
         self._repository = repository
         self.index = repository.load_index()
+        # What snapshots of the client may refer to.
+        self.blocks = self.index.of_client(repository.writer.client_id)
         self.orphans = self._find_orphans()
         for footer in self.orphans:
             self.index.add(footer)
@@ -59,8 +61,10 @@ class StoredChunks:
         ids = (bytes.fromhex(name) for name in sorted(present) if is_object_name(name))
         for pack_id in ids:
             if self.index.pack(pack_id) is None and pack_id not in doomed:
-                with contextlib.suppress(DamageError):
-                    footers.append(read_footer(store, key, pack_id))
+                # Those of other clients are none of ours, and shared ones are indexed at once.
+                with contextlib.suppress(DamageError, UnknownFormatError):
+                    if read_owner(store, pack_id) == self._repository.writer.client_id:
+                        footers.append(read_footer(store, key, pack_id))
         # After a power failure an index written early may name packs that were lost or truncated.
         # Their content is stored again: nothing refers to a pack that is missing or differs from
         # what was written.

@@ -162,9 +162,9 @@ class Acceptor:
             if mode != "local" and not self._allow(channel.peer, mode):
                 raise _refusal(
                     channel,
-                    f"{channel.peer} may not connect with TLS mode {mode!r}; its Storage resource "
-                    "(TLS Enable, Plain Clients, Enable kTLS) and, of directors, its Director "
-                    "resources say who may",
+                    f"{channel.peer} may not connect with TLS mode {mode!r}: who may, and in which "
+                    "mode, is said by the Director resources of the storage daemon and by its "
+                    "Storage resource (Clients, Operators, TLS Enable, Plain Clients, Enable kTLS)",
                 )
             send_welcome(channel)
             channel.set_timeout(None)

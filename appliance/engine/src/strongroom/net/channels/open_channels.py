@@ -31,7 +31,6 @@ class OpenChannels:
         self._channels: weakref.WeakSet[Channel] = weakref.WeakSet()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._known_fault = ""
 
     def add(self, channel: Channel) -> None:
         """Watch a channel from now on."""
@@ -50,13 +49,9 @@ class OpenChannels:
         revocations = self._current_trust().revocations
         if revocations is None:
             return 0
-        serials = revocations.serials()
-        if revocations.fault != self._known_fault:
-            self._known_fault = revocations.fault
-            if self._known_fault:
-                _log.error("%s", self._known_fault)
         with self._lock:
-            revoked = [channel for channel in self._channels if channel.peer.serial in serials]
+            channels = list(self._channels)
+        revoked = [channel for channel in channels if revocations.is_revoked(channel.peer)]
         for channel in revoked:
             _log.warning(
                 "ending a connection of %s: its certificate %s was revoked",

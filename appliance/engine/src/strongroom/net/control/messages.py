@@ -75,6 +75,7 @@ class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
 
     `tuning`: the knobs that the director sets; the agent's own hold for the others.
     `parent`: id of the snapshot to compare with, "" for none.
+    `share_below`: public files below these folders are offered to share.
     `maximum_bytes_per_second`: 0 is no limit. `maximum_run_seconds`: 0 is no limit.
     `expected_...`: expected totals, for progress; 0 where unknown.
     """
@@ -86,6 +87,7 @@ class StartBackup(Message, frozen=True, kw_only=True, tag="start-backup"):
     storage: StorageTarget
     tuning: KnobSettings = KnobSettings()
     tags: tuple[str, ...] = ()
+    share_below: tuple[str, ...] = ()
     parent: str = ""
     scripts: tuple[Script, ...] = ()
     maximum_bytes_per_second: int = 0
@@ -99,7 +101,10 @@ Name: TypeAlias = str | dict[str, str]
 
 
 class RestoreChoices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is restored and how: fields of RestoreOptions; 0 workers is the agent's choice."""
+    """What is restored and how: fields of RestoreOptions; 0 workers is the agent's choice.
+
+    keeps_privileges: the director says it of every restore, also of one in place.
+    """
 
     subpath: Name = ""
     includes: tuple[Name, ...] = ()
@@ -109,6 +114,7 @@ class RestoreChoices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     delete: bool = False
     dry_run: bool = False
     tells_steps: bool = False
+    keeps_privileges: bool = False
     workers: int = 0
 
 
@@ -137,7 +143,7 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     restores below a target keeps whole paths there (target/etc/passwd): `subpath` is not sent.
     `where`: the Where ACLs of whoever asked (layers of jobs.restore.where_rules.WhereRules); the
     agent refuses a target that really is where they deny it. Empty for in place, and where nothing
-    is denied.
+    is denied. `order`: the director's signature below all of this (control.restore_orders).
     """
 
     run_id: str
@@ -150,6 +156,7 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     where: tuple[tuple[str, ...], ...] = ()
     scripts: tuple[Script, ...] = ()
     maximum_bytes_per_second: int = 0
+    order: str = ""
 
 
 class StartVerify(Message, frozen=True, kw_only=True, tag="start-verify"):

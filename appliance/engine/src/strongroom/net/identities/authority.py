@@ -2,9 +2,12 @@
 
 One folder (see net.authority_files), one root key, no intermediates. Certificates are short-lived
 (agents a month) and renewed by their holders after two thirds of their lifetime; the renewed one
-has the same name, role, DNS names and addresses. The private key of a certificate is made by its
-holder and never sent here, except where `issue_identity` makes a whole identity for a daemon of
-this machine.
+has the same name, role, DNS names and addresses (see net.identities.renewals). The private key of a
+certificate is made by its holder and never sent here, except where `issue_identity` makes a whole
+identity for a daemon of this machine.
+
+What is revoked is revoked by name and time: everything of a name that was issued before. So two
+certificates of one name are never issued in the same second.
 
 Methods may be called from several threads and processes at once; those that write hold the folder's
 lock.
@@ -13,12 +16,14 @@ lock.
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
+from msgspec import structs
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
@@ -26,11 +31,9 @@ from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identities import authority_files as files
 from strongroom.net.identities.certificate_forms import (
     build_certificate,
-    current_time,
     pem_of,
     requested_key,
     root_certificate,
-    signed_list,
 )
 from strongroom.net.identities.enrolment_tokens import EnrolmentTokens
 from strongroom.net.identities.identity import (
@@ -54,14 +57,27 @@ from strongroom.net.identities.private_files import (
     read_bounded,
     write_file,
 )
-from strongroom.net.identities.revocations import Revocations, install_list, list_number, parse_list
+from strongroom.net.identities.renewals import require_renewable, without_earlier_successors
+from strongroom.net.identities.revocation_list import (
+    GREATEST_LIST_BYTES,
+    RevocationList,
+    RevokedName,
+    parse_list,
+    signed_list,
+)
+from strongroom.net.identities.revocations import Revocations, install_list
 from strongroom.net.identities.trust import Trust, fingerprint, host_names, roots_of
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from strongroom.net.identities.enrolment_tokens import TokenUse
+    from strongroom.net.identities.peer import ClientOf
 
 LIFETIME_DAYS: dict[Role, int] = {"agent": 30, "director": 90, "storage": 90, "operator": 90}
-_GREATEST_LIST_BYTES = 16 << 20
+# What was issued longer ago than this has expired, so that it need not be revoked any more.
+GREATEST_LIFETIME_DAYS = 825
 
 
 class Authority:
@@ -83,7 +99,7 @@ class Authority:
         self.tokens = EnrolmentTokens(os.path.join(self.folder, files.TOKENS))
         self.trust = Trust(
             self.certificate_pem,
-            Revocations(os.path.join(self.folder, files.REVOKED), [self._root]),
+            Revocations(self.revoked_path, [self._root]),
         )
 
     @staticmethod
@@ -103,11 +119,15 @@ class Authority:
             root = root_certificate(key, name)
             files.write_root_key(place, key, passphrase)
             write_file(os.path.join(place, files.ISSUED), b"", SECRET_MODE)
-            revoked = signed_list(key, root, [], 1)
-            write_file(os.path.join(place, files.REVOKED), revoked, PUBLIC_MODE)
+            write_file(os.path.join(place, files.REVOKED), signed_list(key, 1, ()), PUBLIC_MODE)
             # Written last: its presence marks a complete authority.
             write_file(os.path.join(place, files.ROOT), pem_of(root), PUBLIC_MODE)
         return Authority(place, passphrase)
+
+    @property
+    def revoked_path(self) -> bytes:
+        """The file of the list of revoked certificates."""
+        return os.path.join(self.folder, files.REVOKED)
 
     @property
     def fingerprint(self) -> str:
@@ -122,31 +142,22 @@ class Authority:
         hosts: Sequence[str] = (),
         lifetime_days: float | None = None,
         folder: str = "",
+        clients: Sequence[ClientOf] = (),
     ) -> bytes:
         """A certificate (PEM) for the key of a request (PEM, PKCS #10).
 
         Name and role are those that the caller states, never those of the request. `hosts`: DNS
-        names and addresses under which a server is reached. Raises UsageError, PeerRefusedError for
-        a bad request, or what reading the root key raises.
+        names and addresses under which a server is reached. `clients`: which client an agent is;
+        who has the appliance key of a repository makes these ids. Raises UsageError,
+        PeerRefusedError for a bad request, or what reading the root key raises.
         """
         checked_role = check_role(role)
         public_key = requested_key(request_pem)
         days = LIFETIME_DAYS[checked_role] if lifetime_days is None else lifetime_days
-        if not 0 < days <= 825:
+        if not 0 < days <= GREATEST_LIFETIME_DAYS:
             raise UsageError(f"a certificate is good for up to 825 days, not {days}")
-        builder = build_certificate(
-            self._root, public_key, checked_role, name, hosts, timedelta(days=days)
-        )
         with files.locked(self.folder):
-            signed = builder.sign(self._private_key(), SHA256())
-            entry = files.Issued(
-                serial=serial_text(signed.serial_number),
-                name=name,
-                role=checked_role,
-                issued_ns=clock.now_ns(),
-                not_after_ns=int(signed.not_valid_after_utc.timestamp()) * SECOND_NS,
-                folder=folder,
-            )
+            signed, entry = self._sign(public_key, name, checked_role, hosts, days, folder, clients)
             # Before it is handed out: an unlisted certificate could not be revoked by its name.
             files.add_issued(self.folder, entry)
         return pem_of(signed)
@@ -158,101 +169,215 @@ class Authority:
         role: str,
         hosts: Sequence[str] = (),
         lifetime_days: float | None = None,
+        clients: Sequence[ClientOf] = (),
     ) -> Identity:
-        """Make a key and a certificate in a folder of this machine, replacing any there."""
+        """Make a key and a certificate in a folder of this machine, replacing any there.
+
+        Raises UsageError for a folder whose name the list of certificates cannot hold.
+        """
         key_pem = new_key()
         place = os.path.abspath(os.fsencode(folder))
+        try:
+            place.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{printable(place)} is not UTF-8; name another folder") from error
+        request = certificate_request(key_pem, name)
         certificate_pem = self.issue(
-            certificate_request(key_pem, name), name, role, hosts, lifetime_days, os.fsdecode(place)
+            request, name, role, hosts, lifetime_days, os.fsdecode(place), clients
         )
         identity = store_identity(place, key_pem, certificate_pem, self.certificate_pem)
         install_list(identity.revoked_path, self.revoked_pem(), [self._root])
         return identity
 
-    def enrol(self, token: str, request_pem: bytes, name: str) -> bytes:
+    def enrol(
+        self,
+        token: str,
+        request_pem: bytes,
+        name: str,
+        clients: Callable[[TokenUse], Sequence[ClientOf]] = lambda _: (),
+    ) -> bytes:
         """The certificate that an enrolment token permits; consumes the token.
+
+        clients: called with the token once it is consumed; see `issue`. Where the token makes a new
+        client of the name, all certificates before are revoked.
 
         A token for any name does not give a name that is taken. Raises PeerRefusedError or
         UsageError; an invalid request does not consume the token.
         """
         check_name(name)
+        # First what costs least: anybody may try.
+        permitted = self.tokens.look(token, name)
         requested_key(request_pem)
         self._private_key()
-        if not self.tokens.look(token, name).name:
+        if not permitted.name:
             self._check_unclaimed(name)
         use = self.tokens.use(token, name)
-        return self.issue(request_pem, name, use.role, use.hosts)
+        if use.new_client:
+            # Whoever has one would get the new client's keys by renewing it.
+            with suppress(UsageError):
+                self.revoke(name)
+        return self.issue(request_pem, name, use.role, use.hosts, clients=clients(use))
 
-    def renew(self, certificate_der: bytes, request_pem: bytes) -> bytes:
-        """A new certificate (PEM) that replaces a valid one, for another key.
+    def renew(
+        self,
+        certificate_der: bytes,
+        request_pem: bytes,
+        clients: Sequence[ClientOf] | None = None,
+    ) -> bytes:
+        """A new certificate (PEM) that succeeds a valid one, for another key.
 
-        Raises PeerRefusedError when that one is not valid any more.
+        clients: see `issue`; None: as in that one. Raises PeerRefusedError when that one is not
+        valid any more, is not due, has a newer one beside it, or was renewed a moment ago.
         """
         peer = self.trust.judge(certificate_der, ROLES)
-        hosts = host_names(x509.load_der_x509_certificate(certificate_der))
-        return self.issue(request_pem, peer.name, peer.role, hosts)
+        certificate = x509.load_der_x509_certificate(certificate_der)
+        public_key = requested_key(request_pem)
+        days = LIFETIME_DAYS[check_role(peer.role)]
+        with files.locked(self.folder):
+            # It may have been revoked since it was judged.
+            if self.revoked().is_revoked(peer):
+                raise PeerRefusedError(f"the certificate of {peer} was revoked")
+            entries = self._living()
+            successor = require_renewable(peer, certificate, entries)
+            hosts = host_names(certificate)
+            clients = peer.clients if clients is None else clients
+            signed, entry = self._sign(
+                public_key, peer.name, check_role(peer.role), hosts, days, clients=clients
+            )
+            entry = structs.replace(entry, renews=peer.serial)
+            if successor is not None:
+                changed = without_earlier_successors(self.revoked(), peer, entry)
+                self._publish(self.revoked(), [changed], entries)
+                entries.remove(successor)
+            entries = [
+                structs.replace(e, may_renew=False) if e.serial == peer.serial else e
+                for e in entries
+            ]
+            files.write_issued(self.folder, [*entries, entry])
+        return pem_of(signed)
 
-    def revoke(self, serial_or_name: str) -> list[files.Issued]:
-        """Revoke a certificate by its serial, or all of a name; gives those that were still valid.
+    def permit_renewal(self, name: str) -> list[files.Issued]:
+        """Let the holder of the newest certificate of a name renew it before it is due, once.
 
-        The new list is also put into the identity folders of this machine. Raises UsageError when
-        there is no such certificate.
+        Returns those permitted, one for each role. Raises UsageError when there is none.
         """
         with files.locked(self.folder):
-            issued = files.read_issued(self.folder)
-            wanted = [e for e in issued if serial_or_name in {e.serial, e.name}]
-            if not wanted:
-                raise UsageError(
-                    f"no certificate has the serial or name {serial_or_name!r}; see "
-                    "`strongroom ca list`"
-                )
-            before = parse_list(self.revoked_pem(), [self._root])
-            known = {serial_text(entry.serial_number) for entry in before}
-            now_ns = clock.now_ns()
-            new = [e for e in wanted if e.serial not in known and e.not_after_ns > now_ns]
-            if new:
-                self._publish(before, new, issued)
-        return new
+            entries = self._living()
+            newest = {entry.role: entry for entry in entries if entry.name == name}
+            if not newest:
+                raise _unknown(name)
+            permitted = [structs.replace(entry, may_renew=True) for entry in newest.values()]
+            by_serial = {entry.serial: entry for entry in permitted}
+            files.write_issued(self.folder, [by_serial.get(e.serial, e) for e in entries])
+        return permitted
+
+    def revoke(self, name: str, before_ns: int | None = None) -> list[files.Issued]:
+        """Revoke everything of a name that was issued until now, or before a time.
+
+        Returns the certificates on record that were still valid. The new list is also put into the
+        identity folders of this machine. Raises UsageError when there is no certificate of the
+        name, and PeerRefusedError when the list there is damaged.
+        """
+        with files.locked(self.folder):
+            entries = self._living()
+            of_name = [entry for entry in entries if entry.name == name]
+            if not of_name:
+                raise _unknown(name)
+            before = max(_now(), *(entry.issued for entry in of_name)) + 1
+            if before_ns is not None:
+                before = min(before, before_ns // SECOND_NS)
+            revoked = self.revoked()
+            hit = [
+                entry
+                for entry in of_name
+                if entry.issued < before and not revoked.covers(entry.role, name, entry.issued)
+            ]
+            changes = []
+            for role in sorted({entry.role for entry in hit}):
+                known = revoked.names.get((role, name), RevokedName(role, name))
+                changes.append(structs.replace(known, before=max(known.before, before)))
+            if changes:
+                self._publish(revoked, changes, entries)
+        return hit
 
     def issued(self) -> list[files.Issued]:
         """Every certificate that was issued, in order."""
         return files.read_issued(self.folder)
 
-    def revoked_serials(self) -> frozenset[str]:
-        """The serials on the current list."""
-        entries = parse_list(self.revoked_pem(), [self._root])
-        return frozenset(serial_text(entry.serial_number) for entry in entries)
-
     def revoked_pem(self) -> bytes:
         """The current list of revoked certificates, to hand to daemons elsewhere."""
-        return read_bounded(os.path.join(self.folder, files.REVOKED), _GREATEST_LIST_BYTES)
+        return read_bounded(self.revoked_path, GREATEST_LIST_BYTES)
+
+    def revoked(self) -> RevocationList:
+        """The current list of revoked certificates. Raises PeerRefusedError if it is damaged."""
+        return parse_list(self.revoked_pem(), [self._root])
+
+    def _living(self) -> list[files.Issued]:
+        """What is on record and has not ended."""
+        now_ns = clock.now_ns()
+        return [e for e in files.read_issued(self.folder) if e.not_after_ns > now_ns]
 
     def _check_unclaimed(self, name: str) -> None:
-        revoked = self.revoked_serials()
-        now_ns = clock.now_ns()
-        for entry in self.issued():
-            is_good = entry.not_after_ns > now_ns and entry.serial not in revoked
-            if entry.name == name and is_good:
+        revoked = self.revoked()
+        for entry in self._living():
+            if entry.name == name and not revoked.covers(entry.role, name, entry.issued):
                 raise PeerRefusedError(
                     f"there is a {entry.role} {name!r} already; to enrol it anew, make a token for "
                     "just this name"
                 )
 
+    def _sign(
+        self,
+        public_key: ec.EllipticCurvePublicKey,
+        name: str,
+        role: Role,
+        hosts: Sequence[str],
+        days: float,
+        folder: str = "",
+        clients: Sequence[ClientOf] = (),
+    ) -> tuple[x509.Certificate, files.Issued]:
+        """A certificate and its record; with the lock held."""
+        of_name = [e for e in files.read_issued(self.folder) if (e.role, e.name) == (role, name)]
+        revoked = self.revoked().names.get((role, name))
+        # Later than all others of the name and than what is revoked of it, whatever the clock says.
+        issued = max(
+            _now(),
+            revoked.latest if revoked is not None else 0,
+            *(entry.issued + 1 for entry in of_name),
+        )
+        builder = build_certificate(
+            self._root,
+            public_key,
+            role,
+            name,
+            hosts,
+            timedelta(days=days),
+            datetime.fromtimestamp(issued, UTC),
+            clients,
+        )
+        signed = builder.sign(self._private_key(), SHA256())
+        entry = files.Issued(
+            serial=serial_text(signed.serial_number),
+            name=name,
+            role=role,
+            issued_ns=issued * SECOND_NS,
+            not_after_ns=int(signed.not_valid_after_utc.timestamp()) * SECOND_NS,
+            folder=folder,
+        )
+        return signed, entry
+
     def _publish(
         self,
-        before: x509.CertificateRevocationList,
-        new: Sequence[files.Issued],
+        before: RevocationList,
+        changes: Sequence[RevokedName],
         issued: Sequence[files.Issued],
     ) -> None:
-        """Sign the list with `new` added, and put it where daemons of this machine read it."""
-        now_ns = clock.now_ns()
-        ended = {entry.serial for entry in issued if entry.not_after_ns < now_ns}
-        entries = [entry for entry in before if serial_text(entry.serial_number) not in ended]
-        for entry in new:
-            builder = x509.RevokedCertificateBuilder().serial_number(int(entry.serial, 16))
-            entries.append(builder.revocation_date(current_time()).build())
-        pem = signed_list(self._private_key(), self._root, entries, list_number(before) + 1)
-        write_file(os.path.join(self.folder, files.REVOKED), pem, PUBLIC_MODE)
+        """Sign the list with `changes`, and put it where daemons of this machine read it."""
+        past = _now() - GREATEST_LIFETIME_DAYS * 86400
+        names = before.names | {(one.role, one.name): one for one in changes}
+        kept = [one for one in names.values() if one.latest > past]
+        pem = signed_list(self._private_key(), before.number + 1, kept)
+        write_file(self.revoked_path, pem, PUBLIC_MODE)
         for folder in sorted({entry.folder for entry in issued if entry.folder}):
             if has_identity(folder):
                 install_list(os.path.join(os.fsencode(folder), files.REVOKED), pem, [self._root])
@@ -265,3 +390,13 @@ class Authority:
         if self._key is None:
             self._key = files.read_root_key(self.folder, self._passphrase)
         return self._key
+
+
+def _now() -> int:
+    return clock.now_ns() // SECOND_NS
+
+
+def _unknown(name: str) -> UsageError:
+    return UsageError(
+        f"{name!r} has no certificate on record that is still valid; see `strongroom ca list`"
+    )

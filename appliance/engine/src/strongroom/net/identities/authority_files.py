@@ -2,8 +2,8 @@
 
     root.pem       its certificate, with which everything is verified; not secret
     root.key       its private key (0600), encrypted if it was made with a passphrase
-    issued.jsonl   one line for every certificate it issued
-    revoked.pem    the signed list of those it revoked (CRL)
+    issued.jsonl   one line for every certificate it issued that may still be valid
+    revoked.pem    the signed list of what it revoked
     tokens/HASH    one file for every enrolment token that can still be used
     lock           held while anything is changed
 
@@ -25,11 +25,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.errors import DamageError, UsageError, WrongKeyError
 from strongroom.net.identities.private_files import SECRET_MODE, read_bounded, write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = b"root.pem"
 ROOT_KEY = b"root.key"
@@ -47,6 +48,8 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True):
     """A certificate that was issued. Times in nanoseconds since 1970.
 
     `folder`: the identity folder on this machine that it was written to, "" if it went elsewhere.
+    `renews`: the serial of the certificate that it renewed, "" if there is none. `may_renew`:
+    somebody at the appliance permits its renewal before it is due.
     """
 
     serial: str
@@ -55,6 +58,13 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True):
     issued_ns: int
     not_after_ns: int
     folder: str = ""
+    renews: str = ""
+    may_renew: bool = False
+
+    @property
+    def issued(self) -> int:
+        """The second of its issue, as the list of revoked certificates counts it."""
+        return self.issued_ns // SECOND_NS
 
 
 @contextlib.contextmanager
@@ -83,7 +93,7 @@ def add_issued(folder: bytes, entry: Issued) -> None:
 
 
 def read_issued(folder: bytes) -> list[Issued]:
-    """Every certificate that was issued, in order."""
+    """Every certificate that was issued and may still be valid, in order."""
     try:
         with open(os.path.join(folder, ISSUED), "rb") as file:
             lines = file.read().splitlines()
@@ -96,6 +106,12 @@ def read_issued(folder: bytes) -> list[Issued]:
         with contextlib.suppress(msgspec.DecodeError):
             found.append(decoder.decode(line))
     return found
+
+
+def write_issued(folder: bytes, entries: Iterable[Issued]) -> None:
+    """Replace all lines, durably. Call it with the lock held."""
+    lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+    write_file(os.path.join(folder, ISSUED), lines, SECRET_MODE)
 
 
 def write_root_key(

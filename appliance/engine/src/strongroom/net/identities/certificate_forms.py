@@ -1,4 +1,4 @@
-"""The profile of our certificates, requests and lists: all that net.identities.authority signs.
+"""The profile of our certificates and requests.
 
 Every certificate has a P-256 key, CA:FALSE, its key usages, and the name of its holder.
 """
@@ -19,11 +19,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.errors import PeerRefusedError, UsageError
-from strongroom.net.identities.identity import BACKDATED
 from strongroom.net.identities.peer import (
+    BACKDATED,
     SERVER_ROLES,
     Role,
     check_name,
+    client_uri,
     common_name,
     holder_uri,
     malformed,
@@ -32,8 +33,9 @@ from strongroom.net.identities.peer import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from strongroom.net.identities.peer import ClientOf
+
 _ROOT_LIFETIME = timedelta(days=20 * 365)
-_LIST_LIFETIME = timedelta(days=10 * 365)
 _GREATEST_REQUEST_BYTES = 16 << 10
 _HOST_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 
@@ -55,22 +57,23 @@ def build_certificate(
     name: str,
     hosts: Sequence[str],
     lifetime: timedelta,
+    issued: datetime,
+    clients: Sequence[ClientOf] = (),
 ) -> x509.CertificateBuilder:
-    """A certificate without its signature, valid from now on; it never outlives the root's.
+    """A certificate without its signature, valid from `issued` on; it never outlives the root's.
 
-    Raises UsageError for an impossible name or host.
+    clients: which client an agent is. Raises UsageError for an impossible name or host.
     """
-    now = current_time()
     builder = (
         x509.CertificateBuilder()
         .subject_name(_common_name(check_name(name)))
         .issuer_name(root.subject)
         .public_key(public_key)
         .serial_number(new_serial())
-        .not_valid_before(now - BACKDATED)
-        .not_valid_after(min(now + lifetime, root.not_valid_after_utc))
+        .not_valid_before(issued - BACKDATED)
+        .not_valid_after(min(issued + lifetime, root.not_valid_after_utc))
     )
-    return _with_extensions(builder, root, public_key, role, name, hosts)
+    return _with_extensions(builder, root, public_key, role, name, hosts, clients)
 
 
 def _common_name(name: str) -> x509.Name:
@@ -104,8 +107,10 @@ def _with_extensions(
     role: Role,
     name: str,
     hosts: Sequence[str],
+    clients: Sequence[ClientOf],
 ) -> x509.CertificateBuilder:
-    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(holder_uri(role, name))]
+    uris = [holder_uri(role, name), *map(client_uri, clients if role == "agent" else ())]
+    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in uris]
     known = list(dict.fromkeys(hosts))
     if role in SERVER_ROLES and name not in known and _HOST_NAME.fullmatch(name):
         known.append(name)
@@ -175,26 +180,6 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def signed_list(
-    key: ec.EllipticCurvePrivateKey,
-    root: x509.Certificate,
-    entries: Sequence[x509.RevokedCertificate],
-    number: int,
-) -> bytes:
-    """A list of revoked certificates (PEM); `number` is higher than that of the list before."""
-    now = current_time()
-    builder = (
-        x509.CertificateRevocationListBuilder()
-        .issuer_name(root.subject)
-        .last_update(now)
-        .next_update(now + _LIST_LIFETIME)
-        .add_extension(x509.CRLNumber(number), critical=False)
-    )
-    for entry in entries:
-        builder = builder.add_revoked_certificate(entry)
-    return builder.sign(key, SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def pem_of(certificate: x509.Certificate) -> bytes:

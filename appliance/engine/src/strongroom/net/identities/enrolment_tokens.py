@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.errors import PeerRefusedError
+from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.peer import Role, check_name, check_role
 from strongroom.net.identities.private_files import (
     SECRET_MODE,
@@ -36,12 +36,13 @@ class TokenUse(msgspec.Struct, frozen=True, kw_only=True):
     """What a token permits. Times in nanoseconds since 1970.
 
     `name`: the only name that it may be used for; "" for any. `hosts`: DNS names and addresses of
-    the certificate.
+    the certificate. `new_client`: the name is that of another client from then on, with new keys.
     """
 
     name: str
     role: Role
     hosts: tuple[str, ...] = ()
+    new_client: bool = False
     created_ns: int
     expires_ns: int
 
@@ -68,16 +69,25 @@ class EnrolmentTokens:
         self._folder = folder
 
     def create(
-        self, name: str, role: str, lifetime_seconds: float, hosts: Sequence[str] = ()
+        self,
+        name: str,
+        role: str,
+        lifetime_seconds: float,
+        hosts: Sequence[str] = (),
+        *,
+        new_client: bool = False,
     ) -> NewEnrolmentToken:
         """Make a token. Raises UsageError for an impossible name or role."""
         if name:
             check_name(name)
+        if new_client and (not name or role != "agent"):
+            raise UsageError("only an agent that is named can become a new client")
         now = clock.now_ns()
         use = TokenUse(
             name=name,
             role=check_role(role),
             hosts=tuple(hosts),
+            new_client=new_client,
             created_ns=now,
             expires_ns=now + int(lifetime_seconds * SECOND_NS),
         )

@@ -2,8 +2,8 @@
 
     certificate.pem  key.pem  authority.pem  revoked.pem
 
-The key may be read by its owner (and group) only; `revoked.pem`, the list of revoked certificates,
-may be absent.
+The key may be read by its owner (and group) only. Without `revoked.pem`, the list of revoked
+certificates, no peer is trusted.
 
 A renewed certificate comes with a new key. The key is put beside the old one as `key.next.pem`
 before the certificate is replaced, so after a crash at any point one of the two fits the
@@ -18,7 +18,7 @@ import fcntl
 import os
 import stat
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.errors import PeerRefusedError, UsageError
-from strongroom.net.identities.peer import Peer, common_name, malformed, peer_of
+from strongroom.net.identities.peer import Peer, common_name, malformed, peer_of, renewal_due_at
 from strongroom.net.identities.private_files import (
     PUBLIC_MODE,
     SECRET_MODE,
@@ -45,10 +45,6 @@ from strongroom.net.identities.trust import Trust, roots_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-# A certificate is valid from this long before its issue, so that a machine whose clock is days
-# behind can use it at once.
-BACKDATED = timedelta(days=8)
 
 _CERTIFICATE = b"certificate.pem"
 _KEY = b"key.pem"
@@ -134,7 +130,7 @@ class Identity:
 
     @property
     def revoked_path(self) -> bytes:
-        """The file of the list of revoked certificates, which may be absent."""
+        """The file of the list of revoked certificates."""
         return os.path.join(self.folder, _REVOKED)
 
     @cached_property
@@ -150,8 +146,7 @@ class Identity:
     def renewal_due(self) -> bool:
         """Whether two thirds of the certificate's lifetime have passed."""
         now = datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC)
-        issued = issued_at(self._certificate)
-        return now >= issued + (self.not_after - issued) * 2 / 3
+        return now >= renewal_due_at(self._certificate)
 
     @cached_property
     def _certificate(self) -> x509.Certificate:
@@ -160,11 +155,6 @@ class Identity:
     @cached_property
     def _private_key(self) -> ec.EllipticCurvePrivateKey:
         return _parse_key(self.key_pem)
-
-
-def issued_at(certificate: x509.Certificate) -> datetime:
-    """When a certificate of ours was issued."""
-    return certificate.not_valid_before_utc + BACKDATED
 
 
 def new_key() -> bytes:

@@ -1,13 +1,17 @@
 """The peer of a connection, or the signer of a statement.
 
 A certificate names its holder by one URI among its alternative names, `strongroom://ROLE/NAME`,
-with the name percent-encoded; the common name repeats it for display.
+with the name percent-encoded; the common name repeats it for display. The certificate of an agent
+also says which client it is in each repository, `strongroom-client://REPOSITORY/CLIENT` (two ids in
+hexadecimal): whoever stores objects knows no keys, and compares the ids in them with these.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from urllib.parse import quote, unquote
 
 from strongroom.errors import PeerRefusedError, UsageError
@@ -21,8 +25,20 @@ ROLES: tuple[Role, ...] = get_args(Role)
 SERVER_ROLES: frozenset[str] = frozenset(("director", "storage"))
 LOCAL_ROLE = "local"
 GREATEST_NAME_LENGTH = 127
+# A certificate is valid from this long before its issue, so that a machine whose clock is days
+# behind can use it at once.
+BACKDATED = timedelta(days=8)
 
 _SCHEME = "strongroom://"
+_CLIENT_SCHEME = "strongroom-client://"
+_CLIENT_URI = re.compile(_CLIENT_SCHEME + "([0-9a-f]{32})/([0-9a-f]{32})")
+
+
+class ClientOf(NamedTuple):
+    """The id of a client in a repository, and that of the repository: 16 bytes each."""
+
+    repository: bytes
+    client: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +46,22 @@ class Peer:
     """`role`: of ROLES, or LOCAL_ROLE for a process of this machine at a Unix socket.
 
     `name`: as the certificate says, or the user's. `serial`: of the certificate, lower-case
-    hexadecimal without leading zeros; "" for a local peer.
+    hexadecimal without leading zeros; "" for a local peer. `issued`: when the certificate was
+    issued, in seconds since 1970. `clients`: which client an agent is.
     """
 
     name: str
     role: str
     serial: str
+    issued: int = 0
+    clients: tuple[ClientOf, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.role} {self.name!r}"
+
+    def client_of(self, repository_id: bytes) -> bytes:
+        """The id of the client that it is in a repository; b"" where it is none."""
+        return next((one.client for one in self.clients if one.repository == repository_id), b"")
 
 
 def check_name(name: str) -> str:
@@ -62,6 +85,11 @@ def check_role(role: str) -> Role:
 def holder_uri(role: Role, name: str) -> str:
     """The URI by which a certificate names its holder."""
     return f"{_SCHEME}{role}/{quote(name, safe='')}"
+
+
+def client_uri(client: ClientOf) -> str:
+    """The URI by which a certificate says which client its holder is in a repository."""
+    return f"{_CLIENT_SCHEME}{client.repository.hex()}/{client.client.hex()}"
 
 
 def common_name(name: str) -> str:
@@ -94,11 +122,39 @@ def peer_of(certificate: Certificate) -> Peer:
         name = unquote(quoted, errors="strict")
         if not slash or quote(name, safe="") != quoted:
             raise UsageError("not as we write it")
-        return Peer(check_name(name), check_role(role), serial_text(certificate.serial_number))
+        return Peer(
+            check_name(name),
+            check_role(role),
+            serial_text(certificate.serial_number),
+            int(issued_at(certificate).timestamp()),
+            _clients_in(uris),
+        )
     except (UsageError, UnicodeDecodeError) as error:
         raise PeerRefusedError(
             f"the certificate shown names its holder in an unknown way ({uris[0]!r})"
         ) from error
+
+
+def _clients_in(uris: list[str]) -> tuple[ClientOf, ...]:
+    found = []
+    for uri in uris:
+        if uri.startswith(_CLIENT_SCHEME):
+            ids = _CLIENT_URI.fullmatch(uri)
+            if ids is None:
+                raise UsageError("not as we write it")
+            found.append(ClientOf(bytes.fromhex(ids[1]), bytes.fromhex(ids[2])))
+    return tuple(found)
+
+
+def issued_at(certificate: Certificate) -> datetime:
+    """When a certificate of ours was issued."""
+    return certificate.not_valid_before_utc + BACKDATED
+
+
+def renewal_due_at(certificate: Certificate) -> datetime:
+    """When two thirds of a certificate's lifetime have passed."""
+    issued = issued_at(certificate)
+    return issued + (certificate.not_valid_after_utc - issued) * 2 / 3
 
 
 def peer_of_certificate(der: bytes) -> Peer:

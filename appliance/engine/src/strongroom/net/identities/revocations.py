@@ -1,114 +1,109 @@
-"""Revoked certificates: the authority's signed list (CRL) in a file, kept current.
+"""Revoked certificates: the authority's signed list in a file, kept current.
 
 The file is checked again when the last check is more than a second old, so a daemon knows of a
-revocation soon after the file was replaced. A list without the authority's signature, or older than
-the one known, is ignored and reported in `fault`; so is a missing file. A running daemon thus never
-forgets a revocation.
+revocation soon after the file was replaced. A running daemon never forgets a revocation: a list
+without the authority's signature, or older than the one known, does not replace that.
+
+While the list is missing, too large, damaged or older, `fault` says so, and nobody new is trusted
+(`refusal`): nothing is known then about what was revoked since. Who is known already stays, unless
+the last good list revokes it (`is_revoked`).
 
 Used from any thread; `_lock` guards the check.
 """
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.errors import PeerRefusedError, UsageError
-from strongroom.net.identities.peer import malformed, serial_text
 from strongroom.net.identities.private_files import PUBLIC_MODE, read_bounded, write_file
+from strongroom.net.identities.revocation_list import (
+    GREATEST_LIST_BYTES,
+    RevocationList,
+    parse_list,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cryptography.x509 import Certificate, CertificateRevocationList
+    from cryptography.x509 import Certificate
 
-# A line takes 37 bytes: room for four hundred thousand.
-GREATEST_LIST_BYTES = 16 << 20
+    from strongroom.net.identities.peer import Peer
+
 LOOK_EVERY_SECONDS = 1.0
+_NONE_YET: Final = -1
+
+_log = logging.getLogger(__name__)
 
 
 class Revocations:
-    """The revoked serials of the list in file `path`, which may be missing at first.
-
-    `roots`: the authorities whose signature is accepted. The first list must be valid: a daemon
-    does not start with one it cannot read. Raises PeerRefusedError, UsageError or OSError.
-    """
+    """The list in file `path`; `roots`: the authorities whose signature is accepted."""
 
     def __init__(self, path: bytes, roots: Sequence[Certificate]) -> None:
         self._path = path
         self._roots = tuple(roots)
         self._lock = threading.Lock()
-        self._serials: frozenset[str] = frozenset()
-        self._number = -1
+        self._list = RevocationList(_NONE_YET)
         self._seen: tuple[int, int, int] | None = None
-        self._looked_seconds = clock.elapsed_seconds()
-        self.fault = ""
-        self._read()
+        self._looked_seconds = float("-inf")
+        self._fault = ""
 
-    def is_revoked(self, serial: str) -> bool:
-        """Whether the certificate of this serial (as in Peer) was revoked."""
-        return serial in self.serials()
+    @property
+    def fault(self) -> str:
+        """Why the list cannot be relied on, at most a second old; "" if it can."""
+        self._current()
+        return self._fault
 
-    def serials(self) -> frozenset[str]:
-        """Every revoked serial, at most a second old."""
+    def is_revoked(self, peer: Peer) -> bool:
+        """Whether the certificate of a peer is known to be revoked."""
+        return self._current().is_revoked(peer)
+
+    def refusal(self, peer: Peer) -> str:
+        """Why a peer that is not known yet cannot be trusted; "" if it can."""
+        if self._current().is_revoked(peer):
+            return (
+                f"the certificate of {peer} (serial {peer.serial}) was revoked; enrol it anew "
+                "if that was a mistake"
+            )
+        return self._fault and f"nobody new is let in: {self._fault}"
+
+    def _current(self) -> RevocationList:
         with self._lock:
             now = clock.elapsed_seconds()
             if now - self._looked_seconds >= LOOK_EVERY_SECONDS:
                 self._looked_seconds = now
                 self._look_again()
-        return self._serials
+            return self._list
 
     def _look_again(self) -> None:
+        fault = ""
         try:
-            if self._seen != _marks(self._path):
+            if self._seen is None or self._seen != _marks(self._path):
                 self._read()
-            self.fault = ""
         except (OSError, PeerRefusedError, UsageError) as error:
-            self.fault = f"the list of revoked certificates stays as it was: {error}"
+            self._seen = None
+            reason = error.strerror if isinstance(error, OSError) else error
+            fault = (
+                f"the list of revoked certificates {os.fsdecode(self._path)} cannot be used "
+                f"({reason}); copy revoked.pem of the authority's folder there"
+            )
+        if fault != self._fault:
+            self._fault = fault
+            if fault:
+                _log.error("nobody new is let in: %s", fault)
+            else:
+                _log.warning("the list of revoked certificates can be used again")
 
     def _read(self) -> None:
         marks = _marks(self._path)
-        if marks is None:
-            if self._seen is not None:
-                raise UsageError(f"{os.fsdecode(self._path)} has gone")
-            return
-        revoked = parse_list(read_bounded(self._path, GREATEST_LIST_BYTES), self._roots)
-        number = list_number(revoked)
-        if number < self._number:
-            raise PeerRefusedError(f"{os.fsdecode(self._path)} is older than the list known")
-        self._serials = frozenset(serial_text(entry.serial_number) for entry in revoked)
-        self._number = number
-        self._seen = marks
-
-
-def parse_list(pem: bytes, roots: Sequence[Certificate]) -> CertificateRevocationList:
-    """A list that one of `roots` has signed; PeerRefusedError otherwise."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-
-    try:
-        revoked = x509.load_pem_x509_crl(pem)
-    except malformed() as error:
-        raise PeerRefusedError(f"this is no list of revoked certificates ({error})") from error
-    for root in roots:
-        key = root.public_key()
-        with contextlib.suppress(*malformed()):
-            if isinstance(key, EllipticCurvePublicKey) and revoked.is_signature_valid(key):
-                return revoked
-    raise PeerRefusedError("the list of revoked certificates is not signed by our authority")
-
-
-def list_number(revoked: CertificateRevocationList) -> int:
-    """The number of a list; a later list has a higher one."""
-    from cryptography import x509
-
-    try:
-        return revoked.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-    except x509.ExtensionNotFound:
-        return 0
+        found = parse_list(read_bounded(self._path, GREATEST_LIST_BYTES), self._roots)
+        if found.number < self._list.number:
+            raise PeerRefusedError("it is older than the list known")
+        self._list, self._seen = found, marks
 
 
 def install_list(path: bytes, pem: bytes, roots: Sequence[Certificate]) -> bool:
@@ -119,17 +114,14 @@ def install_list(path: bytes, pem: bytes, roots: Sequence[Certificate]) -> bool:
     new = parse_list(pem, roots)
     try:
         old = parse_list(read_bounded(path, GREATEST_LIST_BYTES), roots)
-    except (FileNotFoundError, PeerRefusedError):
+    except (FileNotFoundError, PeerRefusedError, UsageError):
         old = None
-    if old is not None and list_number(old) >= list_number(new):
+    if old is not None and old.number >= new.number:
         return False
     write_file(path, pem, PUBLIC_MODE)
     return True
 
 
-def _marks(path: bytes) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
+def _marks(path: bytes) -> tuple[int, int, int]:
+    found = os.stat(path)
     return found.st_mtime_ns, found.st_ino, found.st_size

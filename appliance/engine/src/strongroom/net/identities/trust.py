@@ -31,7 +31,8 @@ GREATEST_CERTIFICATE_BYTES = 8 << 10
 class Trust:
     """Verifies certificates against the roots in `authority_pem`; UsageError if those are bad.
 
-    `revocations`: consulted at every verification, where given.
+    `revocations`: consulted at every verification, where given; nobody is trusted while its list
+    cannot be used.
     """
 
     def __init__(self, authority_pem: bytes, revocations: Revocations | None = None) -> None:
@@ -46,7 +47,8 @@ class Trust:
         self._check_issuer(certificate)
         peer = peer_of(certificate)
         _check_moment(certificate, peer)
-        self.check_not_revoked(peer)
+        if self.revocations is not None and (refusal := self.revocations.refusal(peer)):
+            raise PeerRefusedError(refusal)
         if peer.role not in roles:
             raise PeerRefusedError(
                 f"{peer} may not do this: it takes the certificate of {' or '.join(sorted(roles))}"
@@ -70,14 +72,6 @@ class Trust:
                 f"{', '.join(sorted(names))}"
             )
         return peer
-
-    def check_not_revoked(self, peer: Peer) -> None:
-        """PeerRefusedError when the peer's certificate was revoked."""
-        if self.revocations is not None and self.revocations.is_revoked(peer.serial):
-            raise PeerRefusedError(
-                f"the certificate of {peer} (serial {peer.serial}) was revoked; enrol it anew "
-                "if that was a mistake"
-            )
 
     def _check_issuer(self, certificate: x509.Certificate) -> None:
         refusals: tuple[type[Exception], ...] = (TypeError, InvalidSignature, *malformed())

@@ -26,6 +26,7 @@ FLAG_MORE: Final = 1
 _START = struct.Struct("<IBBIH")
 START_SIZE: Final = _START.size
 # The bytes that `length` counts besides header and payload.
+_KEPT_BYTES: Final = 256 << 10
 _COUNTED: Final = START_SIZE - 4
 
 
@@ -103,7 +104,7 @@ def decode_frame(raw: Buffer) -> Frame:
 
 
 class FrameReader:
-    """Reads frames of a channel into one buffer that grows with them; for one thread."""
+    """Reads frames of a channel, small ones into one buffer that grows; for one thread."""
 
     def __init__(self, channel: Receiver) -> None:
         self._channel = channel
@@ -121,10 +122,13 @@ class FrameReader:
     def rest(self, start: FrameStart) -> Frame:
         """Header and payload of the frame that `start` announced."""
         size = start.header_size + start.payload_size
-        if size > len(self._buffer):
-            # The old buffer may still be in use.
-            self._buffer = bytearray(size)
-        view = memoryview(self._buffer)[:size]
+        buffer = self._buffer
+        if size > len(buffer):
+            # The old buffer may still be in use. A large one is not kept: its connection may idle.
+            buffer = bytearray(size)
+            if size <= _KEPT_BYTES:
+                self._buffer = buffer
+        view = memoryview(buffer)[:size]
         if size:
             self._channel.receive_into(view)
         header = bytes(view[: start.header_size])

@@ -16,16 +16,18 @@ HELLO   Hello           -> Welcome       the identity was established by the cha
     COMMIT  CommitUpload    -> whether the name was free
     ABORT   upload number
     DELETE  ObjectName, SYNC, PREPARE, REMOVE_ABANDONED, LIMIT bytes a second of this job
-    DOUBTED kind            -> PARTs: msgpack of names that the appliance has not verified yet
+    DOUBTED kind            -> PARTs: msgpack of names that the appliance has not verified
+    FALSE   kind            -> PARTs: msgpack of names that were found false
     VOUCH   Vouching        the appliance's verdict on objects: verified, or false
     METRICS                 -> PART: text for Prometheus
     OWNERS  kind            -> PARTs: msgpack of [[name, who stored it], ...], "" for the appliance
+    CHARGE  SharedCharge    what counts against a client's quota besides what it holds
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -69,6 +71,8 @@ class FrameType(enum.IntEnum):
     METRICS = 16
     OWNERS = 17
     CONFIRM_CLOCK = 18
+    CHARGE = 19
+    FALSE = 20
     OK = 128
     PART = 129
     FAILED = 130
@@ -83,7 +87,8 @@ class StorageHello(Header, frozen=True):
 
     repository: name of the device or id of the repository, "" for the only one. job: connections
     of one peer and job share a bandwidth limit. grant: statement that allows reading another's
-    snapshot. view_as: see what this agent sees (director and local only).
+    snapshot. view_as: see what the client of this id, in hexadecimal, sees (director and local
+    only).
     """
 
     protocol: int
@@ -146,6 +151,13 @@ class Vouching(Header, frozen=True):
     kind: Kind
     names: tuple[str, ...]
     sound: bool
+
+
+class SharedCharge(Header, frozen=True):
+    """The bytes that shared packs hold in place of a client, which is named by its id."""
+
+    client: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 
 class RequestFailure(Header, frozen=True):

@@ -26,6 +26,7 @@ from strongroom.net.storage.protocol import (
     ObjectPart,
     PutMode,
     PutObject,
+    SharedCharge,
     StorageHello,
     Vouching,
     decode,
@@ -191,6 +192,13 @@ class RemoteStore:
         answer = self.client().ask(FrameType.DOUBTED, kind)
         return frozenset(name for part in answer.parts for name in decode(part, list[str]))
 
+    def false(self, kind: Kind) -> frozenset[str]:
+        """Objects of a kind that were found false, for roles that see them."""
+        if self.role not in ("director", "local"):
+            return frozenset()
+        answer = self.client().ask(FrameType.FALSE, kind)
+        return frozenset(name for part in answer.parts for name in decode(part, list[str]))
+
     def owners(self, kind: Kind) -> dict[str, set[str]]:
         """Who has stored each object of a kind, "" for the appliance; only an appliance may ask."""
         found: dict[str, set[str]] = {}
@@ -204,6 +212,10 @@ class RemoteStore:
         for start in range(0, len(names), 512):
             chosen = tuple(names[start : start + 512])
             self.change(FrameType.VOUCH, Vouching(kind, chosen, sound))
+
+    def charge(self, client_id: bytes, size_bytes: int) -> None:
+        """Set what shared packs hold in place of a client; only on the daemon's own machine."""
+        self.change(FrameType.CHARGE, SharedCharge(client_id, size_bytes))
 
     def limit_bandwidth(self, bytes_per_second: int) -> None:
         """Limit all connections of this job together; 0: the daemon's limit."""

@@ -147,14 +147,16 @@ class IdTable:
 
     def find(self, ids: bytes) -> NDArray[np.int64]:
         """The value of each id, -1 where it isn't in the table."""
-        count = len(ids) // self._id_size
-        found = np.full(count, -1, np.int64)
-        words = self._words(ids)
+        return self.find_words(self._words(ids))
+
+    def find_words(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """`find` of ids as rows of their 8-byte words."""
+        found = np.full(len(words), -1, np.int64)
         for run in self._runs:
             run.find(words, found)
         recent = self._recent
         if recent:
-            items = np.frombuffer(ids, self._item).tolist()
+            items = np.frombuffer(words, self._item).tolist()
             if not recent.keys().isdisjoint(items):
                 for row, item in enumerate(items):
                     found[row] = recent.get(item, found[row])

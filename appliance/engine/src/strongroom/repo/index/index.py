@@ -1,123 +1,136 @@
 """The index in memory: in which pack, and where in it, a block is.
 
-About 70 bytes a block; the columns of chunks, a thousand times as many where files are small, are
+A block belongs to the owner of its pack: a client, or all of them (SHARED). A client's snapshots
+refer to its own blocks and to shared ones, so blocks are looked up for a client (`ClientBlocks`);
+another client's block of the same id does not count.
+
+About 80 bytes a block; the columns of chunks, a thousand times as many where files are small, are
 loaded only on request, and released by `release_chunks`. Concurrent reads are safe while nothing
 is added.
 """
 
 from __future__ import annotations
 
-from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strongroom.content.digests import BLOCK_ID_SIZE, BLOCK_ID_WORDS
-from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
-from strongroom.repo.index.id_table import IdTable
-from strongroom.repo.index.objects import read_index_object
-from strongroom.repo.packs import HEADER_SIZE, KIND_DATA
+from strongroom.content.digests import BLOCK_ID_SIZE
+from strongroom.errors import (
+    DamageError,
+    KeyRightError,
+    ObjectMissingError,
+    UnknownFormatError,
+)
+from strongroom.repo.index.block_rows import BlockRows
+from strongroom.repo.index.claims import contested_owners
+from strongroom.repo.index.client_blocks import ClientBlocks
+from strongroom.repo.index.objects import read_index_head, read_index_object
+from strongroom.repo.index.owned_ids import OwnedIds
+from strongroom.repo.keys.owners import SHARED
+from strongroom.repo.packs import KIND_DATA
 from strongroom.repo.tombstones import read_tombstones
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from strongroom.repo.block_columns import BlockColumns
-    from strongroom.repo.keys import Key
+    from strongroom.repo.index.block_rows import IndexedPack
+    from strongroom.repo.keys.roles import Key
     from strongroom.repo.packs import PackFooter
     from strongroom.stores.store import Store
 
 _LOAD_ATTEMPTS = 5
 
 
-class BlockLocation(NamedTuple):
-    """Where a block is stored: `stored_length` bytes at `offset` of a pack."""
-
-    pack_id: bytes
-    number: int
-    offset: int
-    stored_length: int
-    raw_length: int
-    codec: int
-    chunk_count: int
-
-
-class IndexedPack(NamedTuple):
-    """A pack in the index; its blocks are `block_count` rows from `first_row` on."""
-
-    pack_id: bytes
-    kind: int
-    size_bytes: int
-    first_row: int
-    block_count: int
-    marked: bool
-
-
-class Index:
+class Index(BlockRows):
     """Blocks by id, and packs."""
 
     def __init__(self) -> None:
-        self._packs: list[IndexedPack] = []
-        self._pack_numbers: dict[bytes, int] = {}
-        self._table = IdTable(BLOCK_ID_SIZE)
-        self._block_ids = bytearray()
-        self._codecs = bytearray()
-        self._stored_lengths = array("I")
-        self._raw_lengths = array("I")
-        self._chunk_counts = array("H")
-        self._thinned = bytearray()
-        self._offsets = array("Q")
-        self._pack_of = array("I")
+        super().__init__()
+        self._table = OwnedIds()
         self._chunk_columns: list[tuple[int, BlockColumns]] = []
         self.object_names: tuple[str, ...] = ()
         self.superseded_names: tuple[str, ...] = ()
 
     @classmethod
-    def load(cls, store: Store, key: Key, *, chunks: bool = False) -> Index:
+    def load(
+        cls,
+        store: Store,
+        key: Key,
+        owner: bytes | None = None,
+        *,
+        chunks: bool = False,
+        only_verified: bool = False,
+    ) -> Index:
         """The index of everything stored; with `chunks` ready for `ChunkTable.load`.
 
+        owner: only of what that client may refer to. What the key does not open is left out.
+        only_verified: nor is what an object says that nobody has verified.
         DamageError when an index object is not sound: repair rebuilds the index from packs.
         """
         for _ in range(_LOAD_ATTEMPTS):
             try:
-                return cls._load(store, key, chunks=chunks)
+                return cls._load(store, key, owner, chunks=chunks, only_verified=only_verified)
             except ObjectMissingError:
                 # A prune replaced it since it was listed; its replacement exists by now.
                 continue
-        return cls._load(store, key, chunks=chunks)
+        return cls._load(store, key, owner, chunks=chunks, only_verified=only_verified)
 
     @classmethod
-    def _load(cls, store: Store, key: Key, *, chunks: bool) -> Index:
+    def _load(
+        cls, store: Store, key: Key, owner: bytes | None, *, chunks: bool, only_verified: bool
+    ) -> Index:
         # Marks are read first: a pack marked later than this is kept until our lease ends.
         marked = {
             pack_id for tombstone in read_tombstones(store, key) for pack_id in tombstone.pack_ids
         }
         names = sorted(info.name for info in store.list("index"))
-        # A doubted object replaces no other, and does not describe packs that others describe: the
-        # first description counts. If it is invalid, that is not damage either.
+        # A doubted object replaces no other, and does not describe packs that others describe, nor
+        # any that are not there: the first description counts. If it is invalid, that is not
+        # damage either.
         doubted = store.doubted("index")
+        if only_verified:
+            names = [name for name in names if name not in doubted]
         objects = []
         for name in sorted(names, key=lambda name: name in doubted):
             try:
-                objects.append(read_index_object(store, key, name, chunks=chunks))
+                head = read_index_head(store, name)
+                if owner is None or head.owner in (owner, SHARED):
+                    objects.append(read_index_object(store, key, name, chunks=chunks, head=head))
             except ObjectMissingError:
                 raise
+            except KeyRightError:
+                continue
             except (DamageError, UnknownFormatError):
                 if name not in doubted:
                     raise
         superseded = {
-            name
+            (an_object.owner, name)
             for an_object in objects
             if an_object.name not in doubted
             for name in an_object.superseded
         }
-        current = [item for item in objects if item.name not in superseded]
-        footers = (footer for an_object in current for footer in an_object.footers)
+        current = [item for item in objects if (item.owner, item.name) not in superseded]
+        unsure = any(item.name in doubted for item in current)
+        there = {info.name for info in store.list("packs")} if unsure else set()
+        footers = [
+            footer
+            for item in current
+            for footer in item.footers
+            if item.name not in doubted or footer.pack_id.hex() in there
+        ]
+        claims = ((footer.pack_id, footer.owner) for footer in footers)
+        if contested := contested_owners(store, claims):
+            footers = [one for one in footers if contested.get(one.pack_id, one.owner) == one.owner]
         doubted_packs = {bytes.fromhex(name) for name in store.doubted("packs")}
         index = cls.of(footers, marked, doubted_packs, chunks=chunks)
-        index.superseded_names = tuple(sorted(superseded))
+        # Only what an object of the same owner replaces: the next prune deletes these.
+        index.superseded_names = tuple(
+            sorted(item.name for item in objects if (item.owner, item.name) in superseded)
+        )
         index.object_names = tuple(item.name for item in current)
         return index
 
@@ -137,116 +150,27 @@ class Index:
         index = cls()
         for footer in footers:
             index._add_loaded(footer, marked=footer.pack_id in marked, chunks=chunks)
-        order = index._order_of_preference(doubted)
-        ids = np.frombuffer(index._block_ids, np.uint64).reshape(-1, BLOCK_ID_WORDS)[order]
-        index._table.add_many(ids.tobytes(), order)
+        order = index._preferred(doubted)
+        ids = np.frombuffer(index._block_ids, np.uint8).reshape(-1, BLOCK_ID_SIZE)[order]
+        index._table.add(ids.tobytes(), index.owners_of_rows[order], order)
         return index
-
-    def __len__(self) -> int:
-        """Blocks known."""
-        return len(self._codecs)
-
-    def __contains__(self, block_id: bytes) -> bool:
-        return self._table.find_one(block_id) >= 0
 
     def add(self, footer: PackFooter) -> None:
         """Add a pack that was written or read just now; no effect if it is known already."""
         first_row = len(self._codecs)
-        if self._add_pack(footer, marked=False):
-            self._table.add(footer.columns.block_ids, range(first_row, len(self._codecs)))
+        if self.add_pack(footer, marked=False):
+            rows = range(first_row, len(self._codecs))
+            self._table.add_recent(footer.columns.block_ids, self.number_of(footer.owner), rows)
 
-    def locate(self, block_id: bytes) -> BlockLocation:
-        """Where a block is; DamageError when no pack of the index has it."""
-        row = self._table.find_one(block_id)
-        if row < 0:
-            raise DamageError(
-                f"block {block_id.hex()} is in no pack that the index knows; run repair"
-            )
-        return self.location_of(row)
-
-    def copies(self, block_id: bytes) -> list[BlockLocation]:
-        """Every location of a block. Scans all ids: only for when the first location fails."""
-        wanted = np.frombuffer(block_id, np.uint64)
-        ids = np.frombuffer(self._block_ids, np.uint64).reshape(-1, BLOCK_ID_WORDS)
-        rows = np.flatnonzero((ids == wanted).all(axis=1))
-        return [self.location_of(row) for row in rows.tolist()]
-
-    def location_of(self, row: int) -> BlockLocation:
-        """Where the block of a row is."""
-        pack = self._packs[self._pack_of[row]]
-        return BlockLocation(
-            pack.pack_id,
-            row - pack.first_row,
-            self._offsets[row],
-            self._stored_lengths[row],
-            self._raw_lengths[row],
-            self._codecs[row],
-            self._chunk_counts[row],
-        )
-
-    def rows_of(self, block_ids: bytes) -> NDArray[np.int64]:
-        """The row of each block (n * 24 bytes of ids), -1 for those not known."""
-        return self._table.find(block_ids)
-
-    def has_blocks(self, block_ids: bytes) -> NDArray[np.bool_]:
-        """Which of n * 24 bytes of ids are in a pack that is not marked."""
-        rows = self.rows_of(block_ids)
-        known = rows >= 0
-        if any(pack.marked for pack in self._packs):
-            marked = np.array([pack.marked for pack in self._packs])
-            known[known] = ~marked[np.frombuffer(self._pack_of, np.uint32)[rows[known]]]
-        return known
-
-    def block_ids(self, first_row: int = 0, count: int | None = None) -> bytes:
-        """The ids of `count` blocks (all the rest if None) from a row on, joined."""
-        last = len(self._codecs) if count is None else first_row + count
-        return bytes(self._block_ids[first_row * BLOCK_ID_SIZE : last * BLOCK_ID_SIZE])
-
-    def chunk_counts_of(self, rows: NDArray[np.int64]) -> NDArray[np.uint16]:
-        """Chunks of the blocks of some rows."""
-        counts: NDArray[np.uint16] = np.frombuffer(self._chunk_counts, np.uint16)[rows]
-        return counts
-
-    def packs_holding(self, block_ids: bytes) -> list[IndexedPack]:
-        """Every pack with a copy of any of n * 24 bytes of ids; ids not known are passed over."""
-        is_wanted = np.zeros(len(self) + 1, np.bool_)  # the last for -1
-        is_wanted[self.rows_of(block_ids)] = True
-        is_wanted[-1] = False
-        best_copies = self.rows_of(bytes(self._block_ids))
-        numbers = np.unique(self.pack_numbers[is_wanted[best_copies]])
-        return [self._packs[number] for number in numbers.tolist()]
-
-    @property
-    def raw_lengths(self) -> NDArray[np.uint32]:
-        """Raw bytes of each block without its dropped chunks; like the next three, per copy."""
-        return np.array(self._raw_lengths, np.uint32)
-
-    @property
-    def stored_lengths(self) -> NDArray[np.uint32]:
-        """Bytes that each block takes in its pack."""
-        return np.array(self._stored_lengths, np.uint32)
-
-    @property
-    def thinned(self) -> NDArray[np.bool_]:
-        """Which blocks have lost chunks."""
-        return np.array(self._thinned, np.bool_)
-
-    @property
-    def pack_numbers(self) -> NDArray[np.uint32]:
-        """For each block the position of its pack in `packs`."""
-        return np.array(self._pack_of, np.uint32)
-
-    def packs(self) -> list[IndexedPack]:
-        """Every pack known."""
-        return list(self._packs)
-
-    def pack(self, pack_id: bytes) -> IndexedPack | None:
-        """One pack, or None when the index does not know it."""
-        number = self._pack_numbers.get(pack_id)
-        return None if number is None else self._packs[number]
+    def of_client(self, owner: bytes) -> ClientBlocks:
+        """The blocks that snapshots of a client may refer to."""
+        return ClientBlocks(self, self._table, self.number_of(owner))
 
     def deduplicated_columns(self) -> Iterator[BlockColumns]:
-        """The columns of data packs that are not marked, of an index loaded with chunks."""
+        """The columns of data packs that are not marked, of an index loaded with chunks.
+
+        An index that was loaded for one client.
+        """
         for number, columns in self._chunk_columns:
             pack = self._packs[number]
             if pack.kind == KIND_DATA and not pack.marked:
@@ -257,18 +181,12 @@ class Index:
         for number, columns in self._chunk_columns:
             yield self._packs[number], columns
 
-    def exclude(self, pack_ids: Sequence[bytes]) -> None:
-        """Treat packs as marked: new references to them are not allowed."""
-        for pack_id in pack_ids:
-            number = self._pack_numbers[pack_id]
-            self._packs[number] = self._packs[number]._replace(marked=True)
-
     def release_chunks(self) -> None:
         """Release the memory of the chunk columns."""
         self._chunk_columns = []
 
-    def _order_of_preference(self, doubted: Collection[bytes]) -> NDArray[np.int64]:
-        """Rows, of copies of a block the best first.
+    def _preferred(self, doubted: Collection[bytes]) -> NDArray[np.int64]:
+        """Rows, of an owner's copies of a block the best first.
 
         One that is not doubted, then the one with the most bytes: a whole copy before a thinned
         one, even if it is marked, since a snapshot that began before the marking may need chunks
@@ -282,28 +200,5 @@ class Index:
 
     def _add_loaded(self, footer: PackFooter, *, marked: bool, chunks: bool) -> None:
         number = len(self._packs)
-        if self._add_pack(footer, marked=marked) and chunks:
+        if self.add_pack(footer, marked=marked) and chunks:
             self._chunk_columns.append((number, footer.columns))
-
-    def _add_pack(self, footer: PackFooter, *, marked: bool) -> bool:
-        if footer.pack_id in self._pack_numbers:
-            return False
-        columns = footer.columns
-        count = columns.block_count
-        number = len(self._packs)
-        first_row = len(self._codecs)
-        self._pack_numbers[footer.pack_id] = number
-        self._packs.append(
-            IndexedPack(footer.pack_id, footer.kind, footer.size_bytes, first_row, count, marked)
-        )
-        self._block_ids += columns.block_ids
-        self._codecs += columns.codecs
-        self._stored_lengths.frombytes(columns.stored_lengths)
-        self._raw_lengths.frombytes(columns.raw_lengths)
-        self._chunk_counts.frombytes(columns.chunk_counts)
-        self._thinned += columns.thinned
-        ends = np.cumsum(np.frombuffer(columns.stored_lengths, "<u4"), dtype=np.uint64)
-        starts = ends - np.frombuffer(columns.stored_lengths, "<u4") + np.uint64(HEADER_SIZE)
-        self._offsets.frombytes(starts.tobytes())
-        self._pack_of.extend([number] * count)
-        return True

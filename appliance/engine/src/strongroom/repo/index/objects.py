@@ -1,13 +1,15 @@
 """Index objects: the contents of many packs in one object.
 
-    magic "SRIX" | version u8 | 0 u8 x 3 | size of the first part u32
-    first part, sealed: pack count u32 | superseded count u32 | zstd size u32
-        | names of superseded index objects (32 each) | pack ids (32 each)
+    magic "SRIX" | version u8 | 0 u8 x 3 | owner (16) | size of the first part u32
+    first part, sealed: BLAKE3-256 of the second part | pack count u32 | superseded count u32
+        | zstd size u32 | names of superseded index objects (32 each) | pack ids (32 each)
         | zstd of: kinds u8, block counts u32, pack sizes u64 | head of the block columns
-    second part, sealed, its label ending with the BLAKE3-256 of the first: tail of the columns
+    of shared packs: the appliance's signature (64) of all before it
+    second part, sealed: tail of the columns
 
 The first part is enough to find blocks; the second, some thousand times larger where files are
-small, is read only to deduplicate. An index object replaces those it names as superseded.
+small, is read only to deduplicate. All packs of an index object have its owner. It replaces those
+of the same owner that it names as superseded.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ import numpy as np
 import zstandard
 from blake3 import blake3
 
-from strongroom.content.ciphers import open_object, seal_object
+from strongroom.content.ciphers import (
+    PREFIX_SIZE,
+    object_prefix,
+    open_with_object_key,
+    seal_object,
+)
 from strongroom.content.digests import (
     BLOCK_ID_SIZE,
     CHUNK_ID_SIZE,
@@ -40,35 +47,55 @@ from strongroom.repo.block_columns import (
     unpack,
     without_chunks,
 )
+from strongroom.repo.keys.derivation import SIGNATURE_SIZE, is_signed
+from strongroom.repo.keys.owners import SHARED
+from strongroom.repo.keys.roles import required_appliance_key
 from strongroom.repo.packs import PackFooter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strongroom.repo.keys import Key
+    from strongroom.repo.keys.roles import Key
     from strongroom.stores.store import Store
 
 _MAGIC = b"SRIX"
 _VERSION = 1
-_HEAD = struct.Struct("<4sB3xI")
-_COUNTS = struct.Struct("<III")
+_HEAD = struct.Struct("<4sB3x16sI")
+_COUNTS = struct.Struct("<32sIII")
 _PACK_ROW_SIZE = 1 + 4 + 8
 _LABEL = b"strongroom index 1"
 _CHUNKS_LABEL = b"strongroom index chunks 1"
+_SIGNED_PURPOSE = b"strongroom shared index 1"
 
 
 class IndexObject(msgspec.Struct, frozen=True):
     """A decoded index object; read without its second part, the footers lack their chunks."""
 
     name: str
+    owner: bytes
     superseded: tuple[str, ...]
     footers: tuple[PackFooter, ...]
 
 
+class IndexHead(NamedTuple):
+    """The first bytes of an index object: whose packs it describes, and the size of its parts."""
+
+    raw: bytes
+    owner: bytes
+    first_size: int
+
+
 def write_index_object(
-    store: Store, key: Key, footers: Sequence[PackFooter], superseded: Sequence[str], cipher: int
+    store: Store,
+    key: Key,
+    owner: bytes,
+    footers: Sequence[PackFooter],
+    superseded: Sequence[str],
+    cipher: int,
 ) -> str:
-    """Store the index of some packs; its name."""
+    """Store the index of some packs of one owner; its name. KeyRightError."""
+    if any(footer.owner != owner for footer in footers):
+        raise ValueError("the packs of an index object have one owner")
     columns = join_columns([footer.columns for footer in footers])
     packed = zstandard.compress(
         b"".join(
@@ -80,46 +107,75 @@ def write_index_object(
         ),
         1,
     )
+    index_key = key.owner(owner).index_key
+    second = seal_object(index_key, _CHUNKS_LABEL, encode_tail(columns), cipher)
+    digest = blake3(second).digest()
     text = b"".join(
         (
-            _COUNTS.pack(len(footers), len(superseded), len(packed)),
+            _COUNTS.pack(digest, len(footers), len(superseded), len(packed)),
             *(bytes.fromhex(name) for name in superseded),
             *(footer.pack_id for footer in footers),
             packed,
             encode_head(columns),
         )
     )
-    index_key = key.put_key.index_key
     first = seal_object(index_key, _LABEL, text, cipher)
-    second = seal_object(
-        index_key, _CHUNKS_LABEL + blake3(first).digest(), encode_tail(columns), cipher
-    )
-    data = b"".join((_HEAD.pack(_MAGIC, _VERSION, len(first)), first, second))
+    data = _HEAD.pack(_MAGIC, _VERSION, owner, len(first)) + first
+    if owner == SHARED:
+        data += required_appliance_key(key).sign(_SIGNED_PURPOSE + data)
+    data += second
     name = object_name(data)
     store.put("index", name, data)
     return name
 
 
-def read_index_object(store: Store, key: Key, name: str, *, chunks: bool) -> IndexObject:
-    """One index object, its second part only with `chunks`; DamageError when it is not sound."""
-    start = store.get("index", name, 0, _HEAD.size)
-    magic, version, first_size = _HEAD.unpack(start)
+def read_index_head(store: Store, name: str) -> IndexHead:
+    """Whose packs an index object describes; DamageError, UnknownFormatError."""
+    raw = store.get("index", name, 0, _HEAD.size)
+    magic, version, owner, first_size = _HEAD.unpack(raw)
     if magic != _MAGIC:
         raise DamageError(f"index {name} does not begin as indexes do; run repair")
     if version != _VERSION:
         raise UnknownFormatError(f"index {name} has version {version}; update strongroom")
-    index_key = key.put_key.index_key
-    sealed = memoryview(store.get("index", name, _HEAD.size, None if chunks else first_size))
-    first = sealed[:first_size]
-    packs = _decode_packs(name, memoryview(open_object(index_key, _LABEL, first)))
+    return IndexHead(raw, owner, first_size)
+
+
+def read_index_object(
+    store: Store, key: Key, name: str, *, chunks: bool, head: IndexHead | None = None
+) -> IndexObject:
+    """One index object, its second part only with `chunks`; DamageError when it is not sound.
+
+    head: if it was read already. KeyRightError where the key is of another client.
+    """
+    head = head or read_index_head(store, name)
+    owner, first_size = head.owner, head.first_size
+    second_at = first_size + (SIGNATURE_SIZE if owner == SHARED else 0)
+    sealed = memoryview(store.get("index", name, _HEAD.size, None if chunks else second_at))
+    first, signature, second = sealed[:first_size], sealed[first_size:second_at], sealed[second_at:]
+    if owner == SHARED and not is_signed(
+        key.verify_key, signature, _SIGNED_PURPOSE + head.raw + bytes(first)
+    ):
+        raise DamageError(f"index {name} is for all clients, but the appliance did not sign it")
+    packs = _decode_packs(name, memoryview(_open(key, name, owner, _LABEL, first)))
     columns = without_chunks(packs.head)
     if chunks:
-        label = _CHUNKS_LABEL + blake3(first).digest()
-        tail = memoryview(open_object(index_key, label, sealed[first_size:]))
+        if blake3(second).digest() != packs.second_digest:
+            raise DamageError(f"index {name} has another second part than it says; run repair")
+        tail = memoryview(_open(key, name, owner, _CHUNKS_LABEL, second))
         columns = decode_tail(packs.head, tail)
     parts = split_columns(columns, packs.block_counts)
-    footers = map(PackFooter, packs.pack_ids, packs.kinds, packs.sizes, parts)
-    return IndexObject(name, packs.superseded, tuple(footers))
+    footers = (
+        PackFooter(owner, *one)
+        for one in zip(packs.pack_ids, packs.kinds, packs.sizes, parts, strict=True)
+    )
+    return IndexObject(name, owner, packs.superseded, tuple(footers))
+
+
+def first_part_key(store: Store, key: Key, name: str) -> bytes:
+    """The key that opens the first part of one index object and nothing else."""
+    head = read_index_head(store, name)
+    prefix = object_prefix(store.get("index", name, _HEAD.size, PREFIX_SIZE))
+    return key.index_object_key(name, head.owner, prefix, _LABEL)
 
 
 def join_columns(parts: Sequence[BlockColumns]) -> BlockColumns:
@@ -148,7 +204,7 @@ def split_columns(columns: BlockColumns, block_counts: Sequence[int]) -> list[Bl
                 stored_lengths=columns.stored_lengths[first * 4 : last * 4],
                 raw_lengths=columns.raw_lengths[first * 4 : last * 4],
                 chunk_counts=columns.chunk_counts[first * 2 : last * 2],
-                thinned=columns.thinned[first:last],
+                flags=columns.flags[first:last],
                 chunk_ids=columns.chunk_ids[
                     chunks.start * CHUNK_ID_SIZE : chunks.stop * CHUNK_ID_SIZE
                 ],
@@ -160,7 +216,13 @@ def split_columns(columns: BlockColumns, block_counts: Sequence[int]) -> list[Bl
     return parts
 
 
+def _open(key: Key, name: str, owner: bytes, label: bytes, sealed: memoryview) -> bytes:
+    one_key = key.index_object_key(name, owner, object_prefix(sealed), label)
+    return open_with_object_key(one_key, label, sealed)
+
+
 class _Packs(NamedTuple):
+    second_digest: bytes
     superseded: tuple[str, ...]
     pack_ids: list[bytes]
     kinds: bytes
@@ -172,7 +234,7 @@ class _Packs(NamedTuple):
 def _decode_packs(name: str, text: memoryview) -> _Packs:
     if len(text) < _COUNTS.size:
         raise DamageError(f"index {name} is cut off; run repair")
-    pack_count, superseded_count, packed_size = _COUNTS.unpack_from(text)
+    second_digest, pack_count, superseded_count, packed_size = _COUNTS.unpack_from(text)
     ids_at = _COUNTS.size + superseded_count * OBJECT_NAME_SIZE
     packed_at = ids_at + pack_count * OBJECT_NAME_SIZE
     head_at = packed_at + packed_size
@@ -184,6 +246,7 @@ def _decode_packs(name: str, text: memoryview) -> _Packs:
     if int(block_counts.sum(dtype=np.int64)) != len(head.codecs):
         raise DamageError(f"index {name} has packs with another number of blocks; run repair")
     return _Packs(
+        second_digest=second_digest,
         superseded=tuple(item.hex() for item in _names(text[_COUNTS.size : ids_at])),
         pack_ids=_names(text[ids_at:packed_at]),
         kinds=rows[:pack_count],

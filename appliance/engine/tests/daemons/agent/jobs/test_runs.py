@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kit.agent_site import PASSPHRASE
+from kit.agent_site import CLIENT, PASSPHRASE
 from kit.large_ticket import with_more_packs
 from kit.tree_compare import compare_trees
 from strongroom.filesets.spec import FileSetInclude, FileSetOptions, FileSetSpec
@@ -19,9 +19,7 @@ from strongroom.knobs.settings import KnobSettings
 from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
     Cancel,
-    RestoreChoices,
     StartEstimate,
-    StartRestore,
     StartVerify,
     VerifyChoices,
 )
@@ -30,7 +28,7 @@ from strongroom.repo.ticket_objects import store_ticket
 
 if TYPE_CHECKING:
     from kit.agent_site import AgentSite
-    from strongroom.net.control.messages import RunEnded
+    from strongroom.net.control.messages import RunEnded, StartRestore
     from strongroom.repo.ticket_objects import TicketObject
 
 
@@ -43,22 +41,14 @@ def ticket_of(agent: AgentSite, snapshot_id: str, more_packs: int = 0) -> Ticket
     repository = agent.open()
     ticket = make_ticket(repository, repository.snapshot(snapshot_id))
     if more_packs:
-        ticket = with_more_packs(ticket, agent.restore_key.put_key, more_packs)
+        ticket = with_more_packs(ticket, agent.restore_key.put_key(CLIENT), more_packs)
     stored = store_ticket(repository.store, ticket)
     repository.close()
     return stored
 
 
 def restore_of(agent: AgentSite, snapshot: str, target: Any, **options: Any) -> StartRestore:
-    return StartRestore(
-        run_id=uuid.uuid4().hex,
-        job="restore",
-        storage=agent.target(),
-        ticket=ticket_of(agent, snapshot),
-        grant="",
-        target=target,
-        options=RestoreChoices(**options),
-    )
+    return agent.restore(snapshot, target, **options)
 
 
 def verify_of(agent: AgentSite, snapshot: str, **options: Any) -> StartVerify:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kit.agent_site import CLIENT, AgentSite
+from kit.appliance_keys import client_of
 from kit.storage_site import StorageSite
 from kit.tree_compare import compare_trees
 from strongroom.daemons.agent.put_keys import keep_put_key
@@ -16,7 +17,7 @@ from strongroom.knobs.settings import KnobSettings
 from strongroom.net.control.messages import SetBandwidth, StartRestore, StorageTarget
 from strongroom.net.identities.statements import sign_statement
 from strongroom.net.storage.place import open_socket, parse_place
-from strongroom.repo.keys import import_key
+from strongroom.repo.keys.files import import_key
 from strongroom.repo.repository import Repository
 from strongroom.repo.restore_ticket import make_ticket
 from strongroom.repo.ticket_objects import store_ticket
@@ -42,7 +43,8 @@ def agent(tmp_path: Path, storage: StorageSite) -> Iterator[AgentSite]:
     """An agent of the same house, with the put key of the daemon's repository."""
     folder = tmp_path.resolve() / "machine"
     folder.mkdir()
-    site = AgentSite(folder, others=storage.authority)
+    web1 = client_of(import_key(storage.restore_key.read_text()), CLIENT)
+    site = AgentSite(folder, others=storage.authority, clients=(web1,))
     keep_put_key(str(site.identity), storage.put_key.read_text())
     site.start_connected()
     yield site
@@ -85,7 +87,7 @@ def test_a_backup_goes_there_and_comes_back_with_a_grant(
     ticket = ticket_of(storage, ended.snapshot)
     payload = {
         "agent": CLIENT,
-        "owner": CLIENT,
+        "client": import_key(storage.restore_key.read_text()).client_id(CLIENT).hex(),
         "snapshot": ended.snapshot,
         "ticket": ticket.name,
     }

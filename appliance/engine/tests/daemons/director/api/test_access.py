@@ -1,6 +1,8 @@
 """Who may see and do what: certificates, tokens and the permissions of the configuration."""
 
 import contextlib
+import os
+from pathlib import Path
 
 import pytest
 
@@ -198,7 +200,7 @@ def test_a_token_of_a_console_that_is_gone_is_good_for_nothing(own_director):
     with connection(own_director, "admin") as admin:
         assert admin.post("/reload").json() == {"loaded": True, "errors": [], "warnings": []}
     with own_director.client(token=made["text"]) as api:
-        assert api.get("/me").status_code == 403
+        assert api.get("/me").status_code == 401
     with connection(own_director, "ann") as ann:
         assert ann.get("/me").status_code == 403
 
@@ -209,6 +211,28 @@ def test_a_revoked_certificate_is_good_for_nothing(own_director):
         own_director.house.authority.revoke("admin")
         # The list is looked at again after a second.
         own_director.wait_for(lambda: admin.get("/me").status_code == 401)
+
+
+def test_without_a_list_of_revoked_certificates_nobody_new_gets_in_and_status_says_why(
+    own_director,
+):
+    text = new_token(own_director, name="ann")["text"]
+    path = Path(os.fsdecode(own_director.house.director.revoked_path))
+    good = path.read_bytes()
+    path.unlink()
+
+    def is_refused():
+        with connection(own_director, "admin") as admin:
+            answer = admin.get("/me")
+        return answer.status_code == 401 and "revoked.pem" in answer.json()["message"]
+
+    own_director.wait_for(is_refused)
+    with own_director.client(token=text) as api:
+        assert any("nobody new" in one for one in api.get("/status").json()["warnings"])
+    path.write_bytes(good)
+    own_director.wait_for(lambda: not is_refused())
+    with own_director.client(token=text) as api:
+        assert not any("nobody new" in one for one in api.get("/status").json()["warnings"])
 
 
 def test_guessing_tokens_ends_soon(own_director):

@@ -2,10 +2,13 @@
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from strongroom.daemons.director.daemon import WRONG_ENROLMENTS
+from strongroom.errors import PeerRefusedError
 from strongroom.net.identities.identity import certificate_request, new_key
 from strongroom.net.identities.peer import peer_of
+from strongroom.repo.keys.files import export_key, import_key
 
 
 @pytest.fixture
@@ -113,17 +116,72 @@ def test_an_agent_enrols_once_with_its_token_and_renews_with_its_certificate(own
         peer = peer_of(x509.load_pem_x509_certificate(enrolled["certificate"].encode()))
         assert (peer.name, peer.role) == ("web3", "agent")
         assert enrolled["director"] == "boss"
-        assert enrolled["put_key"] == (own_director.folder / "put.key").read_text()
+        appliance = import_key((own_director.folder / "appliance.key").read_text())
+        put_key = appliance.put_key("web3")
+        assert enrolled["put_keys"] == [export_key(put_key)]
+        assert peer.client_of(appliance.repository_id) == put_key.client_id
         assert nobody.post("/enrol", json=body).status_code == 403
         assert nobody.post("/renew", json={"csr": csr}).status_code == 401
     assert ("web3", "enrol", "done") in audited(admin, who="web3")
     with own_director.client("web1", "agent") as agent:
+        answer = agent.post("/renew", json={"csr": request()[1]})
+        assert answer.status_code == 403
+        assert "not due before" in answer.json()["message"]
+        authority.permit_renewal("web1")
         answer = agent.post("/renew", json={"csr": request("somebody-else")[1]})
         assert answer.status_code == 200, answer.text
         peer = peer_of(x509.load_pem_x509_certificate(answer.json()["certificate"].encode()))
         assert (peer.name, peer.role) == ("web1", "agent")
+        put_key = appliance.put_key("web1")
+        assert answer.json()["put_keys"] == [export_key(put_key)]
+        assert peer.client_of(appliance.repository_id) == put_key.client_id
         assert agent.post("/renew", json={"csr": "no request" * 10}).status_code in (403, 422)
         assert admin.get("/clients/web1").json()["certificate_serial"] == peer.serial
+
+
+def enrolled(director, name, **options):
+    """What an agent gets that enrols; its identity."""
+    token = director.house.authority.tokens.create(name, "agent", 3600, **options).text
+    key, csr = request(name)
+    with director.client() as nobody:
+        answer = nobody.post("/enrol", json={"token": token, "csr": csr, "name": name})
+    assert answer.status_code == 201, answer.text
+    return key, answer.json()
+
+
+def client_ids(director, certificate):
+    peer = peer_of(x509.load_pem_x509_certificate(certificate.encode()))
+    appliance = import_key((director.folder / "appliance.key").read_text())
+    return peer.client_of(appliance.repository_id)
+
+
+def test_enrolling_again_gives_the_same_client_and_after_a_compromise_another(own_director):
+    _, first = enrolled(own_director, "web7")
+    old_key, again = enrolled(own_director, "web7")
+    assert again["put_keys"] == first["put_keys"]
+    _, new = enrolled(own_director, "web7", new_client=True)
+    ids = [client_ids(own_director, one["certificate"]) for one in (first, again, new)]
+    assert ids[0] == ids[1] != ids[2]
+    assert import_key(new["put_keys"][0]).generation == 1
+    # Whoever stole the old certificate does not become the new client by renewing it.
+    authority = own_director.house.authority
+    serial = {one.serial for one in authority.issued() if one.name == "web7"}
+    assert len(serial) >= 1
+    der = x509.load_pem_x509_certificate(again["certificate"].encode()).public_bytes(Encoding.DER)
+    with pytest.raises(PeerRefusedError, match="revoked"):
+        authority.renew(der, certificate_request(old_key, "web7"))
+    # It stays the new one.
+    _, later = enrolled(own_director, "web7")
+    assert later["put_keys"] == new["put_keys"]
+
+
+def test_no_agent_enrols_under_the_name_of_the_director(own_director):
+    token = own_director.house.authority.tokens.create("boss", "agent", 3600).text
+    body = {"token": token, "csr": request("boss")[1], "name": "boss"}
+    with own_director.client() as nobody:
+        answer = nobody.post("/enrol", json=body)
+    assert answer.status_code == 403
+    assert "name of this director" in answer.json()["message"]
 
 
 def test_a_token_for_one_name_enrols_no_other(own_director):

@@ -29,6 +29,7 @@ from strongroom.daemons.director.api.agent_connections import (
 )
 from strongroom.daemons.director.api.agent_dialling import AgentDialling
 from strongroom.daemons.director.api.connection_limits import ConnectionLimits
+from strongroom.daemons.director.api.cross_site import OwnNames
 from strongroom.daemons.director.api.server import ApiServer, tls_context
 from strongroom.net.channels.tls_contexts import authority_context, client_context, server_context
 from strongroom.net.channels.unauthenticated import MOST_LINES
@@ -40,6 +41,7 @@ from strongroom.net.control.messages import (
     decode_for_agent,
     encode,
 )
+from strongroom.net.control.own_requests import OWN_HEADERS
 
 # More than any reader of JSON goes down.
 TOO_DEEP = '{"type":"run-log","new":%s}' % ("[" * 50_000 + "]" * 50_000)
@@ -91,6 +93,7 @@ class Meeting:
         return await connect(
             self.url,
             ssl=client_context(identity),
+            additional_headers=OWN_HEADERS,
             compression=None,
             open_timeout=PATIENCE_SECONDS,
             **options,
@@ -120,6 +123,7 @@ async def meeting(house):
         tls_context(director),
         [("127.0.0.1", 0)],
         ConnectionLimits(),
+        OwnNames(director),
         lambda: None,
     )
     await server.start()
@@ -347,7 +351,7 @@ def test_a_revoked_certificate_ends_an_open_connection_and_lets_nobody_in(tmp_pa
         asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
         async with meeting(house) as at, await at.meet(house.agent) as agent:
             await at.events.next()
-            house.authority.revoke(house.agent.serial)
+            house.authority.revoke("web1")
             async with asyncio.timeout(5):
                 code, _ = await closing(agent)
             assert code == CLOSE_CERTIFICATE

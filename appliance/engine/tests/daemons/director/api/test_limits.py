@@ -27,8 +27,8 @@ from strongroom.net.channels.tls_contexts import authority_context, client_conte
 from strongroom.net.channels.unauthenticated import MOST_LINES
 
 UPGRADE = (
-    b"GET /api/v1/agents/connect HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
-    b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"GET /api/v1/agents/connect HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+    b"Strongroom-Request: 1\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
 
@@ -65,7 +65,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(director):
 
 def test_a_body_that_does_not_come_is_not_waited_for(raw, monkeypatch):
     monkeypatch.setattr(bodies, "BODY_TIMEOUT_SECONDS", 0.2)
-    raw.sendall(b"POST /api/v1/enrol HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
+    raw.sendall(b"POST /api/v1/enrol HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc")
     answer = everything(raw)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error_id"] == "usage"
@@ -303,7 +303,7 @@ def test_what_a_client_says_of_its_connection_is_left_out(director):
 
 
 def test_requests_sent_at_once_are_answered_in_order(raw):
-    asked = b"GET /api/v1/authority HTTP/1.1\r\nHost: x\r\n\r\n"
+    asked = b"GET /api/v1/authority HTTP/1.1\r\nHost: localhost\r\n\r\n"
     raw.sendall(asked * 2 + asked.replace(b"Host", b"Connection: close\r\nHost"))
     assert everything(raw).count(b"HTTP/1.1 200 OK") == 3
 
@@ -317,6 +317,7 @@ def test_a_request_of_http_1_0_is_answered_in_kind(raw):
 
 def test_a_request_with_a_body_that_breaks_off_is_refused(raw):
     raw.sendall(
-        b"POST /api/v1/enrol HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n"
+        b"POST /api/v1/enrol HTTP/1.1\r\nHost: localhost\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nno size\r\n"
     )
     assert everything(raw).startswith(b"HTTP/1.1 400 ")

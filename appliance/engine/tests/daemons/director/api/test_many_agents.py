@@ -17,6 +17,7 @@ from kit.ports import free_port
 from strongroom import clock
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.control.messages import Hello, Welcome, decode_for_agent, encode
+from strongroom.net.control.own_requests import OWN_HEADERS
 
 AGENTS = 2000
 MOST_BYTES = 300 << 20
@@ -72,6 +73,7 @@ async def meet(context, port, name):
     agent = await connect(
         f"wss://localhost:{port}/api/v1/agents/connect",
         ssl=context,
+        additional_headers=OWN_HEADERS,
         compression=None,
         open_timeout=4 * PATIENCE_SECONDS,
         ping_interval=None,

@@ -136,15 +136,17 @@ def test_a_certificate_of_another_name_is_refused_at_the_start(prepared):
     assert "this director is 'boss'" in done.stderr
 
 
-def test_a_restore_key_in_place_of_the_put_key_is_refused(prepared):
-    from strongroom.repo.keys import export_key
+@pytest.mark.parametrize("kind", ["restore", "put"])
+def test_another_key_in_place_of_the_appliance_key_is_refused(prepared, kind):
+    from strongroom.repo.keys.files import export_key
     from strongroom.repo.repository import Repository
     from strongroom.stores.local import LocalStore
 
     secret = (prepared.folder / "passphrase").read_bytes().strip()
     repository = Repository.open(LocalStore(str(prepared.folder / "repository")), secret)
-    (prepared.folder / "put.key").write_text(export_key(repository.restore_key))
+    key = repository.restore_key if kind == "restore" else repository.key.put_key("web1")
+    (prepared.folder / "appliance.key").write_text(export_key(key))
     repository.close()
     done = subprocess.run(words(prepared), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert "is not a put key" in done.stderr
+    assert "is no appliance key" in done.stderr

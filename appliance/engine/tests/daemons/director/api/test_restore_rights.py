@@ -5,6 +5,7 @@ import pytest
 from kit.director_server import CONFIGURATION
 from kit.simulated_agent import SimulatedAgent
 from strongroom.net.control.messages import StartRestore
+from strongroom.net.control.restore_orders import check_order
 
 RESTORE_JOBS = """
 Job { Name = put-back; Type = Restore; Messages = standard; Client = web1; FileSet = all
@@ -86,7 +87,7 @@ def test_a_restore_whose_job_is_not_allowed_is_not_started(configured):
         for body in ({}, {"job": "put-back"}):
             answer = asked_for(ann, director, **body)
             assert answer.status_code == 403
-            assert "put-back" in answer.json()["message"]
+            assert ("put-back" in answer.json()["message"]) is bool(body)
             assert "Job ACL" in answer.json()["message"]
         assert admin.get("/runs").json()["items"] == []
 
@@ -121,3 +122,44 @@ def test_the_agent_is_told_where_files_may_really_go(configured, who, entries, s
             assert (order.run_id, order.where) == (run, sent)
             agent.started(run)
             agent.ended(run)
+
+
+def sent_privileges(director, who, client="web1", **body):
+    """What a client's agent is told to do with privileges; None: the restore is not allowed."""
+    with director.client(who) as api, SimulatedAgent(director, client) as agent:
+        answer = asked_for(api, director, client=client, **body)
+        if answer.status_code == 403:
+            assert "`keep-privileges`" in answer.json()["message"]
+            return None
+        order = agent.expect(StartRestore)
+        assert check_order(order, director.house.director.trust, client) == "boss"
+        agent.started(order.run_id)
+        agent.ended(order.run_id)
+        return order.options.keeps_privileges
+
+
+def test_keeping_privileges_takes_a_right_of_its_own(configured):
+    director = configured()
+    assert sent_privileges(director, "ann") is False
+    assert sent_privileges(director, "ann", keep_privileges=True) is None
+    assert sent_privileges(director, "admin") is False
+    assert sent_privileges(director, "admin", keep_privileges=True) is True
+    assert sent_privileges(configured(ann_may=", keep-privileges"), "ann", keep_privileges=True)
+
+
+def test_in_place_privileges_come_back_only_to_the_client_that_had_them(configured):
+    director = configured()
+    in_place = {"in_place": True, "target": ""}
+    assert sent_privileges(director, "admin", **in_place) is True
+    assert sent_privileges(director, "admin", client="web2", **in_place) is False
+    assert sent_privileges(director, "admin", client="web2", keep_privileges=True, **in_place)
+
+
+def test_a_restore_job_may_keep_privileges_for_those_who_have_the_right(configured):
+    keeping = RESTORE_JOBS.replace("Name = put-back;", "Name = put-back; Keep Privileges = yes;")
+    director = configured(jobs='"nightly-web.*", "put-.*"', more=keeping)
+    assert sent_privileges(director, "admin", job="put-back") is True
+    assert sent_privileges(director, "admin", job="put-back", keep_privileges=False) is False
+    assert sent_privileges(director, "admin", job="put-elsewhere") is False
+    assert sent_privileges(director, "ann", job="put-back") is None
+    assert sent_privileges(director, "ann", job="put-back", keep_privileges=False) is False

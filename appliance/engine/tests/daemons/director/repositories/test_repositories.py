@@ -19,6 +19,7 @@ from strongroom.daemons.director.results import RestoreRequest, RunFilter, Snaps
 from strongroom.errors import (
     ConfigurationError,
     ConflictError,
+    DamageError,
     SnapshotNotFoundError,
     SourceError,
     UnknownNameError,
@@ -60,7 +61,7 @@ async def test_a_snapshot_is_entered_as_the_repository_has_it(director):
 
 
 @in_loop
-async def test_a_snapshot_of_another_client_or_of_nobody_is_not_believed(director):
+async def test_a_snapshot_of_another_client_or_of_nobody_is_not_believed(director, caplog):
     director.configure(client("web1") + client("web2") + job("nightly") + job("other", "web2"))
     await director.open()
     thief = await director.agent("web2")
@@ -70,7 +71,10 @@ async def test_a_snapshot_of_another_client_or_of_nobody_is_not_believed(directo
     await director.end(thief, run.id, snapshot=stolen["snapshot"])
     ended = await director.run(run.id)
     assert (ended.state, ended.error_id) == ("failed", "damage")
-    assert "web1" in ended.error
+    # Who may see web2 learns no other name.
+    assert "is of another job or client" in ended.error
+    assert "web1" not in ended.error
+    assert "of 'web1'" in caplog.text
     run = await director.start("other")
     await director.end(thief, run.id, snapshot="ab" * 32)
     ended = await director.run(run.id)
@@ -98,12 +102,15 @@ async def test_a_restore_opens_one_snapshot_for_one_agent(director):
     assert peer.name == "dir"
     assert said == {
         "agent": "web2",
-        "owner": "web1",
+        "client": director.repository().key.client_id("web1").hex(),
         "snapshot": snapshot,
         "ticket": order.ticket.name,
     }
-    put_key = director.repository().key.put_key
+    put_key = director.repository().key.put_key("web2")
     store = LocalStore(str(director.folder / "main"))
+    ticket, owners = fetch_ticket(store, order.ticket), director.repository().key.put_key("web1")
+    with pytest.raises(DamageError):
+        open_with_ticket(store, owners, ticket)
     opened = open_with_ticket(store, put_key, fetch_ticket(store, order.ticket))
     assert [one.id for one in opened.snapshots()] == [snapshot]
     assert opened.snapshot(snapshot).totals.files == 2

@@ -22,7 +22,8 @@ SECOND_NS = 1_000_000_000
 
 @in_loop
 async def test_a_backup_goes_from_its_order_to_its_snapshot(director):
-    director.configure(client("web1", "MaximumBandwidthPerJob = 5 mb/s") + job("nightly"))
+    settings = "MaximumBandwidthPerJob = 5 mb/s; Share Below = /usr, /srv/www"
+    director.configure(client("web1", settings) + job("nightly"))
     await director.open()
     agent = await director.agent("web1")
     assert agent.welcomes[0].director == "dir"
@@ -34,6 +35,7 @@ async def test_a_backup_goes_from_its_order_to_its_snapshot(director):
     assert (order.storage.address, order.storage.server_name) == ("192.0.2.3", "main")
     assert (order.storage.tls_mode, order.storage.repository_id) == ("ktls", "disk")
     assert order.maximum_bytes_per_second == 5_000_000
+    assert order.share_below == ("/usr", "/srv/www")
     await agent.start(run.id)
     await agent.progress(run.id, files=2, bytes=50, total_files=9)
     seen = await director.run(run.id)

@@ -1,5 +1,7 @@
 """What a snapshot says of itself is its writer's word: it makes nobody else's snapshots go."""
 
+import dataclasses
+
 import pytest
 
 from kit.director_in_process import START_NS, TestDirector, client, in_loop, job
@@ -16,7 +18,8 @@ from strongroom.jobs.upkeep.forget import ForgetOptions, forget
 from strongroom.jobs.upkeep.retention import RetentionRules
 from strongroom.net.control.messages import RunEnded
 from strongroom.progress import NullProgress
-from strongroom.repo.snapshots import Snapshot, Totals, write_snapshot
+from strongroom.repo.repository import Repository
+from strongroom.repo.snapshots import Snapshot, write_snapshot
 
 FILES = {b"one": b"first" * 1000}
 HOUR_NS = 3600 * 1_000_000_000
@@ -35,12 +38,18 @@ def director(tmp_path, monkeypatch, daemon):
     return made
 
 
+def pretending(repository, name):
+    """The repository for an attacker who writes another name into its own snapshots."""
+    key = dataclasses.replace(repository.key, name=name)
+    return Repository(repository.store, repository.config, key)
+
+
 @in_loop
 async def test_rebuilding_the_catalog_believes_no_agent_that_it_is_another(
     director, daemon, appliance, open_as
 ):
-    honest = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
-    back_up(open_as(daemon.agent("web2")), FILES, host="web1")
+    honest = back_up(open_as(daemon.agent("web1")), FILES)
+    back_up(pretending(open_as(daemon.agent("web2")), "web1"), FILES)
     own = back_up(appliance, FILES, host="web3")
     await director.open()
     context = director.service.context
@@ -68,12 +77,14 @@ async def test_what_is_forgotten_at_the_maintenance_socket_is_gone_from_the_cata
 
 
 def test_false_snapshots_push_no_true_one_out(daemon, appliance, open_as):
-    honest = back_up(open_as(daemon.agent("web1")), FILES, host="web1")
+    honest = back_up(open_as(daemon.agent("web1")), FILES)
+    liar = pretending(open_as(daemon.agent("web2")), "web1")
     for _ in range(2):
-        back_up(open_as(daemon.agent("web2")), FILES, host="web1")
+        back_up(liar, FILES)
+    assert len(list(appliance.store.list("snapshots"))) == 3
     options = ForgetOptions(rules=RetentionRules(last=1), group_by=("host",))
     report = forget(appliance, appliance.snapshots(), options, NullProgress())
-    assert report.removed_count == 1
+    assert report.removed_count == 0
     assert honest.id in {one.id for one in appliance.snapshots()}
 
 
@@ -91,7 +102,7 @@ async def test_when_a_snapshot_came_is_not_for_its_agent_to_say(
 ):
     agent = open_as(daemon.agent("web1"))
     backup = TinyBackup(agent)
-    now_ns = clock.now_ns()
+    now_ns, run_id = clock.now_ns(), new_run_id()
     forged = write_snapshot(
         agent.store,
         agent.key,
@@ -100,7 +111,7 @@ async def test_when_a_snapshot_came_is_not_for_its_agent_to_say(
             job="nightly",
             start_ns=now_ns,
             server_ns=forged_ns,
-            totals=Totals(files=(1 << 64) - 1, content_bytes=-1),
+            tags=(f"run={run_id}",),
         ),
         agent.cipher,
     )
@@ -108,7 +119,7 @@ async def test_when_a_snapshot_came_is_not_for_its_agent_to_say(
     await director.open()
     context = director.service.context
     run = RunRecord(
-        id=new_run_id(),
+        id=run_id,
         job="nightly",
         client="web1",
         storage="main",
@@ -121,5 +132,4 @@ async def test_when_a_snapshot_came_is_not_for_its_agent_to_say(
     )
     confirmed = await context.with_repository(confirm_snapshot, context, run, ended)
     assert run.started_ns <= confirmed.record.server_ns <= clock.now_ns()
-    assert (confirmed.record.files, confirmed.record.bytes) == (0, 0)
     assert add_snapshots(context.catalog, [confirmed.record]) == 1

@@ -12,6 +12,7 @@ from kit.director_with_repositories import ADMIN, Place
 from kit.virtual_time import ShiftedTime
 from strongroom.daemons.director import director as director_module
 from strongroom.daemons.director.catalog.access import list_audit
+from strongroom.daemons.director.catalog.clients import generation_of
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, change_run, new_run_id
 from strongroom.daemons.director.results import SnapshotFilter
 from strongroom.daemons.director.snapshots import reconciliation
@@ -38,8 +39,9 @@ def reconcile(director):
 
 def made_there(director, name: str = "main", **fields) -> str:
     """A snapshot made without the director, of nothing."""
-    repository = director.repository(name)
     fields = {"host": "web1", "job": "nightly", "paths": (b"/home",)} | fields
+    repository = director.repository(name)
+    repository = repository.for_client(fields["host"], fields.get("generation", 0))
     lease = repository.lease("host", os.getpid(), "backup")
     try:
         return repository.commit(Snapshot(**fields), lease).id
@@ -175,28 +177,43 @@ async def test_an_agent_enters_nothing_without_a_run_of_its_own(director, monkey
     agent = await director.agent("web1")
     true = await backed_up(director, agent)
     first = (await director.runs())[0]
-    loose, reused, foreign = (
+    loose, reused, other = (
         made_there(director),
         made_there(director, tags=(f"run={first.id}",)),
-        made_there(director, host="web2"),
+        made_there(director, host="web2", tags=(f"run={first.id}",)),
     )
-    StoredBy(director, monkeypatch, {one: {"web1"} for one in (true, loose, reused, foreign)})
+    stored_by = {one: {"web1"} for one in (true, loose, reused)} | {other: {"web2"}}
+    StoredBy(director, monkeypatch, stored_by)
     context = director.service.context
     reconciler = Reconciler(context)
     result = await context.with_repository(reconciler.reconcile, "main")
-    assert set(result.refused) == {loose, reused, foreign}
+    assert set(result.refused) == {loose, reused, other}
     assert result.entered == ()
     assert await ids(director) == {true}
     assert all(
-        any(one in line and "web1" in line for line in caplog.messages)
-        for one in (loose, reused, foreign)
+        any(one in line and name in line for line in caplog.messages)
+        for one, name in ((loose, "web1"), (reused, "web1"), (other, "web2"))
     )
     # It is said once, and not looked at each time.
     assert not await context.with_repository(reconciler.reconcile, "main")
-    # A rebuild is asked for by somebody who looks: only names of others are doubted then.
+    # A rebuild is asked for by somebody who looks, and each is of whom it names.
     count = await context.with_repository(reconciliation.rebuild_catalog, context, "main")
-    assert count == 2
-    assert await ids(director) == {true, loose, reused}
+    assert count == 3
+    assert await ids(director, client="web1") == {true, loose, reused}
+    assert await ids(director) == {true, loose, reused, other}
+
+
+@in_loop
+async def test_a_rebuild_knows_that_a_name_became_another_client(director):
+    director.configure(NIGHTLY)
+    await director.open()
+    context = director.service.context
+    made_there(director)
+    made_there(director, generation=3)
+    made_there(director, generation=2)
+    assert generation_of(context.catalog, "web1") == 0
+    assert await context.with_repository(reconciliation.rebuild_catalog, context, "main") == 3
+    assert generation_of(context.catalog, "web1") == 3
 
 
 @pytest.mark.parametrize("table", ["snapshots", "runs"])

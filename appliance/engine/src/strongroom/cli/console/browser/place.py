@@ -33,6 +33,7 @@ class ShownSnapshot:
     files: int
     size_bytes: int
     errors: int
+    is_false: bool
     storage: str
     is_copy: bool
 
@@ -137,6 +138,7 @@ def _snapshot(said: Mapping[str, Any]) -> ShownSnapshot:
         files=said["files"],
         size_bytes=said["bytes"],
         errors=said["errors"],
+        is_false=bool(said["false_reason"]),
         storage=said["storage"],
         is_copy=bool(said["original"]),
     )

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.segment import Segment
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
+
+from strongroom.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from textual.color import Color
     from textual.screen import Screen
 
     from strongroom.cli.console.browser.place import SnapshotPlace
     from strongroom.errors import StrongroomError
+
+
+class _PrintableText(LineFilter):
+    """Takes out of all text on its way to the terminal what does not print."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """See LineFilter."""
+        return [
+            one
+            if one.control or one.text.isprintable()
+            else Segment("".join(filter(str.isprintable, one.text)), one.style)
+            for one in segments
+        ]
 
 
 class Browser(App[None]):
@@ -37,6 +55,10 @@ class Browser(App[None]):
         self.farewell: list[str] = []
         self._screens = screens
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Those of the base class, and ours: whatever a widget shows passes it."""
+        return [*super().get_line_filters(), _PrintableText()]
+
     def on_mount(self) -> None:
         """Show the screens to begin with."""
         for screen in self._screens:
@@ -44,4 +66,5 @@ class Browser(App[None]):
 
     def tell_failure(self, error: StrongroomError) -> None:
         """Show an error on the screen."""
-        self.notify(str(error), title=error.error_id, severity="error", markup=False)
+        title, text = printable(error.error_id), printable_lines(str(error))
+        self.notify(text, title=title, severity="error", markup=False)

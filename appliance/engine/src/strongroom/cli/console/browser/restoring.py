@@ -173,7 +173,7 @@ class RunScreen(ModalScreen[bool]):
                 self.app.farewell.append(run_line(run))
 
     def _fail(self, error: StrongroomError) -> None:
-        self.query_one("#state", Line).update(f"{error.error_id}: {error}")
+        self.query_one("#state", Line).update(printable(f"{error.error_id}: {error}"))
         self.app.tell_failure(error)
 
     def action_leave(self) -> None:

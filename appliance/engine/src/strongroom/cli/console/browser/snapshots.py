@@ -154,6 +154,12 @@ def _storage(snapshot: ShownSnapshot) -> str:
     return f"{printable(snapshot.storage)}{' (copy)' if snapshot.is_copy else ''}"
 
 
+def _errors(snapshot: ShownSnapshot) -> str:
+    if snapshot.is_false:
+        return "false"
+    return f"{snapshot.errors:,}" if snapshot.errors else ""
+
+
 def _cells(snapshot: ShownSnapshot) -> list[Text]:
     return [
         Text(time_text(snapshot.time_ns)),
@@ -162,7 +168,7 @@ def _cells(snapshot: ShownSnapshot) -> list[Text]:
         Text(snapshot.level),
         Text(f"{snapshot.files:,}", justify="right"),
         Text(size_text(snapshot.size_bytes), justify="right"),
-        Text(f"{snapshot.errors:,}" if snapshot.errors else "", justify="right"),
+        Text(_errors(snapshot), justify="right"),
         Text(_storage(snapshot)),
         Text(short_id(snapshot.id)),
     ]

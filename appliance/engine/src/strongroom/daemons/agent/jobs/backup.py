@@ -21,6 +21,7 @@ from strongroom.filesets.resolve import resolve_fileset
 from strongroom.jobs.backup.fileset_options import with_fileset
 from strongroom.jobs.backup.options import BackupOptions, settle_tuning
 from strongroom.printable import printable
+from strongroom.scan.share_folders import narrowed, share_folders
 from strongroom.stores.capabilities import connect_ahead
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def run_backup(
         parent=request.parent or None,
         tuning=replace(tuning, shards=min(tuning.shard_count(), description.processes)),
         cache_folder=os.fsencode(description.cache_folder) or None,
+        share_below=_share_below(description, request),
     )
     options, notes = with_fileset(plain, fileset)
     for note in notes:
@@ -84,6 +86,13 @@ def run_backup(
         summary=report.summary(options),
         security=attempt.security,
     )
+
+
+def _share_below(description: JobDescription, request: StartBackup) -> tuple[str, ...]:
+    """What the director asks for, as far as the agent's own configuration allows it."""
+    wanted = share_folders(request.share_below)
+    bound = description.share_below
+    return wanted if bound is None else narrowed(wanted, bound)
 
 
 def _attempt(

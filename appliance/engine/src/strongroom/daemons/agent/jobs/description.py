@@ -28,9 +28,11 @@ class JobDescription(msgspec.Struct, frozen=True, kw_only=True):
     start: the director's message. client: the agent's name, the host of its snapshots. director:
     the owner of the job. lock_file: locked while the job runs, so that the same run is never
     executed twice at once. script_folders: where scripts may be. script_seconds: limit of each.
+    restore_folders: where restores may write, () for everywhere.
     allow_commands: whether a FileSet may run commands. processes: how many the job may start.
-    tuning: the agent's own tuning knobs, which those of the start message override. maximum_...:
-    the lower of the agent's and the start message's, 0 is no limit.
+    tuning: the agent's own tuning knobs, which those of the start message override. share_below:
+    what a backup may offer to share at most, None for no bound. maximum_...: the lower of the
+    agent's and the start message's, 0 is no limit.
     """
 
     start: StartMessage
@@ -41,9 +43,20 @@ class JobDescription(msgspec.Struct, frozen=True, kw_only=True):
     lock_file: str
     script_folders: tuple[str, ...] = ()
     script_seconds: int = 3600
+    restore_folders: tuple[str, ...] = ()
     allow_commands: bool = False
     processes: int = 1
     tuning: KnobSettings = KnobSettings()
+    share_below: tuple[str, ...] | None = None
+    maximum_bytes_per_second: int = 0
+    maximum_run_seconds: int = 0
+
+
+class PassedRestore(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent tells a `privileged_restore`: those of JobDescription that give no rights."""
+
+    start: StartRestore
+    processes: int = 1
     maximum_bytes_per_second: int = 0
     maximum_run_seconds: int = 0
 

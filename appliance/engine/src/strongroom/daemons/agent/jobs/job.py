@@ -129,7 +129,8 @@ def _failed_after(ended: JobEnded, error: ScriptError) -> JobEnded:
     )
 
 
-def _do(description: JobDescription, job_input: JobInput, output: JobOutput) -> JobEnded:
+def run_job(description: JobDescription, job_input: JobInput, output: JobOutput) -> JobEnded:
+    """Do the job that `description` describes."""
     bucket = SharedBucket(description.maximum_bytes_per_second)
     if isinstance(description.start, StartBackup):
         output.count_stored_bytes(lambda: bucket.taken_bytes)
@@ -138,7 +139,7 @@ def _do(description: JobDescription, job_input: JobInput, output: JobOutput) -> 
 
 def main() -> int:
     """Run the job on standard input; returns the exit code."""
-    return run_program(msgspec.json.Decoder(JobDescription), _do)
+    return run_program(msgspec.json.Decoder(JobDescription), run_job)
 
 
 if __name__ == "__main__":

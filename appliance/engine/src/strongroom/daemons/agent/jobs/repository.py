@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         StorageTarget,
     )
     from strongroom.net.storage.store import RemoteStore
-    from strongroom.repo.keys import PutKey
+    from strongroom.repo.keys.roles import PutKey
     from strongroom.repo.restore_ticket import TicketRepository
     from strongroom.repo.ticket_objects import TicketObject
     from strongroom.stores.limited import Limiter
@@ -101,4 +101,4 @@ def open_ticket(store: JobStore, identity_folder: str, ticket: TicketObject) -> 
 
     put_keys = read_put_keys(identity_folder)
     repository = store.open(put_keys)
-    return open_with_ticket(store.store, repository.key.put_key, fetch_ticket(store.store, ticket))
+    return open_with_ticket(store.store, repository.writer, fetch_ticket(store.store, ticket))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.agent.jobs.description import JobDescription
     from strongroom.daemons.job_process.output import JobOutput
-    from strongroom.jobs.restore.options import RestoreProblem, Step
+    from strongroom.jobs.restore.options import LeftOut, RestoreProblem, Step
     from strongroom.jobs.verify.options import LiveDifference, VerifyOptions
     from strongroom.net.control.messages import LogLevel, Name, StartRestore, StartVerify
     from strongroom.repo.repository import Repository
@@ -50,7 +50,7 @@ def run_restore(
     description: JobDescription, request: StartRestore, output: JobOutput, limiter: Limiter
 ) -> JobEnded:
     """Write the files. Raises StrongroomError."""
-    options = restore_options(request, description.processes)
+    options = restore_options(request, description.processes, description.restore_folders)
     return persist(lambda: _restore(description, request, options, output, limiter), output)
 
 
@@ -114,8 +114,10 @@ def _verify(
     )
 
 
-def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
-    """The options of a request. Raises UsageError."""
+def restore_options(
+    request: StartRestore, processes: int, folders: tuple[str, ...] = ()
+) -> RestoreOptions:
+    """The options of a request; folders: Allowed Restore Dir. Raises UsageError."""
     given = request.options
     if given.in_place:
         target = b"/"
@@ -132,12 +134,13 @@ def restore_options(request: StartRestore, processes: int) -> RestoreOptions:
         includes=_patterns(given.includes, "includes"),
         excludes=_patterns(given.excludes, "excludes"),
         overwrite=Overwrite(given.overwrite),
-        where=WhereRules(request.where) if request.where else None,
+        where=WhereRules(request.where, folders) if request.where or folders else None,
         in_place=given.in_place,
         delete=given.delete,
         dry_run=given.dry_run,
         workers=_workers(given.workers, processes),
         tells_steps=given.tells_steps,
+        keeps_privileges=given.keeps_privileges,
     )
 
 
@@ -175,6 +178,9 @@ class _EntryLog:
 
     def step(self, step: Step) -> None:
         self._tell("info", f"{step.action} /{printable(step.path)}")
+
+    def left_out(self, left_out: LeftOut) -> None:
+        self._tell("info", f"/{printable(left_out.path)}: left out: {left_out.kind}")
 
     def difference(self, difference: LiveDifference) -> None:
         self._tell(

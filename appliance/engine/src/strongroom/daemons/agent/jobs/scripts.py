@@ -25,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.daemons.trusted_files import distrust
 from strongroom.errors import ScriptError
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ def _allowed(program: str, folders: tuple[str, ...]) -> str:
             continue
         if status.st_mode & stat.S_IWOTH:
             raise ScriptError(f"{path} is not run because anybody may change it: chmod o-w it")
+        if not os.geteuid() and (reason := distrust(os.path.join(folder, program))):
+            raise ScriptError(f"{path} is not run with root's rights: {reason}")
         return path
     allowed = ", ".join(folders) or "none"
     raise ScriptError(

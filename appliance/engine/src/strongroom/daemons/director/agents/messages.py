@@ -33,17 +33,23 @@ from strongroom.daemons.director.agents.rejected_reports import (
     is_final,
 )
 from strongroom.daemons.director.catalog.clients import change_client
-from strongroom.daemons.director.catalog.runs import NewLine, load_run
+from strongroom.daemons.director.catalog.late_snapshots import add_late_snapshot, why_not_late
+from strongroom.daemons.director.catalog.runs import LONGEST_LINE_CHARACTERS, NewLine, load_run
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.runs.on_connect import start_on_connect
 from strongroom.daemons.director.runs.reports import connection_text
 from strongroom.daemons.director.runs.start_messages import limit_set
 from strongroom.daemons.director.runs.time_limits import LOST_ID
 from strongroom.daemons.director.shown_text import shown
-from strongroom.daemons.director.snapshots.confirmation import confirm_snapshot
+from strongroom.daemons.director.snapshots.confirmation import (
+    confirm_snapshot,
+    is_count,
+    walk_confirmed,
+)
 from strongroom.errors import (
     CatalogUnavailableError,
     ConflictError,
+    FalseSnapshotError,
     OperatingSystemError,
     ProtocolError,
     StrongroomError,
@@ -67,6 +73,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
     from strongroom.daemons.director.runs.lifecycle import Runs
+    from strongroom.daemons.director.snapshots.confirmation import Confirmed
     from strongroom.net.control.messages import Hello, ToDirector
 
     Report = RunStarted | RunLog | RunEnded
@@ -172,12 +179,13 @@ class Agents:
             self._runs.watchers.wake(message.run_id)
             return
         async with active.lock:
-            if message.sequence > active.record.sequence and not active.record.is_final:
+            handled = max(active.record.sequence, active.agent_log.sequence)
+            if message.sequence > handled and not active.record.is_final:
                 active.is_sent = True
                 # It may end meanwhile; its end includes these counts.
                 with suppress(ConflictError):
                     await self._keep(active, message)
-            sequence = max(message.sequence, active.record.sequence)
+            sequence = max(message.sequence, handled, active.record.sequence)
         await self._context.link.send(client, Acknowledge(run_id=message.run_id, sequence=sequence))
 
     async def on_undeliverable(self, client: str, report: Undeliverable, error: Exception) -> None:
@@ -203,6 +211,7 @@ class Agents:
                     changes={"sequence": report.sequence},
                     error_id=error.error_id if isinstance(error, StrongroomError) else "bug",
                     reason=f"{said} cannot be processed: {shown(error)}",
+                    is_reported=report.is_end,
                 )
             if not report.is_end:
                 await self._context.link.send(client, Cancel(run_id=report.run_id))
@@ -230,19 +239,28 @@ class Agents:
         if abs(message.time_ns) >= MOST_REPORTED:
             raise ProtocolError("its time is out of range")
         changes: dict[str, Any] = {"sequence": message.sequence}
-        lines: list[NewLine] = []
-        gap = message.sequence - active.record.sequence - 1
+        log, now_ns = active.agent_log, clock.now_ns()
+        said: list[tuple[int, str, str]] = []
+        gap = message.sequence - max(active.record.sequence, log.sequence) - 1
         if gap:
-            text = f"{gap} reports of the agent are missing"
-            lines.append(NewLine(clock.now_ns(), "warning", text))
-        if isinstance(message, RunEnded):
-            await self._end(active, message, lines)
-            return
+            said.append((now_ns, "warning", f"{gap} reports of the agent are missing"))
         if isinstance(message, RunLog):
-            lines.append(NewLine(message.time_ns, message.level, message.text))
-        else:
-            lines.append(NewLine(message.time_ns, "info", "the agent has started the run"))
-        await self._runs.change(active, changes, lines)
+            said.append((message.time_ns, message.level, message.text[:LONGEST_LINE_CHARACTERS]))
+        elif isinstance(message, RunStarted):
+            said.append((message.time_ns, "info", "the agent has started the run"))
+        lines = [
+            NewLine(time_ns, level, kept)
+            for time_ns, level, text in said
+            for kept in log.admit(text, active.record.log_lines)
+        ]
+        if isinstance(message, RunEnded):
+            lines += [NewLine(now_ns, "warning", text) for text in log.unsaid()]
+            await self._end(active, message, lines)
+        elif lines or not isinstance(message, RunLog):
+            await self._runs.change(active, changes, lines)
+        # What is left out is not worth a transaction: the next report that is kept brings the
+        # number along, and if the director is killed before, it only counts reports as missing.
+        log.sequence = message.sequence
 
     async def _end(self, active: ActiveRun, message: RunEnded, lines: list[NewLine]) -> None:
         record = active.record
@@ -250,32 +268,45 @@ class Agents:
             "sequence": message.sequence,
             "summary": bounded_data(message.summary),
             "security": bounded_data(message.security),
-            **_counts(record.kind, message.summary),
         }
         state = str(message.status)
         error_id, reason = shown(message.error_id, 100), message.error[:_LONGEST_TEXT]
         said = [(line.level, line.text) for line in lines]
+        counts, false = _counts(message.summary)
+        changes |= counts
+        said += [("warning", f"the agent's summary is false: {one}") for one in false]
         if record.kind == "backup" and message.snapshot:
             try:
-                confirmed = await self._context.with_repository(
-                    confirm_snapshot, self._context, record, message
-                )
+                confirmed = await self._confirmed(record, message)
             except StrongroomError as error:
                 state, error_id, reason = "failed", error.error_id, str(error)
             else:
                 said += confirmed.lines
                 changes["snapshot"] = message.snapshot
-                # Before the run's end is written: a crash in between only writes it again.
-                await self._context.in_thread(
-                    add_snapshots, self._context.catalog, [confirmed.record]
-                )
+                if confirmed.record is not None:
+                    if fault := confirmed.record.false_reason:
+                        error_id = FalseSnapshotError.error_id
+                        state, reason = "failed", _false_text(message.snapshot, fault)
+                        text = "run %s of %s: %s"
+                        about = (record.id, record.client, shown(reason))
+                        self._lines.log(record.client, logging.WARNING, text, *about)
+                    # Before the run's end is written: a crash in between only writes it again.
+                    await self._context.in_thread(
+                        add_snapshots, self._context.catalog, [confirmed.record]
+                    )
         if connection := connection_text(changes["security"]):
             said.append(("info", f"connection to the storage daemon: {connection}"))
         ending = active.ending
         if state == "cancelled" and ending is not None:
             state, error_id, reason = ending.state, ending.error_id, ending.reason
         await self._runs.end(
-            active, state, changes=changes, lines=said, error_id=error_id, reason=reason
+            active,
+            state,
+            changes=changes,
+            lines=said,
+            error_id=error_id,
+            reason=reason,
+            is_reported=True,
         )
 
     async def _answer_named(self, client: str, run_id: str) -> None:
@@ -330,18 +361,31 @@ class Agents:
             )
 
     async def _keep_late(self, record: RunRecord, message: RunEnded) -> None:
-        """A snapshot that was made although the run had been given up."""
+        """The snapshot of a run that was given up; of one that has ended by itself nothing."""
         if record.kind != "backup" or not message.snapshot or record.snapshot == message.snapshot:
             return
         try:
-            confirmed = await self._context.with_repository(
-                confirm_snapshot, self._context, record, message
-            )
+            if fault := why_not_late(record, message.snapshot):
+                raise ConflictError(f"a late snapshot is not entered: {fault}")
+            confirmed = await self._confirmed(record, message)
+            if confirmed.record is not None:
+                await self._context.in_thread(
+                    add_late_snapshot, self._context.catalog, confirmed.record
+                )
+                if fault := confirmed.record.false_reason:
+                    raise FalseSnapshotError(_false_text(message.snapshot, fault))
+        except CatalogUnavailableError:
+            raise
         except StrongroomError as error:
             text = "run %s: %s"
             self._lines.log(record.client, logging.WARNING, text, record.id, shown(error))
-            return
-        await self._context.in_thread(add_snapshots, self._context.catalog, [confirmed.record])
+
+    async def _confirmed(self, record: RunRecord, message: RunEnded) -> Confirmed:
+        context = self._context
+        confirmed = await context.with_repository(confirm_snapshot, context, record, message)
+        if confirmed.record is None:
+            return confirmed
+        return await context.in_walk(walk_confirmed, context, record, confirmed)
 
     async def _record(self, run_id: str) -> RunRecord | None:
         if len(run_id) != 32:
@@ -356,6 +400,10 @@ class Agents:
             change_client(self._context.catalog, client, **changes)
 
         await self._context.in_thread(note)
+
+
+def _false_text(snapshot: str, fault: str) -> str:
+    return f"snapshot {snapshot[:8]} is false and counts for nothing: {fault}; see why, forget it"
 
 
 def _fault(message: Report | RunProgress) -> str:
@@ -373,8 +421,8 @@ def _ended_without_agent(record: RunRecord) -> bool:
     return record.is_final and not record.summary and record.state in ("cancelled", "failed")
 
 
-def _counts(kind: str, summary: dict[str, Any]) -> dict[str, int]:
-    """Columns of the catalog from a summary; invalid figures are left out."""
+def _counts(summary: dict[str, Any]) -> tuple[dict[str, int], list[str]]:
+    """Columns of the catalog from a summary, and the figures in it that cannot be true."""
     names = {
         "files": ("files", "entries", "actions"),
         "bytes": ("size_bytes", "written_bytes", "read_bytes"),
@@ -382,12 +430,16 @@ def _counts(kind: str, summary: dict[str, Any]) -> dict[str, int]:
         "errors": ("problems", "errors"),
     }
     found: dict[str, int] = {}
+    false: list[str] = []
     for column, fields in names.items():
         for name in fields:
-            value = summary.get(name)
+            if name not in summary:
+                continue
+            value = summary[name]
             if isinstance(value, dict):
                 value = sum(one for one in value.values() if isinstance(one, int))
-            if isinstance(value, int) and 0 <= value < MOST_REPORTED:
+            if is_count(value):
                 found[column] = value
                 break
-    return found
+            false.append(f"{name} is no possible number")
+    return found, false

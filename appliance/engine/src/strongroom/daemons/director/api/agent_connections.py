@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.agents.rejected_reports import Undeliverable
     from strongroom.daemons.director.api.agent_sockets import AgentSocket
     from strongroom.daemons.director.api.connection_limits import CertifiedPeer
+    from strongroom.net.identities.peer import Peer
 
 HELLO_TIMEOUT_SECONDS = 30.0
 SEND_TIMEOUT_SECONDS = 60.0
@@ -86,15 +87,18 @@ class AgentEvents(Protocol):
 class RevocationCheck(Protocol):
     """The revoked certificates."""
 
-    def is_revoked(self, serial: str) -> bool:
-        """Whether the certificate with this serial number was revoked."""
+    def is_revoked(self, peer: Peer) -> bool:
+        """Whether the certificate of a peer was revoked."""
+
+    def refusal(self, peer: Peer) -> str:
+        """Why a peer that is not connected yet is not trusted; "" if it is."""
 
 
 @dataclass(eq=False, slots=True)
 class _Connection:
     client: str
     address: str
-    serial: str
+    peer: Peer
     expires_at: float
     socket: AgentSocket
     queue: deque[bytes] = field(default_factory=deque)
@@ -187,7 +191,7 @@ class AgentConnections:
         connection = _Connection(
             client=name,
             address=address,
-            serial=certified.peer.serial,
+            peer=certified.peer,
             expires_at=certified.expires_at,
             socket=socket,
         )
@@ -208,8 +212,10 @@ class AgentConnections:
             await self._gone(connection)
 
     def _refusal(self, certified: CertifiedPeer) -> str:
-        if self._revocations.is_revoked(certified.peer.serial):
+        if self._revocations.is_revoked(certified.peer):
             return "its certificate was revoked"
+        if refusal := self._revocations.refusal(certified.peer):
+            return refusal
         return self._events.refusal(certified.peer.name)
 
     async def _hello(self, socket: AgentSocket) -> Hello | None:
@@ -286,7 +292,7 @@ class AgentConnections:
             self._lines.flush()
             now_seconds = clock.now_ns() / SECOND_NS
             for connection in list(self._by_client.values()):
-                if self._revocations.is_revoked(connection.serial):
+                if self._revocations.is_revoked(connection.peer):
                     await self._close(connection, CLOSE_CERTIFICATE, "its certificate was revoked")
                 elif connection.expires_at <= now_seconds:
                     await self._close(connection, CLOSE_CERTIFICATE, "its certificate has expired")

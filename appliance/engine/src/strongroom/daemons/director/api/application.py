@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI
 
 from strongroom import __version__
+from strongroom.daemons.director.api.cross_site import OWN_REQUESTS_ONLY, describe
 from strongroom.daemons.director.api.error_responses import RESPONSES, add_failure_handlers
 from strongroom.daemons.director.api.request_limits import BoundedBodies
 from strongroom.daemons.director.api.routes import (
@@ -28,8 +29,9 @@ _DESCRIPTION = """\
 The director of Strongroom: jobs, runs, clients, snapshots and restores.
 
 Present a client certificate of the appliance's authority, or a bearer token. What a caller may see
-and do is defined by its Console, User and Profile resources. Errors are objects with `error_id`,
-which is stable between releases, and `message`.
+and do is defined by its Console, User and Profile resources. What changes something, and streams,
+need the header `Strongroom-Request`; requests that a browser makes for pages of other sites are
+refused. Errors are objects with `error_id`, which is stable between releases, and `message`.
 """
 
 
@@ -49,6 +51,7 @@ def fastapi_application(context: ApiContext) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         responses=RESPONSES,
+        dependencies=[OWN_REQUESTS_ONLY],
     )
     api.state.context = context
     under = APIRouter(prefix=API)
@@ -57,4 +60,5 @@ def fastapi_application(context: ApiContext) -> FastAPI:
     api.include_router(under)
     api.include_router(metrics.router)
     add_failure_handlers(api, context.director)
+    describe(api)
     return api

@@ -3,8 +3,8 @@
 - The director's own certificate (whose folder only root on the appliance can read) has all rights,
 as the default console of Bareos.
 - An operator's certificate has the rights of the Console or User resource of its name.
-- A token has the rights of the Console or User of its name, restricted to its Profile; without such
-a resource, those of its Profile.
+- A token that was made for a Console or User has the rights of that resource, restricted to its
+Profile, and ends with the resource. A token that was made for none has the rights of its Profile.
 - A certificate of another role may only connect, enrol and renew.
 
 Other callers get an error that says what is missing; wrong tokens are counted by address.
@@ -13,11 +13,17 @@ Other callers get an error that says what is missing; wrong tokens are counted b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.api.rights import CallerRights
+from strongroom.daemons.director.consoles import (
+    console_named,
+    console_type,
+    missing_resource,
+)
 from strongroom.daemons.director.results import Actor
 from strongroom.errors import NotAuthenticatedError, NotPermittedError
 
@@ -73,7 +79,7 @@ class Callers:
         certified: CertifiedPeer | None = state.get("certified")
         if certified is None:
             raise NotAuthenticatedError("send a token (Authorization: Bearer) or use a certificate")
-        return self._of_certificate(certified, address)
+        return self._of_certificate(certified, address, is_known)
 
     def require_certificate(self, state: Mapping[str, Any]) -> CertifiedPeer:
         """The peer that renews a certificate. Raises NotAuthenticatedError."""
@@ -95,21 +101,22 @@ class Callers:
                 self._wrong_tokens.failed(address)
             raise NotAuthenticatedError("this token is unknown, expired or revoked")
         configuration = self._director.configuration
-        rights = console_rights(configuration, token.name)
-        profile = configuration.profiles.get(token.profile)
-        if profile is not None:
-            limit = CallerRights.of(profile, configuration.profiles)
-            rights = limit if rights is None else rights.limited_to(limit)
-        elif token.profile or rights is None:
-            raise NotPermittedError(
-                f"there is no Console {token.name!r} or Profile {token.profile!r} any more, so "
-                "this token cannot be used"
+        if missing := missing_resource(configuration, token):
+            raise NotPermittedError(f"there is no {missing} any more, so this token has ended")
+        layers = [
+            CallerRights.of(one, configuration.profiles)
+            for one in (
+                console_named(configuration, token.name, token.bound_to),
+                configuration.profiles.get(token.profile),
             )
-        assert rights is not None
+            if one is not None
+        ]
+        # Without any layer nothing is allowed.
+        rights = reduce(CallerRights.limited_to, layers, CallerRights(everything=bool(layers)))
         return Caller(Actor(token.name, "token", address), rights, token)
 
-    def _of_certificate(self, certified: CertifiedPeer, address: str) -> Caller:
-        self._check_good(certified)
+    def _of_certificate(self, certified: CertifiedPeer, address: str, is_known: bool) -> Caller:
+        self._check_good(certified, is_known=is_known)
         peer = certified.peer
         if peer.role == "director":
             return Caller(Actor(peer.name, peer.role, address), CallerRights(everything=True))
@@ -126,15 +133,18 @@ class Callers:
             )
         return Caller(Actor(peer.name, peer.role, address), rights)
 
-    def _check_good(self, certified: CertifiedPeer) -> None:
+    def _check_good(self, certified: CertifiedPeer, *, is_known: bool = False) -> None:
         # TLS checked this when the connection was made, which may be long ago.
+        peer = certified.peer
         if certified.expires_at <= clock.now_ns() / SECOND_NS:
-            raise NotAuthenticatedError(f"the certificate of {certified.peer} has expired")
-        if self._revocations is not None and self._revocations.is_revoked(certified.peer.serial):
-            raise NotAuthenticatedError(f"the certificate of {certified.peer} was revoked")
+            raise NotAuthenticatedError(f"the certificate of {peer} has expired")
+        if self._revocations is None or (is_known and not self._revocations.is_revoked(peer)):
+            return
+        if refusal := self._revocations.refusal(peer):
+            raise NotAuthenticatedError(refusal)
 
 
 def console_rights(configuration: DirectorConfiguration, name: str) -> CallerRights | None:
     """The rights of the Console or User of this name; None when there is none."""
-    found = configuration.consoles.get(name) or configuration.users.get(name)
+    found = console_named(configuration, name, console_type(configuration, name))
     return None if found is None else CallerRights.of(found, configuration.profiles)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from strongroom.config.model import Resource
 from strongroom.config.reports.effective import effective_values
 
 if TYPE_CHECKING:
-    from strongroom.config.model import ComponentConfiguration, Resource
+    from collections.abc import Iterator
+
+    from strongroom.config.model import ComponentConfiguration
     from strongroom.config.settings.permissions import PermissionKind
     from strongroom.daemons.director.api.rights import CallerRights
 
@@ -31,17 +34,37 @@ def visible_resources(
         resource
         for resource in configuration.resources
         if sees_all
-        or (resource.type in _JUDGED and rights.permits(_JUDGED[resource.type], resource.name))
+        or (
+            resource.type in _JUDGED
+            and rights.permits(_JUDGED[resource.type], resource.name)
+            and (resource.type != "Job" or rights.permits("client", resource.name_of("client")))
+        )
     ]
 
 
-def resource_object(resource: Resource) -> dict[str, Any]:
-    """A resource as plain data."""
+def resource_object(resource: Resource, rights: CallerRights) -> dict[str, Any]:
+    """A resource as plain data, without references to what a caller may not see."""
+    hidden = set() if rights.is_unlimited else set(_hidden(resource, rights))
     return {
         "type": resource.type,
         "name": resource.name,
         "directives": {
             value.name: {"value": value.data, "origin": str(value.origin)}
             for value in effective_values(resource, defaults=False)
+            if value.name not in hidden
         },
     }
+
+
+def _hidden(resource: Resource, rights: CallerRights) -> Iterator[str]:
+    """The directives that name a resource that is not permitted."""
+    for spec in resource.spec.directives:
+        value = resource.value(spec.attribute)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, Resource):
+                kind = _JUDGED.get(one.type)
+                if kind is not None and not rights.permits(kind, one.name):
+                    yield spec.shown_name
+    if resource.type == "Job":
+        # Its value is a text that names another job, and what that is to use.
+        yield "Run"

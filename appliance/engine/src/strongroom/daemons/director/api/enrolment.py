@@ -9,14 +9,15 @@ from strongroom.daemons.director.api.models.responses import Answer
 
 if TYPE_CHECKING:
     from strongroom.net.identities.authority import Authority as CertificateAuthority
+    from strongroom.repo.keys.roles import ApplianceKey
 
 
 @dataclass(frozen=True, slots=True)
 class Enrolling:
-    """`put_key`: text of the put key of this director's repository, None where it has none."""
+    """`keys`: the appliance keys of the repositories whose clients this director enrols."""
 
     authority: CertificateAuthority
-    put_key: str | None = None
+    keys: tuple[ApplianceKey, ...] = ()
 
 
 class Authority(Answer):
@@ -28,19 +29,23 @@ class Authority(Answer):
 
 
 class Enrolled(Answer):
-    """The credentials of a new agent, all PEM; `put_key` as text if the director has one."""
+    """The credentials of a new agent, all PEM; `put_keys` as text, one for each repository."""
 
     name: str
     director: str
     certificate: str
     authority: str
     revoked: str
-    put_key: str | None = None
+    put_keys: list[str]
 
 
 class Renewed(Answer):
-    """A new certificate, the authority and its list of withdrawn certificates, all PEM."""
+    """A new certificate, the authority and its list of withdrawn certificates, all PEM.
+
+    `put_keys`: of an agent, as text, one for each repository.
+    """
 
     certificate: str
     authority: str
     revoked: str
+    put_keys: list[str]

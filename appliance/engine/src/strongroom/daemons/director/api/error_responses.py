@@ -31,6 +31,7 @@ STATUS: dict[type[errors.StrongroomError], int] = {
     errors.SnapshotNotFoundError: 404,
     errors.SourceError: 404,
     errors.ConflictError: 409,
+    errors.FalseSnapshotError: 409,
     errors.NotAuthenticatedError: 401,
     errors.NotPermittedError: 403,
     errors.PeerRefusedError: 403,

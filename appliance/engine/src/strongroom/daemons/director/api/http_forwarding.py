@@ -152,7 +152,7 @@ class HttpConnection:
         headers.append((TOKEN_HEADER, self._token))
         # HTTP/1.0 has no such header, and the forwarded request is 1.1.
         if not any(name == b"host" for name, _ in headers):
-            headers.append((b"host", b"director"))
+            headers.append((b"host", b""))
         return h11.Request(method=request.method, target=request.target, headers=headers)
 
     async def _send_body(self, writer: asyncio.StreamWriter) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.api.agent_connections import AgentConnections
     from strongroom.daemons.director.api.callers import Caller, Callers
     from strongroom.daemons.director.api.connection_limits import ConnectionLimits
+    from strongroom.daemons.director.api.cross_site import OwnNames
     from strongroom.daemons.director.api.enrolment import Enrolling
     from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.api.rights import CallerRights
@@ -27,12 +28,17 @@ if TYPE_CHECKING:
 _bearer = HTTPBearer(auto_error=False, description="A token made by `strongroom token create`")
 
 
+MOST_ENROLMENTS: Final = 4
+_KINDS_OF_ALL: Final = frozenset(("copy", "admin"))
+
+
 @dataclass(frozen=True, slots=True)
 class ApiContext:
     """What the handlers of all requests share; `application.state.context`.
 
     `enrolling` is None where this director has no authority. `closing` is set when the server
-    stops, which ends streams of events.
+    stops, which ends streams of events. `enrolment_places`: of tokens that are checked at once; the
+    others wait in the order in which they came.
     """
 
     director: Director
@@ -40,8 +46,12 @@ class ApiContext:
     agents: AgentConnections
     enrolling: Enrolling | None
     wrong_enrolments: Attempts
+    names: OwnNames
     limits: ConnectionLimits
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    enrolment_places: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MOST_ENROLMENTS)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +94,16 @@ class ApiRequest:
         )
 
     def may_see(self, thing: Run | Snapshot) -> bool:
-        """Whether the caller may see the job, client, FileSet and Pool of a run or snapshot.
+        """Whether the caller may see the job, clients, FileSet and Pool of a run or snapshot.
 
-        For a restore that the caller has requested the job does not matter.
+        For a restore that the caller has requested the job does not matter. Copy and Admin jobs
+        work on the snapshots of all clients, so only those who may see all clients see them.
         """
+        if isinstance(thing, Run):
+            if thing.kind in _KINDS_OF_ALL and not self.rights.permits_every("client"):
+                return False
+            if not self.rights.permits("client", thing.source_client):
+                return False
         return self.rights.permits_all(
             job="" if self.is_own_restore(thing) else thing.job,
             client=thing.client,

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "run": ("run",),
     "cancel": ("cancel",),
     "restore": ("restore",),
+    "keep-privileges": ("keep-privileges",),
     "estimate": ("estimate",),
     "forget": ("forget", "delete"),
     "bandwidth": ("bandwidth", "setbandwidth"),
@@ -78,14 +79,7 @@ class CallerRights:
     @property
     def is_unlimited(self) -> bool:
         """Whether nothing is denied: the first entry for each kind is `*all*`."""
-        return self.everything or (
-            bool(self.layers)
-            and all(
-                _first_entry(layer, kind).lower() == ALL
-                for layer in self.layers
-                for kind in PERMISSION_KINDS
-            )
-        )
+        return all(self.permits_every(kind) for kind in PERMISSION_KINDS)
 
     def verdict(self, kind: PermissionKind, name: str) -> bool | None:
         """Whether `name` is allowed or denied; None where a layer does not mention it."""
@@ -103,6 +97,13 @@ class CallerRights:
     def permits_all(self, **names: str) -> bool:
         """Whether all of these may be seen: `permits_all(job="nightly", client="web1")`."""
         return all(self.permits(kind, name) for kind, name in names.items())  # type: ignore[arg-type]
+
+    def permits_every(self, kind: PermissionKind) -> bool:
+        """Whether every resource of a kind may be seen: its first entry is `*all*`."""
+        return self.everything or (
+            bool(self.layers)
+            and all(_first_entry(layer, kind).lower() == ALL for layer in self.layers)
+        )
 
     def permits_command(self, action: str, or_by: str = "") -> bool:
         """Whether an action of COMMANDS may be done at all.
@@ -152,6 +153,17 @@ class CallerRights:
                     f"{_title(kind)} {name!r} is not allowed here; the {_title(kind)} ACL of your "
                     "Console or its Profile would have to name it"
                 )
+
+    def require_used(self, what: str, kind: PermissionKind, name: str) -> None:
+        """The same for a resource that the caller did not name: `what` uses it.
+
+        The error does not name it either.
+        """
+        if not self.permits(kind, name):
+            raise NotPermittedError(
+                f"{what} uses a {_title(kind)} that is not allowed here; the {_title(kind)} ACL of "
+                "your Console or its Profile would have to name it"
+            )
 
     def require_where(self, target: str, paths: Sequence[str] = ()) -> None:
         """Raise NotPermittedError unless these paths (absolute; none: all) may go to `target`.

@@ -23,6 +23,7 @@ import uvicorn
 
 from strongroom.daemons.director.api import agent_sockets
 from strongroom.daemons.director.api.connection_limits import certified_peer
+from strongroom.daemons.director.api.cross_site import gathered, refusal
 from strongroom.daemons.director.api.http_forwarding import (
     LARGEST_HEAD_BYTES,
     REQUEST_HEAD_TIMEOUT_SECONDS,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.director.api.agent_connections import AgentConnections
     from strongroom.daemons.director.api.connection_limits import ConnectionLimits
+    from strongroom.daemons.director.api.cross_site import Headers, OwnNames
     from strongroom.daemons.director.api.request_limits import Application
     from strongroom.net.identities.identity import Identity
 
@@ -80,9 +82,11 @@ class ApiServer:
         context: ssl.SSLContext,
         addresses: Sequence[tuple[str, int]],
         limits: ConnectionLimits,
+        names: OwnNames,
         on_stop: Callable[[], None],
     ) -> None:
         self._agents = agents
+        self._names = names
         self._context = context
         self._addresses = addresses
         self._limits = limits
@@ -188,10 +192,10 @@ class ApiServer:
             if head is None:
                 pass
             elif head.wants_websocket and head.path == AGENTS_PATH:
-                received = head.received
+                received, headers = head.received, gathered(head.request.headers)
                 # Thousands of agents would hold this memory for days.
                 del http, head
-                await self._serve_agent(stream, received, origin)
+                await self._serve_agent(stream, received, headers, origin)
                 return
             else:
                 self._set_idle(False)
@@ -203,11 +207,15 @@ class ApiServer:
             self._origins.remove(token)
         await stream.close(LINGER_SECONDS)
 
-    async def _serve_agent(self, stream: TlsStream, head: bytes, origin: RequestOrigin) -> None:
+    async def _serve_agent(
+        self, stream: TlsStream, head: bytes, headers: Headers, origin: RequestOrigin
+    ) -> None:
         certified = origin.certified
         is_agent = certified is not None and certified.peer.role == "agent"
-        refusal = "" if is_agent else self._agents.refuse(origin.address)
-        agent = await agent_sockets.accept(stream, head, refusal)
+        refused = refusal(headers, self._names, certified, needs_header=True)
+        if not is_agent:
+            refused = self._agents.refuse(origin.address)
+        agent = await agent_sockets.accept(stream, head, refused)
         if agent is None or certified is None:
             await stream.close(LINGER_SECONDS)
             return

@@ -14,6 +14,7 @@ from strongroom.daemons.director.results import AuditEntry, Token
 from strongroom.errors import UnknownNameError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from strongroom.daemons.director.catalog.database import Catalog
@@ -25,15 +26,20 @@ _USE_NOTED_EVERY_NS = 60 * SECOND_NS
 _LONGEST_TEXT = 1000
 
 
-def create_token(catalog: Catalog, name: str, profile: str, expires_ns: int) -> tuple[Token, str]:
-    """A new token and its text; expires_ns 0: never."""
+def create_token(
+    catalog: Catalog, name: str, profile: str, expires_ns: int, bound_to: str = ""
+) -> tuple[Token, str]:
+    """A new token and its text; expires_ns 0: never. bound_to: Console, User or ""."""
     text = TOKEN_PREFIX + clock.random_bytes(24).hex()
-    info = Token(clock.random_bytes(8).hex(), name, profile, clock.now_ns(), expires_ns, 0)
+    info = Token(
+        clock.random_bytes(8).hex(), name, profile, bound_to, clock.now_ns(), expires_ns, 0
+    )
     row = {
         "id": info.id,
         "hash": _digest(text),
         "name": name,
         "profile": profile,
+        "bound_to": bound_to,
         "created_ns": info.created_ns,
         "expires_ns": expires_ns,
     }
@@ -76,8 +82,16 @@ def remove_token(catalog: Catalog, token_id: str) -> Token:
     return _token(row)
 
 
-def add_audit(catalog: Catalog, who: Actor, action: str, target: str, result: str) -> None:
-    """Record an action."""
+def add_audit(
+    catalog: Catalog,
+    who: Actor,
+    action: str,
+    target: str,
+    result: str,
+    jobs: Iterable[str] = (),
+    clients: Iterable[str] = (),
+) -> None:
+    """Record an action, and the names of the jobs and clients that it was about."""
     row = {
         "time_ns": clock.now_ns(),
         "who": _plain(who.name),
@@ -86,6 +100,8 @@ def add_audit(catalog: Catalog, who: Actor, action: str, target: str, result: st
         "object": _plain(target),
         "result": _plain(result),
         "address": _plain(who.address),
+        "jobs": _names(jobs),
+        "clients": _names(clients),
     }
     with catalog.writing() as connection:
         connection.execute(insert(AUDIT), [row])
@@ -101,7 +117,7 @@ def list_audit(
     if who:
         query = query.where(AUDIT.c.who == who)
     with catalog.reading() as connection:
-        return [AuditEntry(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001
+        return [_entry(row) for row in connection.execute(query)]
 
 
 def _digest(text: str) -> str:
@@ -112,5 +128,15 @@ def _plain(text: str) -> str:
     return text.replace("\0", "").encode("utf-8", "backslashreplace").decode()[:_LONGEST_TEXT]
 
 
+def _names(names: Iterable[str]) -> list[str]:
+    return sorted({_plain(name) for name in names if name})
+
+
+def _entry(row: Any) -> AuditEntry:
+    fields = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's API for columns of a row
+    names = {name: tuple(fields[name]) for name in ("jobs", "clients")}
+    return AuditEntry(**{**fields, **names})
+
+
 def _token(row: Any) -> Token:
-    return Token(row.id, row.name, row.profile, row.created_ns, row.expires_ns, row.last_used_ns)
+    return Token(**{name: getattr(row, name) for name in Token.__slots__})

@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
 
 class ClientRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent; see Client. clock_ahead_ns: at its last Hello."""
+    """An agent; see Client. clock_ahead_ns: at its last Hello.
+
+    generation: how often the name became a new client, with other keys; see enrolled_client.
+    """
 
     name: str
     address: str = ""
     certificate_serial: str = ""
     enrolled_ns: int = 0
+    generation: int = 0
     last_seen_ns: int = 0
     clock_ahead_ns: int = 0
     version: str = ""
@@ -37,6 +41,27 @@ def change_client(catalog: Catalog, name: str, **changes: Any) -> None:
             connection.execute(insert(CLIENTS), [{"name": name, "features": [], **changes}])
         elif changes:
             connection.execute(update(CLIENTS).where(known).values(**changes))
+
+
+def generation_of(catalog: Catalog, name: str) -> int:
+    """The generation of a client, 0 for an unknown one."""
+    with catalog.reading() as connection:
+        found = connection.execute(select(CLIENTS.c.generation).where(CLIENTS.c.name == name))
+        return found.scalar_one_or_none() or 0
+
+
+def next_generation(catalog: Catalog, name: str) -> None:
+    """Make a name another client from now on."""
+    change_client(catalog, name)
+    with catalog.writing() as connection:
+        raised = {CLIENTS.c.generation: CLIENTS.c.generation + 1}
+        connection.execute(update(CLIENTS).where(CLIENTS.c.name == name).values(raised))
+
+
+def note_generation(catalog: Catalog, name: str, generation: int) -> None:
+    """Raise the generation of a client to one that its snapshots have: the catalog was lost."""
+    if generation > generation_of(catalog, name):
+        change_client(catalog, name, generation=generation)
 
 
 def load_clients(catalog: Catalog) -> dict[str, ClientRecord]:

@@ -35,7 +35,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     queued_ns: when it was requested. not_before_ns: rescheduled for then. deadline_ns: when it is
     ended at the latest, 0 for never. sequence: of the agent's last report that is stored. request:
     other options, specific to its kind. aftermath: the step of AFTERMATH that is done next, ""
-    when all are done.
+    when all are done. given_up_ns: when the director ended it without its agent, 0 if it did not.
+    source_client: of a restore, whose snapshot it reads.
     """
 
     id: str
@@ -70,6 +71,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int = 0
     log_lines: int = 0
     aftermath: str = ""
+    given_up_ns: int = 0
+    source_client: str = ""
     request: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     security: dict[str, Any] = {}
@@ -261,11 +264,15 @@ def last_ends(catalog: Catalog, kind: str = "backup", level: str = "") -> list[R
     return sorted(found.values(), key=lambda record: record.ended_ns)
 
 
-def counts_by_state(catalog: Catalog) -> dict[tuple[str, str], int]:
-    """How many runs of each kind there are in each state, of all time."""
-    query = select(RUNS.c.kind, RUNS.c.state, func.count()).group_by(RUNS.c.kind, RUNS.c.state)
+def counts_by_state(catalog: Catalog) -> dict[tuple[str, str, str, str], int]:
+    """How many runs there are by job, client, kind and state, of all time."""
+    columns = (RUNS.c.job, RUNS.c.client, RUNS.c.kind, RUNS.c.state)
+    query = select(*columns, func.count()).group_by(*columns)
     with catalog.reading() as connection:
-        return {(kind, state): count for kind, state, count in connection.execute(query)}
+        return {
+            (job, client, kind, state): count
+            for job, client, kind, state, count in connection.execute(query)
+        }
 
 
 def last_failed_level(catalog: Catalog, job: str, client: str, since_ns: int) -> str:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import Float, and_, case, cast, exists, func, insert, not_, select, update
+from sqlalchemy import Float, and_, case, cast, exists, func, insert, not_, or_, select, update
 
+from strongroom import clock
 from strongroom.daemons.director.catalog.storable_text import plain_columns, plain_tags
 from strongroom.daemons.director.catalog.tables import SNAPSHOTS
 from strongroom.errors import SnapshotNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from sqlalchemy import Column, ColumnElement
+    from sqlalchemy import Column, ColumnElement, Connection
 
     from strongroom.daemons.director.catalog.database import Catalog
     from strongroom.daemons.director.results import SnapshotFilter
 
 SHORTEST_BEGINNING = 4
+# The reason of removal where nobody removed it here.
+GONE: Final = "gone from the repository"
 # SnapshotRecord.begun_ns
 _BEGUN_NS = case(
     (
@@ -31,7 +34,10 @@ _BEGUN_NS = case(
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot; see Snapshot. original: what it is a copy of (jobs.copy.identity), or ""."""
+    """A snapshot; see Snapshot. original: what it is a copy of (jobs.copy.identity), or "".
+
+    false_reason: what is wrong with it; then it counts for nothing.
+    """
 
     id: str
     client: str
@@ -52,6 +58,7 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     removed_ns: int = 0
     removed_reason: str = ""
+    false_reason: str = ""
 
     @property
     def begun_ns(self) -> int:
@@ -67,20 +74,24 @@ class KnownSnapshot(NamedTuple):
     job: str
     removed_ns: int
     removed_reason: str
+    false_reason: str
 
 
 def add_snapshots(catalog: Catalog, records: Iterable[SnapshotRecord]) -> int:
     """Add snapshots; existing ones stay unchanged. Returns how many were new."""
-    wanted = {record.id: record for record in records}
     with catalog.writing() as connection:
-        there = set(
-            connection.execute(
-                select(SNAPSHOTS.c.id).where(SNAPSHOTS.c.id.in_(list(wanted)))
-            ).scalars()
-        )
-        rows = [_row(record) for record in wanted.values() if record.id not in there]
-        if rows:
-            connection.execute(insert(SNAPSHOTS), rows)
+        return insert_snapshots(connection, records)
+
+
+def insert_snapshots(connection: Connection, records: Iterable[SnapshotRecord]) -> int:
+    """The same within a transaction."""
+    wanted = {record.id: record for record in records}
+    there = set(
+        connection.execute(select(SNAPSHOTS.c.id).where(SNAPSHOTS.c.id.in_(list(wanted)))).scalars()
+    )
+    rows = [_row(record) for record in wanted.values() if record.id not in there]
+    if rows:
+        connection.execute(insert(SNAPSHOTS), rows)
     return len(rows)
 
 
@@ -114,6 +125,8 @@ def find_snapshots(catalog: Catalog, wanted: SnapshotFilter) -> list[SnapshotRec
         conditions.append(SNAPSHOTS.c.start_ns < wanted.before_ns)
     if not wanted.with_removed:
         conditions.append(SNAPSHOTS.c.removed_ns == 0)
+    if not wanted.with_false:
+        conditions.append(SNAPSHOTS.c.false_reason == "")
     if not wanted.with_copies:
         originals = SNAPSHOTS.alias("originals")
         original_is_there = exists().where(
@@ -146,7 +159,7 @@ def newest_snapshot(
     digest: str = "",
     with_removed: bool = False,
 ) -> SnapshotRecord | None:
-    """The newest existing one of a job and client, by the server's clock; never a copy.
+    """The newest existing one of a job and client, by the server's clock; no copy, no false one.
 
     digest: of the FileSet; snapshots with an unknown digest match as well.
     """
@@ -170,8 +183,11 @@ def oldest_snapshot(
 def present_snapshots(
     catalog: Catalog, *, pool: str = "", job: str = "", client: str = "", storage: str = ""
 ) -> list[SnapshotRecord]:
-    """All existing ones that match, the oldest first."""
-    conditions: list[ColumnElement[bool]] = [SNAPSHOTS.c.removed_ns == 0]
+    """All existing ones that match, the oldest first, without false ones."""
+    conditions: list[ColumnElement[bool]] = [
+        SNAPSHOTS.c.removed_ns == 0,
+        SNAPSHOTS.c.false_reason == "",
+    ]
     named = (("pool", pool), ("job", job), ("client", client), ("storage", storage))
     conditions += [SNAPSHOTS.c[column] == value for column, value in named if value]
     query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns, SNAPSHOTS.c.id)
@@ -187,11 +203,14 @@ def known_snapshots(catalog: Catalog) -> dict[str, KnownSnapshot]:
 
 
 def note_removed(catalog: Catalog, ids: Iterable[str], removed_ns: int, reason: str) -> None:
-    """Mark snapshots as removed, with the reason."""
+    """Mark snapshots as removed, with the reason; also those that were only found to be gone."""
     with catalog.writing() as connection:
         connection.execute(
             update(SNAPSHOTS)
-            .where(SNAPSHOTS.c.id.in_(list(ids)), SNAPSHOTS.c.removed_ns == 0)
+            .where(
+                SNAPSHOTS.c.id.in_(list(ids)),
+                or_(SNAPSHOTS.c.removed_ns == 0, SNAPSHOTS.c.removed_reason == GONE),
+            )
             .values(removed_ns=removed_ns, removed_reason=reason)
         )
 
@@ -204,6 +223,58 @@ def note_returned(catalog: Catalog, ids: Iterable[str], reason: str) -> None:
             .where(SNAPSHOTS.c.id.in_(list(ids)), SNAPSHOTS.c.removed_reason == reason)
             .values(removed_ns=0, removed_reason="")
         )
+
+
+def note_false(catalog: Catalog, reasons: Mapping[str, str]) -> None:
+    """Note what is wrong with snapshots, "" for nothing."""
+    with catalog.writing() as connection:
+        for name, reason in reasons.items():
+            text = plain_columns({"false_reason": reason})
+            connection.execute(update(SNAPSHOTS).where(SNAPSHOTS.c.id == name).values(text))
+
+
+def false_snapshots(catalog: Catalog) -> list[SnapshotRecord]:
+    """Existing ones that were found false, the newest first."""
+    conditions = [SNAPSHOTS.c.removed_ns == 0, SNAPSHOTS.c.false_reason != ""]
+    query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns.desc())
+    with catalog.reading() as connection:
+        return [_record(row) for row in connection.execute(query)]
+
+
+def missed_snapshots(catalog: Catalog) -> list[SnapshotRecord]:
+    """The newest of a client and job in a storage, where it is gone and none newer is there.
+
+    Nobody removed it here: somebody did elsewhere, or the store was set back.
+    """
+    newer = SNAPSHOTS.alias("newer")
+    is_of_same = [
+        newer.c[name] == SNAPSHOTS.c[name] for name in ("client", "job", "storage", "original")
+    ]
+    newer_is_there = exists().where(
+        *is_of_same,
+        newer.c.false_reason == "",
+        newer.c.server_ns > SNAPSHOTS.c.server_ns,
+        or_(newer.c.removed_ns == 0, newer.c.removed_reason == GONE),
+    )
+    conditions = [
+        SNAPSHOTS.c.removed_ns != 0,
+        SNAPSHOTS.c.removed_reason == GONE,
+        SNAPSHOTS.c.false_reason == "",
+        SNAPSHOTS.c.original == "",
+        not_(newer_is_there),
+    ]
+    query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns.desc())
+    with catalog.reading() as connection:
+        return [_record(row) for row in connection.execute(query)]
+
+
+def missed_text(record: SnapshotRecord) -> str:
+    """What a missed snapshot means, for warnings and errors."""
+    return (
+        f"storage {record.storage} does not show snapshot {record.id[:8]} of {record.client} "
+        f"({clock.utc_text(record.server_ns)}), the newest known of job {record.job}, nor a newer "
+        "one: somebody removed it there, or the store shows an earlier state"
+    )
 
 
 def totals_by_client(catalog: Catalog) -> dict[str, tuple[int, int]]:
@@ -222,6 +293,7 @@ def _originals(job: str, client: str, storage: str, digest: str) -> list[ColumnE
         SNAPSHOTS.c.job == job,
         SNAPSHOTS.c.client == client,
         SNAPSHOTS.c.original == "",
+        SNAPSHOTS.c.false_reason == "",
     ]
     if storage:
         conditions.append(SNAPSHOTS.c.storage == storage)

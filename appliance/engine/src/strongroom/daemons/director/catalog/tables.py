@@ -50,6 +50,7 @@ CLIENTS = Table(
     _text("address"),
     _text("certificate_serial"),
     _number("enrolled_ns"),
+    _number("generation"),
     _number("last_seen_ns"),
     _number("clock_ahead_ns"),
     _text("version"),
@@ -94,6 +95,10 @@ RUNS = Table(
     _number("log_lines"),
     # What still has to be done after its end: a step of AFTERMATH, "" for nothing.
     _text("aftermath"),
+    # When the director ended it without its agent, which may still report a snapshot; else 0.
+    _number("given_up_ns"),
+    # Of a restore: the client whose snapshot it reads.
+    _text("source_client"),
     _data("request"),
     _data("summary"),
     _data("security"),
@@ -134,6 +139,8 @@ SNAPSHOTS = Table(
     _data("tags"),
     _number("removed_ns"),
     _text("removed_reason"),
+    # Why it counts for nothing: it lacks something, or its totals are not true.
+    _text("false_reason"),
     Index("ix_snapshots_client_job", "client", "job", "server_ns"),
     Index("ix_snapshots_server", "server_ns"),
 )
@@ -149,6 +156,9 @@ AUDIT = Table(
     _text("object"),
     _text("result"),
     _text("address"),
+    # The names of the jobs and clients that it was about.
+    _data("jobs"),
+    _data("clients"),
 )
 
 TOKENS = Table(
@@ -158,6 +168,8 @@ TOKENS = Table(
     Column("hash", String(64), nullable=False, unique=True),
     _text("name"),
     _text("profile"),
+    # The type of the resource of its name that it dies with: Console, User, "" for none.
+    _text("bound_to"),
     _number("created_ns"),
     _number("expires_ns"),
     _number("last_used_ns"),

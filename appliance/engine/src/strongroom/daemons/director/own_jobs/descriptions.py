@@ -45,12 +45,27 @@ class CopySnapshots(OwnJob, frozen=True, kw_only=True, tag="copy-snapshots"):
     snapshots: tuple[str, ...]
 
 
+class Sharing(msgspec.Struct, frozen=True):
+    """What is shared: chunks that so many clients have, of these (name and generation)."""
+
+    least_clients: int
+    clients: tuple[tuple[str, int], ...]
+
+
 class Prune(OwnJob, frozen=True, kw_only=True, tag="prune"):
-    """Verify uploads at a storage daemon, then remove data that no snapshot needs."""
+    """Verify uploads at a storage daemon, share, then remove data that no snapshot needs."""
+
+    sharing: Sharing
+
+
+class Share(OwnJob, frozen=True, kw_only=True, tag="share"):
+    """Store once what several clients offer; see jobs.share."""
+
+    sharing: Sharing
 
 
 class Vouch(OwnJob, frozen=True, kw_only=True, tag="vouch"):
-    """Verify what agents uploaded, so that it can be shared; see jobs.check.vouch."""
+    """Verify what agents uploaded; see jobs.check.vouch."""
 
 
 class BackUpFolder(OwnJob, frozen=True, kw_only=True, tag="back-up-folder"):
@@ -61,4 +76,6 @@ class BackUpFolder(OwnJob, frozen=True, kw_only=True, tag="back-up-folder"):
     tags: tuple[str, ...]
 
 
-OwnJobDescription = ReadSnapshot | RestoreSample | CopySnapshots | Prune | Vouch | BackUpFolder
+OwnJobDescription = (
+    ReadSnapshot | RestoreSample | CopySnapshots | Prune | Share | Vouch | BackUpFolder
+)

@@ -19,6 +19,8 @@ from strongroom.daemons.director.own_jobs.descriptions import (
     Prune,
     ReadSnapshot,
     RestoreSample,
+    Share,
+    Sharing,
     Vouch,
 )
 from strongroom.daemons.director.repositories.access import (
@@ -57,7 +59,9 @@ def _execute(repository: Repository, job: OwnJobDescription, output: JobOutput) 
     if isinstance(job, CopySnapshots):
         return _copy(repository, job, output)
     if isinstance(job, Prune):
-        return _prune(repository, output)
+        return _prune(repository, job.sharing, output)
+    if isinstance(job, Share):
+        return _share(repository, job.sharing, output)
     if isinstance(job, Vouch):
         return _vouch(repository, output)
     return _back_up(repository, job, output)
@@ -147,7 +151,7 @@ def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> JobE
     return JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
 
 
-def _prune(repository: Repository, output: JobOutput) -> JobEnded:
+def _prune(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEnded:
     from strongroom.jobs.upkeep.prune import PruneOptions, prune
     from strongroom.stores.capabilities import KeepsJudgements
 
@@ -155,9 +159,12 @@ def _prune(repository: Repository, output: JobOutput) -> JobEnded:
     if repository.store.capability(KeepsJudgements) is not None:
         # Forged data of an agent must not block prune.
         vouched = _vouch(repository, output)
+    shared = _share(repository, sharing, output)
     with output.shown_progress("prune") as progress:
         report = prune(repository, PruneOptions(), progress)
-    summary = report.summary()
+    summary = report.summary() | {
+        name: shared.summary[name] for name in ("shared_chunks", "shared_bytes")
+    }
     if vouched.summary:
         summary |= {
             "vouched_packs": vouched.summary["packs"],
@@ -165,8 +172,24 @@ def _prune(repository: Repository, output: JobOutput) -> JobEnded:
             "false_objects": vouched.summary["false_objects"],
             "damaged_objects": vouched.summary["damaged_objects"],
         }
+    for name, problem in report.false_snapshots:
+        text = f"snapshot {name} is false, and nothing of its client was removed: {problem}"
+        output.log("warning", text)
     output.log("info", f"{report.removed_packs} packs removed, {report.freed_bytes} bytes freed")
     return JobEnded(status=vouched.status, exit_code=vouched.exit_code, summary=summary)
+
+
+def _share(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEnded:
+    from strongroom.jobs.share.share import ShareOptions, share
+
+    key = repository.restore_key
+    clients = frozenset(key.client_id(*client) for client in sharing.clients)
+    with output.shown_progress("share") as progress:
+        report = share(repository, ShareOptions(sharing.least_clients, clients), progress)
+    if report.shared_chunks:
+        text = f"{report.shared_chunks} chunks of {report.shared_bytes} bytes are shared now"
+        output.log("info", text)
+    return JobEnded(status="done", exit_code=EXIT_DONE, summary=report.summary())
 
 
 def _vouch(repository: Repository, output: JobOutput) -> JobEnded:

@@ -17,6 +17,7 @@ from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.config.settings.admin_commands import parse_admin_command
 from strongroom.config.settings.levels import VERIFY_SAMPLE
+from strongroom.daemons.director.catalog.clients import load_clients
 from strongroom.daemons.director.catalog.retry import outlast
 from strongroom.daemons.director.catalog.runs import remove_old_runs
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
@@ -35,16 +36,19 @@ from strongroom.daemons.director.own_jobs.descriptions import (
     Prune,
     ReadSnapshot,
     RestoreSample,
+    Share,
+    Sharing,
     Vouch,
 )
 from strongroom.daemons.director.own_jobs.processes import run_own_job
+from strongroom.daemons.director.repositories.ownership import require_sound
 from strongroom.daemons.director.runs.protocols import Outcome
 from strongroom.daemons.director.runs.start_messages import POOL_TAG, RUN_TAG, verified_snapshot
 from strongroom.daemons.director.snapshots.reconciliation import Reconciled, reconcile
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from strongroom.config.settings.admin_commands import AdminCommand
+    from strongroom.config.settings.admin_commands import AdminCommand, AdminVerb
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
     from strongroom.daemons.director.runs.protocols import RunControl
@@ -75,6 +79,7 @@ class OwnJobs:
     async def _verify(self, active: ActiveRun, runs: RunControl) -> Outcome:
         context, record = self._context, active.record
         snapshot = await outlast(context.in_thread, verified_snapshot, context, record)
+        require_sound(snapshot)
         text = f"verifies snapshot {snapshot.id[:8]} of {snapshot.client}"
         await runs.say(active, "info", text)
         place = self._place(snapshot.storage)
@@ -162,14 +167,28 @@ class OwnJobs:
             found = await outlast(context.with_repository, self._rebuild, storage)
             text = f"{len(found.entered)} snapshots were entered"
             return Outcome("done", {}, (("info", text), *found.lines()))
-        description = (Prune if command.verb == "prune" else Vouch)(
-            place=self._place(storage), host=context.name, cache_folder=self._cache_folder
-        )
+        description = await outlast(context.in_thread, self._upkeep, command.verb, storage)
         outcome = _outcome(await run_own_job(description, active, runs), {})
-        if command.verb == "vouch" or outcome.state not in ("done", "incomplete"):
+        if command.verb != "prune" or outcome.state not in ("done", "incomplete"):
             return outcome
         found = await outlast(context.with_repository, reconcile, context, storage)
         return Outcome(outcome.state, outcome.changes, (*outcome.lines, *found.lines()))
+
+    def _upkeep(self, verb: AdminVerb, storage: str) -> Prune | Share | Vouch:
+        """The description of a job of upkeep. Blocks."""
+        place, host = self._place(storage), self._context.name
+        folder = self._cache_folder
+        if verb == "vouch":
+            return Vouch(place=place, host=host, cache_folder=folder)
+        configuration = self._context.configuration
+        known = load_clients(self._context.catalog)
+        generations = {name: one.generation for name, one in known.items()}
+        sharing = Sharing(
+            configuration.storages[storage].share_chunks_from,
+            tuple((name, generations.get(name, 0)) for name in configuration.clients),
+        )
+        kind = Prune if verb == "prune" else Share
+        return kind(place=place, host=host, cache_folder=folder, sharing=sharing)
 
     async def _back_up_catalog(self, storage: str, active: ActiveRun, runs: RunControl) -> Outcome:
         context, record = self._context, active.record

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strongroom.config.settings.storage import StorageSettings
-    from strongroom.repo.keys import Key
+    from strongroom.repo.keys.roles import Key
     from strongroom.stores.store import Store
 
 _LONGEST_PASSPHRASE_BYTES = 4096
@@ -58,6 +58,11 @@ class Repositories:
         self._cache_folder = cache_folder
         self._keys: dict[RepositoryPlace, Key] = {}
         self._lock = threading.Lock()
+
+    @property
+    def cache_folder(self) -> bytes | None:
+        """Where stores keep copies of small objects."""
+        return self._cache_folder
 
     @property
     def names(self) -> list[str]:

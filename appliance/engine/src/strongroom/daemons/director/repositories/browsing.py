@@ -23,6 +23,7 @@ from strongroom.errors import (
     UsageError,
 )
 from strongroom.printable import printable
+from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.rows import CHANGED, UNREADABLE
 from strongroom.rows.views import views
@@ -167,8 +168,9 @@ class SnapshotBrowser:
                 return kept.listing
         repository = self._repositories.open(record.storage)
         try:
-            reader = repository.block_reader(repository.load_index(), _CACHE_BYTES)
-            listing = Listing(own_snapshot(repository, record).pages, reader)
+            snapshot = own_snapshot(repository, record)
+            reader = repository.reader_of(snapshot, repository.load_index(), _CACHE_BYTES)
+            listing = Listing(snapshot.pages, reader)
         except BaseException:
             repository.close()
             raise
@@ -197,7 +199,7 @@ class _Search:
         from strongroom.jobs.looking.find import Finder
 
         index = repository.load_index()
-        finder = Finder(self._criteria, repository.block_reader(index, _CACHE_BYTES))
+        finder = Finder(self._criteria, ClientReaders(repository, index, _CACHE_BYTES))
         for record in records:
             try:
                 for match in finder.search(own_snapshot(repository, record)):

@@ -1,22 +1,26 @@
 """Checks that a snapshot in a repository belongs to the client in its catalog record.
 
-The catalog takes the client from the snapshot's own host, for runs, copy jobs, the director's own
-jobs, and snapshots read back. Only if the repository was unavailable at the end of a backup did it
-trust the agent's report, and a compromised agent may have named the snapshot of another client. So
-every caller that opens or removes a snapshot checks here.
+The name of the client in a snapshot is proven by its id. But where the director had no access to
+the repository at the end of a backup, the catalog took the agent's report, and a compromised agent
+may have named the snapshot of another client. So every caller that opens or removes a snapshot
+checks here.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from strongroom.daemons.director.catalog.storable_text import plain_columns
-from strongroom.errors import DamageError
+from strongroom.daemons.director.shown_text import shown
+from strongroom.errors import DamageError, FalseSnapshotError
 
 if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
+
+_log = logging.getLogger(__name__)
 
 
 def own_snapshot(repository: Repository, record: SnapshotRecord) -> Snapshot:
@@ -27,11 +31,19 @@ def own_snapshot(repository: Repository, record: SnapshotRecord) -> Snapshot:
     return snapshot
 
 
+def require_sound(record: SnapshotRecord) -> None:
+    """FalseSnapshotError for a snapshot that was found false: nobody gets its files from here."""
+    if record.false_reason:
+        raise FalseSnapshotError(
+            f"snapshot {record.id[:8]} was found false: {record.false_reason}. What is there of it "
+            "can be read on the appliance: `strongroom restore ID --false`, with its whole id"
+        )
+
+
 def foreign(snapshot: Snapshot, record: SnapshotRecord) -> str:
     """Why a snapshot does not belong to the client of its record; "" if it does."""
     if plain_columns({"client": snapshot.host})["client"] == record.client:
         return ""
-    return (
-        f"snapshot {record.id[:8]} is of {snapshot.host[:100]!r}, not of {record.client}, "
-        "whose agent reported it"
-    )
+    # Whoever may see the one client may not know of the other.
+    _log.warning("snapshot %s says that it is of %s", record.id, shown(snapshot.host))
+    return f"snapshot {record.id[:8]} is not of {record.client}, whose agent reported it"

@@ -14,6 +14,7 @@ import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.runs.agent_log import AgentLog
 from strongroom.daemons.director.runs.dispatch import Contender
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class ActiveRun:
     task: what the director does for it now. ending: it was stopped; it ends at `stop_at`
     whether or not the agent answers. is_prepared: its scripts before ran. is_sent: the agent
     has, or may have, its start message. lost_at: when its agent's connection was lost. tickets:
-    stored for its start messages, and removed when it ends.
+    stored for its start messages, and removed when it ends. agent_log: what of the agent's log is
+    kept.
     """
 
     record: RunRecord
@@ -60,6 +62,7 @@ class ActiveRun:
     is_prepared: bool = False
     is_sent: bool = False
     tickets: list[StoredTicket] = field(default_factory=list)
+    agent_log: AgentLog = field(default_factory=AgentLog)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property

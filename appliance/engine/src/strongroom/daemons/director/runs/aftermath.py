@@ -74,7 +74,7 @@ class DirectorAftermath:
             for companion in companions(self._context.configuration, active.record):
                 if await self._is_known(companion.id):
                     continue  # a director before us started it
-                await runs.say(active, "info", f"starts {companion.job} along with it")
+                await runs.say(active, "info", f"starts run {companion.id} along with it")
                 runs.spawn(_submit(runs, companion))
 
     async def after(self, run_id: str, runs: RunControl) -> None:

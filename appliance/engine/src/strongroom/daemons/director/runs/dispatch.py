@@ -75,7 +75,7 @@ def _reason(
     contender: Contender, occupied: Sequence[Contender], held_back: Contender | None
 ) -> str:
     if held_back is not None and held_back.priority < contender.priority:
-        return f"waits behind {held_back.job}, which has priority {held_back.priority}"
+        return f"waits behind run {held_back.id[:8]}, which has priority {held_back.priority}"
     if not occupied:
         return ""
     first = min(one.priority for one in occupied)

@@ -295,12 +295,19 @@ class Runs:
         error_id: str = "",
         reason: str = "",
         ending: Ending | None = None,
+        is_reported: bool = False,
     ) -> None:
-        """Write the end of a run and start its aftermath; no effect if it has ended already."""
+        """Write the end of a run and start its aftermath; no effect if it has ended already.
+
+        is_reported: by its agent. Otherwise a run that an agent may have is given up: a snapshot
+        that the agent reports later is still entered (`late_snapshots`).
+        """
         now_ns = clock.now_ns()
         if ending is not None:
             error_id, reason = ending.error_id, ending.reason
         columns: dict[str, Any] = {"state": state, "ended_ns": now_ns, "aftermath": AFTERMATH[0]}
+        if active.is_running and active.is_remote and not is_reported:
+            columns["given_up_ns"] = now_ns
         columns |= changes or {}
         if (progress := active.progress) is not None:
             for name in ("files", "bytes", "stored_bytes", "errors"):

@@ -19,6 +19,7 @@ from strongroom.daemons.director.catalog.runs import log_lines
 from strongroom.daemons.director.runs.scripts import filled
 from strongroom.daemons.director.shown_text import shown
 from strongroom.errors import ScriptError
+from strongroom.printable import printable_lines
 
 if TYPE_CHECKING:
     from strongroom.config.values.destinations import Destination
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
 
 _MOST_LINES: Final = 500
+# Before the further lines of a text, so that none of them passes for a line of the report.
+_INDENT: Final = "    "
 _COMMAND_SECONDS: Final = 60
 _KTLS_WAYS: Final = (("ktls_send", "sending"), ("ktls_receive", "receiving"))
 _SENDMAIL: Final = "/usr/sbin/sendmail"
@@ -62,7 +65,7 @@ def report_text(context: DirectorContext, record: RunRecord) -> str:
     lines += ["", *(f"{_shown(line.time_ns)} {line.level}: {line.text}" for line in said)]
     if record.log_lines > len(said):
         lines.append(f"... and {record.log_lines - len(said)} more lines")
-    return "\n".join(lines) + "\n"
+    return "\n".join(printable_lines(line, _INDENT) for line in lines) + "\n"
 
 
 def connection_text(security: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.config.settings.companions import parse_companion
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
+from strongroom.daemons.director.repositories.ownership import require_sound
 from strongroom.daemons.director.runs.plan import Overrides, plan
 from strongroom.errors import ConflictError, UsageError
 from strongroom.jobs.restore.options import Overwrite
@@ -117,7 +118,7 @@ def companions(configuration: DirectorConfiguration, record: RunRecord) -> list[
         )
         made = new_run(
             plan(configuration, said.job, overrides),
-            requested_by=f"run {record.id} of {job.name}",
+            requested_by=f"run {record.id}",
         )
         request = {**made.request, "companion_depth": depth + 1}
         run_id = blake3(f"{record.id} {number}".encode()).hexdigest(16)
@@ -137,6 +138,7 @@ def new_restore(
     """
     if snapshot.removed_ns:
         raise ConflictError(f"snapshot {snapshot.id[:8]} was removed")
+    require_sound(snapshot)
     job = _restore_job(configuration, wanted.job)
     client = configuration.client(wanted.client or snapshot.client)
     if not client.enabled:
@@ -175,6 +177,7 @@ def new_restore(
         scheduled_ns=now_ns,
         queued_ns=now_ns,
         snapshot=snapshot.id,
+        source_client=snapshot.client,
         requested_by=requested_by,
         request={
             "snapshot": snapshot.id,
@@ -187,6 +190,9 @@ def new_restore(
             "workers": wanted.workers,
             "maximum_bytes_per_second": wanted.maximum_bytes_per_second,
             "where": [list(layer) for layer in wanted.where],
+            # Back where they came from, files are what they were.
+            "keeps_privileges": wanted.keeps_privileges
+            or (in_place and client.name == snapshot.client),
         },
     )
 

@@ -24,11 +24,18 @@ from strongroom.daemons.director.catalog.snapshots import (
 )
 from strongroom.daemons.director.repositories.ownership import foreign
 from strongroom.daemons.director.results import Snapshot
-from strongroom.errors import ObjectMissingError
+from strongroom.errors import (
+    DamageError,
+    KeyRightError,
+    ObjectMissingError,
+    SnapshotNotFoundError,
+    UnknownFormatError,
+)
 from strongroom.jobs.upkeep.forget import ForgetOptions, forget
 from strongroom.jobs.upkeep.retention import Candidate, Duration, RetentionRules, reasons_to_keep
 from strongroom.progress import NullProgress
 from strongroom.repo.snapshots import read_snapshot
+from strongroom.stores.capabilities import KeepsJudgements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
+    from strongroom.repo.repository import Repository
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +66,9 @@ def rules_of(job: JobSettings | None, pool: PoolSettings) -> RetentionRules:
 
 
 def kept_until_ns(record: SnapshotRecord, pool: PoolSettings | None) -> int:
-    """The time before which nobody can remove it; 0: there is none."""
+    """The time before which nobody can remove it; 0: there is none. Nothing keeps a false one."""
+    if record.false_reason:
+        return 0
     minimum = pool.minimum_retention_seconds if pool is not None else 0
     return record.server_ns + minimum * SECOND_NS if minimum else 0
 
@@ -85,6 +95,7 @@ def snapshot_info(configuration: DirectorConfiguration, record: SnapshotRecord) 
         tags=record.tags,
         removed_ns=record.removed_ns,
         kept_until_ns=kept_until_ns(record, pool),
+        false_reason=record.false_reason,
     )
 
 
@@ -126,8 +137,11 @@ def groups_of(context: DirectorContext, record: RunRecord) -> list[tuple[str, st
         return sorted({(one.job, one.client, pool, storage) for one in there})
     if not record.snapshot or record.kind not in ("backup", "admin"):
         return []
-    # A backup of the catalog has a job and a client of its own.
-    made = load_snapshot(context.catalog, record.snapshot)
+    try:
+        # A backup of the catalog has a job and a client of its own.
+        made = load_snapshot(context.catalog, record.snapshot)
+    except SnapshotNotFoundError:
+        return []  # nobody could look it up yet
     return [(made.job, made.client, made.pool, made.storage)]
 
 
@@ -149,8 +163,10 @@ def remove_snapshots(
     repository = context.repositories.open(due[0].storage)
     try:
         snapshots = []
-        gone: list[str] = []
+        gone = _remove_false(repository, [record for record in due if record.false_reason])
         for record in due:
+            if record.false_reason:
+                continue
             try:
                 snapshot = read_snapshot(repository.store, repository.key, record.id)
             except ObjectMissingError:
@@ -172,6 +188,31 @@ def remove_snapshots(
     if gone:
         note_removed(context.catalog, gone, now_ns, reason)
     return gone, [record.id for record in records if record.id not in gone]
+
+
+def _remove_false(repository: Repository, records: Sequence[SnapshotRecord]) -> list[str]:
+    """Remove snapshots that were found false, whatever they say of themselves; ids removed.
+
+    A storage daemon keeps young ones that it does not know to be false.
+    """
+    store = repository.store
+    judge = store.capability(KeepsJudgements)
+    removed = []
+    for record in records:
+        try:
+            fault = foreign(read_snapshot(store, repository.key, record.id), record)
+        except (DamageError, UnknownFormatError, KeyRightError):
+            fault = ""
+        if fault:
+            _log.warning("%s, so it is not removed", fault)
+            continue
+        if judge is not None:
+            judge.vouch("snapshots", [record.id], sound=False)
+        store.delete("snapshots", record.id)
+        removed.append(record.id)
+    if removed:
+        store.sync()
+    return removed
 
 
 def _rules(keep: KeepRules) -> RetentionRules:

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from strongroom.daemons.director.catalog.clients import generation_of
 from strongroom.daemons.director.catalog.runs import NewLine, find_runs
 from strongroom.daemons.director.catalog.snapshots import (
     load_snapshot,
+    missed_snapshots,
+    missed_text,
     newest_snapshot,
     totals_by_client,
 )
-from strongroom.daemons.director.repositories.ownership import own_snapshot
+from strongroom.daemons.director.repositories.ownership import own_snapshot, require_sound
 from strongroom.daemons.director.results import RunFilter
 from strongroom.daemons.director.runs.levels import decide_level, fileset_digest
 from strongroom.daemons.director.runs.plan import bandwidth, tls_mode_of
@@ -27,6 +30,7 @@ from strongroom.errors import (
     ConflictError,
     ObjectMissingError,
     QuotaError,
+    SetBackError,
     SnapshotNotFoundError,
     UsageError,
 )
@@ -43,6 +47,8 @@ from strongroom.net.control.messages import (
     VerifyChoices,
     encode_name,
 )
+from strongroom.net.control.restore_orders import ordered
+from strongroom.repo.ticket_objects import GRANT_SECONDS
 
 if TYPE_CHECKING:
     from strongroom.config.settings.client import ClientSettings
@@ -128,7 +134,7 @@ def scripts_of(job: JobSettings | None) -> tuple[Script, ...]:
 def verified_snapshot(context: DirectorContext, record: RunRecord) -> SnapshotRecord:
     """The snapshot that a verify run is about: the one named, or the newest of the job to verify.
 
-    Raises SnapshotNotFoundError.
+    Raises SnapshotNotFoundError; SetBackError where the store shows less than is known.
     """
     if named := record.request.get("snapshot"):
         return load_snapshot(context.catalog, str(named))
@@ -138,6 +144,9 @@ def verified_snapshot(context: DirectorContext, record: RunRecord) -> SnapshotRe
     if verified is None:
         raise UsageError(f"verify job {record.job} needs the directive Job To Verify")
     client = record.client or verified.client
+    for missed in missed_snapshots(context.catalog):
+        if (missed.job, missed.client) == (verified.name, client):
+            raise SetBackError(f"{missed_text(missed)}. Name the snapshot to verify by its id")
     found = newest_snapshot(context.catalog, job=verified.name, client=client)
     if found is None:
         raise SnapshotNotFoundError(f"job {verified.name} has no snapshot of {client} to verify")
@@ -158,6 +167,12 @@ def _backup(context: DirectorContext, record: RunRecord) -> StartMessage:
     lines: list[tuple[str, str]] = []
     if decided.level != record.level:
         lines.append(("info", f"{record.level} becomes {decided.level}: {decided.reason}"))
+    lines += [
+        ("warning", missed_text(missed))
+        for missed in missed_snapshots(context.catalog)
+        if (missed.job, missed.client, missed.storage)
+        == (record.job, record.client, record.storage)
+    ]
     expected_files, expected_bytes = _expected(context, record, digest)
     message = StartBackup(
         run_id=record.id,
@@ -167,6 +182,7 @@ def _backup(context: DirectorContext, record: RunRecord) -> StartMessage:
         storage=_target(context, record, record.storage),
         tuning=client.knobs,
         tags=(RUN_TAG + record.id, POOL_TAG + pool),
+        share_below=client.share_below,
         parent=decided.parent,
         scripts=scripts_of(job),
         maximum_bytes_per_second=_bandwidth(context, record, job),
@@ -225,7 +241,14 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
     target = bytes.fromhex(request.get("target", ""))
     given = {
         name: request[name]
-        for name in ("in_place", "overwrite", "delete", "dry_run", "workers")
+        for name in (
+            "in_place",
+            "overwrite",
+            "delete",
+            "dry_run",
+            "workers",
+            "keeps_privileges",
+        )
         if name in request
     }
     options = msgspec.convert(given, RestoreChoices)
@@ -247,8 +270,9 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
         scripts=scripts_of(job),
         maximum_bytes_per_second=_bandwidth(context, record, job),
     )
+    assert context.identity is not None  # else there would be no grant
     return StartMessage(
-        message,
+        ordered(context.identity, record.client, message, GRANT_SECONDS),
         {"snapshot": snapshot.id},
         ticket=StoredTicket(snapshot.storage, ticket.name),
     )
@@ -281,10 +305,11 @@ def _opened(
     """
     from strongroom.net.identities.statements import sign_statement
     from strongroom.repo.restore_ticket import make_ticket
-    from strongroom.repo.ticket_objects import GRANT_SECONDS, store_ticket
+    from strongroom.repo.ticket_objects import store_ticket
 
     if snapshot.removed_ns:
         raise SnapshotNotFoundError(f"snapshot {snapshot.id[:8]} was removed")
+    require_sound(snapshot)
     if context.identity is None:
         raise ConflictError("the director has no identity, so storage daemons would refuse it")
     repository = context.repositories.open(snapshot.storage)
@@ -296,12 +321,14 @@ def _opened(
                 f"snapshot {snapshot.id[:8]} is not in the repository of {snapshot.storage} any "
                 "more: somebody removed it there, or it is lost (see `strongroom check`)"
             ) from error
-        ticket = store_ticket(repository.store, make_ticket(repository, found, paths))
+        receiver = repository.key.put_key(agent, generation_of(context.catalog, agent))
+        made = make_ticket(repository, found, paths, receiver)
+        ticket = store_ticket(repository.store, made)
     finally:
         repository.close()
     payload = {
         "agent": agent,
-        "owner": snapshot.client,
+        "client": found.owner.hex(),
         "snapshot": snapshot.id,
         "ticket": ticket.name,
     }

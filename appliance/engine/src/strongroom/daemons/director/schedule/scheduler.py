@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
@@ -68,6 +68,15 @@ class _Entry:
     next_ns: int | None
 
 
+class ScheduleWarning(NamedTuple):
+    """A condition that needs an operator, and the resources that it names; "" for none."""
+
+    text: str
+    job: str = ""
+    client: str = ""
+    schedule: str = ""
+
+
 class Scheduler:
     """See the module; belongs to the event loop."""
 
@@ -80,7 +89,7 @@ class Scheduler:
         runs.expects = self.wake_by
         self._saved_at = 0.0
         self.guard = ClockGuard()
-        self.warnings: list[str] = []
+        self.warnings: list[ScheduleWarning] = []
 
     async def load(self) -> None:
         """Start with the state in the catalog and the schedules of the configuration."""
@@ -190,7 +199,8 @@ class Scheduler:
         noted: dict[tuple[str, str], int] = {}
         for entry in self._entries:
             if entry.seen_ns > now_ns + BACKWARD_NS:
-                self._warn(f"the clock was set back; job {entry.job.name} counts from now again")
+                text = f"the clock was set back; job {entry.job.name} counts from now again"
+                self._warn(text, job=entry.job)
                 self._see(entry, now_ns, noted)
             elif entry.next_ns is not None and entry.next_ns <= now_ns:
                 due_ns = last_due_ns(entry.run, entry.seen_ns, now_ns, entry.zone)
@@ -224,7 +234,7 @@ class Scheduler:
                 self._plan(entry), scheduled_ns=due_ns, requested_by=f"schedule {job.schedule}"
             )
         except StrongroomError as error:
-            self._warn(f"job {job.name} was due but cannot be started: {error}")
+            self._warn(f"job {job.name} was due but cannot be started: {error}", job=job)
             return
         # Many may be due at once; `tick` looks for all of them together what may start.
         await self._runs.submit(record, lines, dispatched=False)
@@ -238,7 +248,8 @@ class Scheduler:
         try:
             return time_zone(name)
         except UsageError as error:
-            self._warn(f"schedule {schedule.name}: {error}; the system's own is used")
+            text = f"schedule {schedule.name}: {error}; the system's own is used"
+            self._warn(text, schedule=schedule.name)
             return time_zone("")
 
     def _sleep_seconds(self) -> float:
@@ -248,10 +259,11 @@ class Scheduler:
             moments.append(moment - now)
         return max(0.01, min([*moments, LONGEST_SLEEP_SECONDS]))
 
-    def _warn(self, text: str) -> None:
+    def _warn(self, text: str, job: JobSettings | None = None, schedule: str = "") -> None:
         if text:
             _log.warning(text)
-            self.warnings = [*self.warnings[-19:], text]
+            named = ("", "") if job is None else (job.name, job.client)
+            self.warnings = [*self.warnings[-19:], ScheduleWarning(text, *named, schedule)]
 
 
 def _schedule_of(configuration: DirectorConfiguration, job: JobSettings) -> ScheduleSettings | None:

@@ -5,17 +5,18 @@ console, a local backup. A snapshot in the catalog that the repository does not 
 removed; if it comes back (a disk was not mounted), it is unmarked. A snapshot that the catalog does
 not have is added; with an empty catalog that rebuilds it.
 
-Everything that a restore needs is in the repository: snapshots contain their client (the host),
-job, FileSet, level and times, and in their tags the run and the pool. What is only in the catalog
-(failed runs, logs, tokens, the audit log) can only be restored from a backup of the catalog.
+Everything that a restore needs is in the repository: snapshots contain their client (its name,
+which whoever opens one compares with its id, and its generation), job, FileSet, level and times,
+and in their tags the run and the pool. What is only in the catalog (failed runs, logs, tokens, the
+audit log) can only be restored from a backup of the catalog.
 
-Names in a snapshot are set by its writer, and an agent that could use another's name could make
-retention remove the other's snapshots. The storage daemon knows who stored what, so a snapshot that
-an agent stored is added only if that agent is the client that the snapshot names; and, except in a
-requested rebuild, only for a run of that client that has no snapshot yet, or an agent could make
-retention remove its own machine's old snapshots by storing new ones. Snapshots that the appliance
-stored, or that have no known owner, are trusted, as are all in a plain folder. Snapshots of an
-active run are left to that run.
+A snapshot that an agent stored, as the storage daemon knows, is added, except in a requested
+rebuild, only one for each run, which carries that run's tag: the one that the run's agent reported,
+or one of a run that was given up (`late_snapshots`). Else an agent could make retention remove its
+own machine's old snapshots by storing new ones. Snapshots that the appliance stored, or that have
+no known owner, are trusted, as are all in a plain folder; but impossible totals are refused
+everywhere. Snapshots of an active run are left to that run. New ones are walked, and false ones are
+marked as such (`verdicts`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ import msgspec
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.access import add_audit
+from strongroom.daemons.director.catalog.clients import note_generation
+from strongroom.daemons.director.catalog.late_snapshots import add_late_snapshot, why_not_late
 from strongroom.daemons.director.catalog.runs import (
     RunRecord,
     add_run,
@@ -34,24 +37,35 @@ from strongroom.daemons.director.catalog.runs import (
     unfinished_runs,
 )
 from strongroom.daemons.director.catalog.snapshots import (
+    GONE,
     SnapshotRecord,
     add_snapshots,
     known_snapshots,
+    note_false,
     note_removed,
     note_returned,
 )
 from strongroom.daemons.director.results import Actor
-from strongroom.daemons.director.runs.start_messages import POOL_TAG, RUN_TAG
+from strongroom.daemons.director.runs.start_messages import POOL_TAG
 from strongroom.daemons.director.shown_text import shown
-from strongroom.daemons.director.snapshots.confirmation import count_of, record_of
+from strongroom.daemons.director.snapshots.confirmation import (
+    false_total,
+    fault_of,
+    is_count,
+    received_at,
+    record_of,
+    run_tag,
+    start_of,
+)
+from strongroom.daemons.director.snapshots.verdicts import changed_verdicts, walked
 from strongroom.errors import (
     CatalogError,
     CatalogUnavailableError,
     ConflictError,
     UnknownNameError,
 )
-from strongroom.jobs.upkeep.forged_snapshots import falsely_named, owners_of
 from strongroom.repo.snapshots import list_snapshots
+from strongroom.stores.capabilities import KnowsOwners
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,7 +75,6 @@ if TYPE_CHECKING:
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
 
-GONE: Final = "gone from the repository"
 # The number of values that databases accept in one statement.
 _BATCH: Final = 1000
 _MOST_NAMED: Final = 20
@@ -75,24 +88,32 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciled(msgspec.Struct, frozen=True):
-    """Ids of snapshots: marked as gone, back again, added; and refused, with the reason."""
+    """Ids of snapshots: marked as gone, back again, added; and refused, with the reason.
+
+    verdicts: what was found to be wrong with snapshots, "" for those found sound after all.
+    """
 
     gone: tuple[str, ...] = ()
     returned: tuple[str, ...] = ()
     entered: tuple[str, ...] = ()
     refused: dict[str, str] = {}
+    verdicts: dict[str, str] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.gone or self.returned or self.entered or self.refused)
+        return bool(self.gone or self.returned or self.entered or self.refused or self.verdicts)
 
     def lines(self) -> list[tuple[str, str]]:
         """For the log of a run; nothing where catalog and repository agreed."""
         found = []
+        false = tuple(name for name, fault in self.verdicts.items() if fault)
+        sound = tuple(name for name, fault in self.verdicts.items() if not fault)
         for level, ids, text in (
             ("warning", self.gone, f"{len(self.gone)} snapshots are {GONE}"),
             ("info", self.returned, f"{len(self.returned)} snapshots are there again"),
             ("info", self.entered, f"{len(self.entered)} snapshots were entered"),
             ("warning", tuple(self.refused), f"{len(self.refused)} snapshots were not entered"),
+            ("warning", false, f"{len(false)} snapshots are false and count for nothing"),
+            ("info", sound, f"{len(sound)} snapshots are sound after all"),
         ):
             if ids:
                 more = ", ..." if len(ids) > _MOST_NAMED else ""
@@ -135,7 +156,7 @@ def reconcile(
     try:
         packs = repository.store.list("packs")
         context.repository_bytes[storage] = sum(info.size_bytes for info in packs)
-        names = {info.name for info in repository.store.list("snapshots")}
+        names = {info.name: info.modified_ns for info in repository.store.list("snapshots")}
         gone = [name for name, one in mine.items() if not one.removed_ns and name not in names]
         returned = [n for n, one in mine.items() if one.removed_reason == GONE and n in names]
         for ids in _batches(gone):
@@ -145,46 +166,76 @@ def reconcile(
         found: list[Snapshot] = []
         refused: dict[str, str] = {}
         records: list[SnapshotRecord] = []
-        if not names <= known.keys() | set(leave_out):
+        lates: list[SnapshotRecord] = []
+        if not names.keys() <= known.keys() | set(leave_out):
             leave_out = known.keys() | set(leave_out)
             found = list_snapshots(repository.store, repository.key, leave_out=leave_out)
-            refused = _doubted(context, repository, found, rebuilds=rebuilds)
+            refused = _impossible(found)
+            owned = frozenset() if rebuilds else _stored_by_agents(repository, found)
             busy = frozenset() if rebuilds else _under_way(context, found)
-            records = [
-                _record(context, repository, storage, one)
-                for one in found
-                if one.id not in refused and one.id not in busy
-            ]
+            for one in found:
+                if one.id in refused or one.id in busy:
+                    continue
+                if one.id not in owned:
+                    records.append(_record(context, repository, storage, one))
+                elif isinstance(late := _late(context, storage, one, names[one.id]), str):
+                    refused[one.id] = late
+                else:
+                    lates.append(late)
+            records, failed = walked(context, storage, records)
+            lates, failed_lates = walked(context, storage, lates)
+            refused |= failed | failed_lates
+        verdicts = changed_verdicts(context, repository, storage, mine, names, anew=rebuilds)
     finally:
         repository.close()
-    unfit = _enter(context, records)
+    note_false(context.catalog, verdicts)
+    unfit = {**_enter(context, records), **_enter_late(context, lates)}
+    records += lates
     entered = tuple(record.id for record in records if record.id not in unfit)
-    result = Reconciled(tuple(gone), tuple(returned), entered, {**refused, **unfit})
+    _note_generations(context, [one for one in found if one.id in entered])
+    verdicts |= {one.id: one.false_reason for one in records if one.false_reason}
+    result = Reconciled(tuple(gone), tuple(returned), entered, {**refused, **unfit}, verdicts)
     _tell(context, storage, result, mine)
     return result
 
 
-def _doubted(
-    context: DirectorContext, repository: Repository, found: list[Snapshot], *, rebuilds: bool
-) -> dict[str, str]:
-    """Snapshots that are not entered, and why."""
-    refused = {
-        name: f"says that it is of another client, but {owner} stored it"
-        for name, owner in falsely_named(repository.store, found).items()
-    }
-    if rebuilds:
-        return refused
-    owners = owners_of(repository.store)
-    for one in found:
-        stored_by = owners.get(one.id, {""})
-        if "" not in stored_by and one.id not in refused and not _was_ordered(context, one):
-            refused[one.id] = f"{one.host} stored it, but no run of its own made it"
-    return refused
+def _impossible(found: list[Snapshot]) -> dict[str, str]:
+    """Snapshots that are entered by nobody's order, and why."""
+    faults = {one.id: false_total(one) or _false_time(one) for one in found}
+    return {name: fault for name, fault in faults.items() if fault}
 
 
-def _was_ordered(context: DirectorContext, snapshot: Snapshot) -> bool:
+def _note_generations(context: DirectorContext, entered: list[Snapshot]) -> None:
+    newest: dict[str, int] = {}
+    for one in entered:
+        # A client of the source of a copy may have become a new one there, not here.
+        if one.generation and not one.original:
+            newest[one.host] = max(newest.get(one.host, 0), one.generation)
+    for name, generation in newest.items():
+        note_generation(context.catalog, name, generation)
+
+
+def _late(
+    context: DirectorContext, storage: str, snapshot: Snapshot, stored_ns: int
+) -> SnapshotRecord | str:
+    """A snapshot that an agent stored, if its run has ended and may have it; else why not."""
     run = _run_of(context, snapshot)
-    return run is not None and run.snapshot in ("", snapshot.id)
+    if run is None or run.storage != storage:
+        return f"{snapshot.host} stored it, but no run of its own made it there"
+    if fault := fault_of(snapshot, run) or why_not_late(run, snapshot.id):
+        return f"{snapshot.host} stored it, and {fault}"
+    return record_of(snapshot, run, start_of(snapshot, run), received_at(snapshot, stored_ns))
+
+
+def _stored_by_agents(repository: Repository, found: list[Snapshot]) -> frozenset[str]:
+    knowing = repository.store.capability(KnowsOwners)
+    owners = {} if knowing is None else knowing.owners("snapshots")
+    return frozenset(one.id for one in found if "" not in owners.get(one.id, {""}))
+
+
+def _false_time(snapshot: Snapshot) -> str:
+    is_time = is_count(snapshot.start_ns) and is_count(snapshot.server_ns or snapshot.end_ns)
+    return "" if is_time else "says that it was made at an impossible time"
 
 
 def _under_way(context: DirectorContext, found: list[Snapshot]) -> frozenset[str]:
@@ -192,14 +243,12 @@ def _under_way(context: DirectorContext, found: list[Snapshot]) -> frozenset[str
     runs = unfinished_runs(context.catalog)
     ids = {run.id for run in runs}
     copies = any(run.kind == "copy" for run in runs)
-    return frozenset(
-        one.id for one in found if (copies if one.original else _tagged(one, RUN_TAG) in ids)
-    )
+    return frozenset(one.id for one in found if (copies if one.original else run_tag(one) in ids))
 
 
 def _run_of(context: DirectorContext, snapshot: Snapshot) -> RunRecord | None:
-    """The backup that a snapshot says made it, if it was one of its client and job."""
-    run_id = _tagged(snapshot, RUN_TAG)
+    """The backup that a snapshot says made it, if it is one of its client and job."""
+    run_id = run_tag(snapshot)
     if not _is_id(run_id):
         return None
     try:
@@ -218,12 +267,18 @@ def _tell(
         _log.warning("snapshot %s (%s of %s) is %s of %s", name, one.job, one.client, GONE, storage)
     for name in result.returned:
         _log.warning("snapshot %s is in the repository of %s again", name, storage)
+    for name, fault in result.verdicts.items():
+        if fault:
+            _log.warning("snapshot %s of %s is false: %s", name, storage, shown(fault))
+        else:
+            _log.warning("snapshot %s of %s is sound after all", name, storage)
     for name, why in result.refused.items():
         _log.warning("snapshot %s of %s is not entered: %s", name, storage, why)
     counts = (
         (len(result.gone), "gone"),
         (len(result.returned), "there again"),
         (len(result.entered), "entered"),
+        (sum(map(bool, result.verdicts.values())), "false"),
     )
     if said := ", ".join(f"{count} {what}" for count, what in counts if count):
         actor = Actor(context.name, "director")
@@ -244,9 +299,9 @@ def _record(
     run = None if original else _run_of(context, snapshot)
     if run is not None and run.storage == storage:
         received_ns = snapshot.server_ns or snapshot.end_ns
-        return record_of(snapshot, run, count_of(snapshot.start_ns), count_of(received_ns))
+        return record_of(snapshot, run, snapshot.start_ns, received_ns)
     totals = snapshot.totals
-    run_id = _tagged(snapshot, RUN_TAG)
+    run_id = run_tag(snapshot)
     pool = _tagged(snapshot, POOL_TAG)
     job = context.configuration.jobs.get(snapshot.job)
     if not pool and job is not None:
@@ -261,12 +316,12 @@ def _record(
         level=snapshot.level,
         run=run_id if _is_id(run_id) else "",
         original=original.partition(":")[2],
-        start_ns=count_of(snapshot.start_ns),
-        server_ns=count_of(snapshot.server_ns or snapshot.end_ns),
-        files=count_of(totals.files),
-        bytes=count_of(totals.content_bytes),
-        stored_bytes=count_of(totals.stored_bytes),
-        errors=count_of(snapshot.error_count),
+        start_ns=snapshot.start_ns,
+        server_ns=snapshot.server_ns or snapshot.end_ns,
+        files=totals.files,
+        bytes=totals.content_bytes,
+        stored_bytes=totals.stored_bytes,
+        errors=snapshot.error_count,
         tags=snapshot.tags,
     )
 
@@ -291,6 +346,21 @@ def _enter(context: DirectorContext, records: Sequence[SnapshotRecord]) -> dict[
                     raise
                 except _UNFIT as error:
                     unfit[record.id] = f"the catalog does not take it: {shown(error)}"
+    return unfit
+
+
+def _enter_late(context: DirectorContext, records: Sequence[SnapshotRecord]) -> dict[str, str]:
+    """Add snapshots of runs that were given up, the first to arrive first; the others, and why."""
+    unfit: dict[str, str] = {}
+    for record in sorted(records, key=lambda one: one.server_ns):
+        try:
+            add_late_snapshot(context.catalog, record)
+        except CatalogUnavailableError:
+            raise
+        except ConflictError as error:
+            unfit[record.id] = str(error)
+        except _UNFIT as error:
+            unfit[record.id] = f"the catalog does not take it: {shown(error)}"
     return unfit
 
 
@@ -323,7 +393,7 @@ def _enter_run(context: DirectorContext, record: SnapshotRecord) -> None:
             pool=record.pool,
             level=record.level,
             kind="backup",
-            state="incomplete" if record.errors else "done",
+            state=_state_of(record),
             scheduled_ns=record.start_ns,
             queued_ns=record.start_ns,
             started_ns=record.start_ns,
@@ -337,6 +407,12 @@ def _enter_run(context: DirectorContext, record: SnapshotRecord) -> None:
             requested_by="rebuild",
         ),
     )
+
+
+def _state_of(record: SnapshotRecord) -> str:
+    if record.false_reason:
+        return "failed"
+    return "incomplete" if record.errors else "done"
 
 
 def _tagged(snapshot: Snapshot, prefix: str) -> str:

@@ -3,6 +3,10 @@
 A file up to WHOLE_FILE_BYTES is one chunk; it is read again, up to ATTEMPTS times, if it changes
 while it is read. A larger one is cut by content into chunks; if it changes while it is read, that
 is reported and the row keeps what was read. Holes of sparse files are never read.
+
+Content is offered to share if it is of a public file of a directory that offers (DirectoryWork), by
+the permission bits that the file has when it is read: such content is cut and identified under the
+common keys. What a file held while nobody knows whether it was public is not offered.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.content.chunker import GREATEST_SIZE, Chunker
 from strongroom.content.digests import new_signature
@@ -26,6 +30,7 @@ from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES, BlockAssemb
 from strongroom.rows.rows import COLUMN_COUNT, CTIME_NS, INODE, MODE, MTIME_NS, SIZE
 from strongroom.scan.attributes import read_flags
 from strongroom.scan.directory import fitting_columns
+from strongroom.scan.share_folders import is_public
 from strongroom.sources.regular_files import (
     FileOpener,
     data_extents,
@@ -40,14 +45,25 @@ if TYPE_CHECKING:
     from strongroom.content.digests import Signature
     from strongroom.jobs.backup.options import Treatment, Tuning
     from strongroom.jobs.backup.shards.directory_work import DirectoryWork
+    from strongroom.repo.keys.owners import OwnerKeys
     from strongroom.sources.source import Stream
 
 ATTEMPTS: Final = 3
 # Files opened ahead: enough to keep a disk busy, few enough descriptors.
 OPENED_AHEAD: Final = 32
-# Content, chattr flags, and where the data of a sparse file lies.
-Fetched: TypeAlias = "tuple[bytes, int, list[tuple[int, int]] | None]"
 _CHANGED: Final = "it changed while it was read; what was read is kept"
+
+
+class Fetched(NamedTuple):
+    """Content, chattr flags, and where the data of a sparse file lies.
+
+    is_stable: the file did not change while it was read.
+    """
+
+    data: bytes
+    flags: int
+    extents: list[tuple[int, int]] | None
+    is_stable: bool = True
 
 
 class ContentReader:
@@ -57,7 +73,7 @@ class ContentReader:
         self,
         assembler: BlockAssembler,
         tuning: Tuning,
-        chunker_seed: bytes,
+        keys: OwnerKeys,
         treatments: tuple[Treatment, ...],
         compressions: tuple[Compression, ...],
         tally: memoryview,
@@ -71,7 +87,7 @@ class ContentReader:
         self._compressions = [compressions.index(one.compression) for one in treatments]
         self._flags_wanted = tuning.flags
         self._signature_name = tuning.signature
-        self._chunker_seed = chunker_seed
+        self._keys = keys
         self._tally = tally
         self._opener = FileOpener()
         self._buffers: list[bytearray] = []
@@ -162,7 +178,7 @@ class ContentReader:
 
     def take(self, work: DirectoryWork, row: int, fetched: Fetched) -> None:
         """Pass on the whole content of a small file. Raises StoreError."""
-        data, flags, extents = fetched
+        data, flags, extents, is_stable = fetched
         if flags:
             work.flags[row] = flags
         if extents is not None:
@@ -176,7 +192,14 @@ class ContentReader:
             work.sign(row, signature.digest())
         if data:
             work.expect_one(row)
-            self._assembler.add_small(work, row, 0, data, self._compression(work, row))
+            self._assembler.add_small(
+                work,
+                row,
+                0,
+                data,
+                self._compression(work, row),
+                offered=work.offers and is_stable and is_public(work.column(row, MODE)),
+            )
 
     def _count_file(self, work: DirectoryWork) -> None:
         work.tallied_files += 1
@@ -231,7 +254,7 @@ class ContentReader:
                 _take_status(work.flat, row, status)
                 work.resize(row, len(data))
                 work.changed_meanwhile(row, _CHANGED)
-                return data, self._flags(fd), None
+                return Fetched(data, self._flags(fd), None, is_stable=False)
         if len(data) > WHOLE_FILE_BYTES:
             return None
         _take_status(work.flat, row, status)
@@ -242,7 +265,7 @@ class ContentReader:
         extents = data_extents(fd, status.st_size) if may_be_sparse(status) else None
         if extents is not None:
             data = b"".join([data[start : start + length] for start, length in extents])
-        return data, flags, extents
+        return Fetched(data, flags, extents)
 
     def _flags(self, fd: int) -> int:
         return read_flags(fd) if self._flags_wanted else 0
@@ -269,7 +292,8 @@ class ContentReader:
             else:
                 segments = clipped([(0, size)], *byte_range)
         signature = self._new_signature(work, row)
-        read_bytes = self._chunk(work, row, SegmentReader(fd, segments), signature)
+        offered = work.offers and is_public(before.st_mode)
+        read_bytes = self._chunk(work, row, SegmentReader(fd, segments), signature, offered=offered)
         if signature is not None:
             work.sign(row, signature.digest())
         if byte_range is None:
@@ -285,7 +309,7 @@ class ContentReader:
     def read_stream(self, work: DirectoryWork, row: int, stream: Stream) -> None:
         """Read `stream` to its end as the content of `row`. Raises SourceError, StoreError."""
         signature = self._new_signature(work, row)
-        read_bytes = self._chunk(work, row, StreamReader(stream), signature)
+        read_bytes = self._chunk(work, row, StreamReader(stream), signature, offered=False)
         stream.finish()
         if signature is not None:
             work.sign(row, signature.digest())
@@ -294,27 +318,35 @@ class ContentReader:
         work.resize(row, read_bytes)
 
     def _chunk(
-        self, work: DirectoryWork, row: int, source: ByteSource, signature: Signature | None
+        self,
+        work: DirectoryWork,
+        row: int,
+        source: ByteSource,
+        signature: Signature | None,
+        *,
+        offered: bool,
     ) -> int:
         """Pass on `source` as chunks of `row`; returns how many bytes it had."""
         read_bytes = 0
         part = 0
         compression = self._compression(work, row)
-        for chunks in self._cut(source, signature):
+        chunker = Chunker(self._keys.content(offered=offered).chunker_seed)
+        for chunks in self._cut(source, chunker, signature):
             lot_bytes = sum(len(chunk) for chunk in chunks)
             read_bytes += lot_bytes
             self._tally[BYTES] += lot_bytes
             work.expect_many(row, part, len(chunks))
-            self._assembler.add_large(work, row, part, list(chunks), compression)
+            self._assembler.add_large(work, row, part, list(chunks), compression, offered=offered)
             part += len(chunks)
         work.changed_bytes += read_bytes
         return read_bytes
 
-    def _cut(self, source: ByteSource, signature: Signature | None) -> Iterator[list[memoryview]]:
+    def _cut(
+        self, source: ByteSource, chunker: Chunker, signature: Signature | None
+    ) -> Iterator[list[memoryview]]:
         """Chunks of `source` in lots; each lot stays valid until the one after the next."""
         if not self._buffers:
             self._buffers = [bytearray(GREATEST_SIZE) for _ in range(2)]
-        chunker = Chunker(self._chunker_seed)
         kept = memoryview(b"")
         while True:
             view = memoryview(self._buffers[self._turn])

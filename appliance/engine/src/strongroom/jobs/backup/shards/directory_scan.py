@@ -147,6 +147,7 @@ class DirectoryScan:
         flat = array("q", wanted.stats)
         signature = self._tuning.signature
         work = DirectoryWork(task, path, names, wanted.names, flat, [], signature, self._deliver)
+        work.offers = wanted.offers
         try:
             (fd,) = yield Lot([partial(open_beneath, self._root_fd, path)])
         except OSError as error:
@@ -237,13 +238,14 @@ class DirectoryScan:
         children = directories_of(found, self._rules.devices if wanted.selects else None)
         digest = None if problems else wanted.parent_digest  # problems are reported by every backup
         if digest is not None and comparison_digest(joined, flat) == digest:
-            self._send(Same(task, children))
+            self._send(Same(task, *children))
             return
-        self._send(Scanned(task, children))
+        self._send(Scanned(task, *children))
         work = DirectoryWork(
             task, path, names, joined, flat, problems, self._tuning.signature, self._deliver
         )
         work.treatments = treatments
+        work.offers = wanted.offers
         if wanted.has_parent:
             parent = decode_rows(self._parent_rows(task))
             limit_ns = self._rules.recent_limit_ns

@@ -45,7 +45,7 @@ class DirectoryWork:
     __slots__ = (
         "_deliver", "_joined", "_matches", "_missing", "_parent", "_parts", "_path", "_sealed",
         "_signature_name", "_signatures", "_states", "_task", "changed_bytes", "changed_files",
-        "changed_rows", "deferred", "extents", "flags", "flat", "names", "problems",
+        "changed_rows", "deferred", "extents", "flags", "flat", "names", "offers", "problems",
         "tallied_files", "targets", "treatments", "xattrs",
     )  # fmt: skip
 
@@ -87,6 +87,8 @@ class DirectoryWork:
         self.extents: dict[int, list[tuple[int, int]]] = {}
         # How each row is stored, see `ScanRules`; None: as the job is configured.
         self.treatments: bytes | None = None
+        # Whether the public files among the rows are offered to share.
+        self.offers = False
 
     def add_row(self) -> None:
         """A row was appended to `names` and `flat`."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from strongroom.jobs.backup.scanned_rows import ROOT_NAME
 from strongroom.rows.rows import COLUMN_COUNT, DEVICE
+from strongroom.scan.share_folders import is_searchable
 
 
 class FoundRows(NamedTuple):
@@ -23,15 +24,25 @@ class FoundRows(NamedTuple):
     treatments: bytes | None = None
 
 
-def directories_of(found: FoundRows, devices: frozenset[int] | None) -> list[bytes]:
-    """Names of directories, of those on one of `devices` if given."""
+class Directories(NamedTuple):
+    """Names of directories; closed: those of them that others may not search."""
+
+    names: list[bytes]
+    closed: list[bytes]
+
+
+def directories_of(found: FoundRows, devices: frozenset[int] | None) -> Directories:
+    """The directories among the rows, of those on one of `devices` if given."""
     names, flat, modes, left, _ = found
     rows = [row for row, mode in enumerate(modes) if mode & 0o170000 == 0o040000]
     if devices is not None:
         rows = [row for row in rows if flat[row * COLUMN_COUNT + DEVICE] in devices]
     if left:
         rows = [row for row in rows if names[row] not in left]
-    return [names[row] for row in rows if names[row] != ROOT_NAME]
+    return Directories(
+        [names[row] for row in rows if names[row] != ROOT_NAME],
+        [names[row] for row in rows if not is_searchable(modes[row])],
+    )
 
 
 def without(found: FoundRows, keep: list[bool] | None) -> FoundRows:

@@ -105,7 +105,6 @@ class ShardGroup:
         self, number: int, copy: Repository | None, channel: WorkerChannel[ToShard]
     ) -> None:
         tuning = self._options.tuning
-        put_key = self._repository.key.put_key
         repository = copy or self._repository.reopen()
         shard_count = tuning.shard_count()
         lane = BlockLane(
@@ -123,8 +122,7 @@ class ShardGroup:
                 channel,
                 tuning,
                 self._rules,
-                put_key.chunk_key,
-                put_key.chunker_seed,
+                self._repository.writer.client,
                 lane,
                 self._streams,
                 self.scan_threads,

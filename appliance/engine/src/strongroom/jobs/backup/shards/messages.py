@@ -28,7 +28,8 @@ class ScanDirectory(WorkerMessage, frozen=True, tag="scan"):
     """Scan a directory, or `names` of it.
 
     selects: whether the exclusions apply there. parent_digest: the comparison digest of the
-    parent's rows. has_parent: whether the parent has rows of it.
+    parent's rows. has_parent: whether the parent has rows of it. offers: whether its public files
+    are offered to share.
     """
 
     task: int
@@ -37,16 +38,21 @@ class ScanDirectory(WorkerMessage, frozen=True, tag="scan"):
     selects: bool
     parent_digest: bytes | None
     has_parent: bool
+    offers: bool
 
 
 class ReadContent(WorkerMessage, frozen=True, tag="read"):
-    """Read deferred content: of these files, or (offset, length) of one."""
+    """Read deferred content: of these files, or (offset, length) of one.
+
+    offers: as of ScanDirectory.
+    """
 
     task: int
     path: bytes
     names: bytes
     stats: bytes
     byte_range: tuple[int, int] | None
+    offers: bool
 
 
 class ReadStreams(WorkerMessage, frozen=True, tag="streams"):
@@ -79,10 +85,14 @@ class Finish(WorkerMessage, frozen=True, tag="finish"):
 
 
 class Scanned(WorkerMessage, frozen=True, tag="scanned"):
-    """The directories that a scan found; sent before any content is read."""
+    """The directories that a scan found; sent before any content is read.
+
+    closed: those that others may not search.
+    """
 
     task: int
     children: list[bytes]
+    closed: list[bytes] = msgspec.field(default_factory=list)
 
 
 class ContentIsRead(WorkerMessage, frozen=True, tag="content-is-read"):
@@ -106,10 +116,11 @@ class Sliced(WorkerMessage, frozen=True, tag="sliced"):
 
 
 class Same(WorkerMessage, frozen=True, tag="same"):
-    """The directory equals the parent's by digest; with its sub-directories."""
+    """The directory equals the parent's by digest; with its sub-directories, as of Scanned."""
 
     task: int
     children: list[bytes]
+    closed: list[bytes] = msgspec.field(default_factory=list)
 
 
 class ParentWanted(WorkerMessage, frozen=True, tag="parent"):

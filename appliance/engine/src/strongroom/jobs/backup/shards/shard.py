@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.workers.channel import WorkerChannel
     from strongroom.jobs.writing.deduplication import ChunkGroup, GroupAnswer
     from strongroom.jobs.writing.pack_lanes import BlockLane
+    from strongroom.repo.keys.owners import OwnerKeys
     from strongroom.sources.source import Stream
 
 _Answer = TypeVar("_Answer")
@@ -63,8 +64,7 @@ class Shard:
         channel: WorkerChannel[ToShard],
         tuning: Tuning,
         rules: ScanRules,
-        chunk_key: bytes,
-        chunker_seed: bytes,
+        keys: OwnerKeys,
         lane: BlockLane,
         streams: Iterator[Stream],
         scan_threads: int,
@@ -78,9 +78,9 @@ class Shard:
         self._tasks: deque[ShardTask] = deque()
         self._claim_answers: deque[list[GroupAnswer]] = deque()
         self._rows_answers: deque[bytes] = deque()
-        self._assembler = BlockAssembler(chunk_key, lane, self._claim, self._claim_answer)
+        self._assembler = BlockAssembler(keys, lane, self._claim, self._claim_answer)
         self._reader = ContentReader(
-            self._assembler, tuning, chunker_seed, rules.treatments, lane.compressions, tally
+            self._assembler, tuning, keys, rules.treatments, lane.compressions, tally
         )
         self._scan = DirectoryScan(
             rules, tuning, self._reader, channel.send, self._parent_rows, self._deliver

@@ -35,7 +35,10 @@ class NewRestore(Question):
     """A restore to queue.
 
     `client`: where the files go, "" for the one they came from. `target`: a folder on it; either
-    that or `in_place`, which puts every path where it was.
+    that or `in_place`, which puts every path where it was. `keep_privileges`: restore set-id bits,
+    device nodes, file capabilities and trusted attributes also to another client and below a
+    target, which needs the command `keep-privileges`; null: as the Restore job says. In place on
+    the client that was backed up they always are.
     """
 
     snapshot: str = Field(min_length=4, max_length=128, pattern=r"^[0-9a-f]+$")
@@ -47,6 +50,7 @@ class NewRestore(Question):
     overwrite: Literal["always", "if-changed", "if-newer", "never"] = "if-changed"
     delete: bool = False
     dry_run: bool = False
+    keep_privileges: bool | None = None
     workers: int = Field(0, ge=0, le=256)
     priority: int = Field(0, ge=0, le=10_000)
     maximum_bytes_per_second: Rate = 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import logging
+from dataclasses import replace
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
@@ -18,14 +20,29 @@ from strongroom.errors import ConfigurationError, NotPermittedError, UnknownName
 
 router = APIRouter(tags=["administration"])
 
+_READ_AT_ONCE: Final = 1000
+_log = logging.getLogger(__name__)
+
 
 @router.post("/reload", responses={409: {"model": Reload}})
 async def reload(asked: Asked) -> Reload:
-    """Reload the configuration; with errors the old one stays, and they are listed."""
+    """Reload the configuration; with errors the old one stays, and they are listed.
+
+    Errors and warnings are shown to callers with all rights, otherwise they are in the log.
+    """
     asked.rights.require_command("reload")
     report = await asked.director.commands.reload(asked.actor)
+    errors = "\n".join(report.errors)
+    if not asked.rights.is_unlimited:
+        # They quote the configuration of every client.
+        for text in (*report.errors, *report.warnings):
+            _log.warning("reload by %s: %s", asked.actor.title, text)
+        errors = (
+            f"the configuration has {len(report.errors)} errors; they are in the director's log"
+        )
+        report = replace(report, warnings=())
     if not report.is_loaded:
-        raise ConfigurationError("\n".join(report.errors))
+        raise ConfigurationError(errors)
     return report
 
 
@@ -41,8 +58,9 @@ async def tokens(asked: Asked) -> Page[Token]:
 async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
     """A new token; its text is shown only once.
 
-    A caller without all rights may create tokens only for itself, and with a token only ones of the
-    same Profile that expire no later: nobody can extend its own rights.
+    A caller without all rights may create tokens only for itself, and whoever presents a token only
+    ones of the same name and Profile that expire no later: nobody can extend its own rights. A
+    token ends when its Console, User or Profile is removed or renamed.
     """
     asked.rights.require_command("token")
     _require_own(asked, wanted.name)
@@ -82,17 +100,45 @@ async def audit(
     after: Cursor = "",
     limit: PageSize = 100,
 ) -> Page[AuditEntry]:
-    """Every change and denial, the newest first."""
+    """Changes and denials, the newest first.
+
+    Those about jobs and clients that the caller may see, and its own; a caller with all rights sees
+    all of them.
+    """
     asked.rights.require_command("audit")
-    entries = await asked.director.queries.audit_entries(limit, int(after or 0), who)
-    following = str(entries[-1].id) if len(entries) == limit else None
-    return Page(items=entries, next=following)
+    found: list[AuditEntry] = []
+    before_id, count = int(after or 0), limit + 1
+    while True:
+        entries = await asked.director.queries.audit_entries(count, before_id, who)
+        for entry in entries:
+            if _may_see_entry(asked, entry):
+                if len(found) == limit:
+                    return Page(items=found, next=str(found[-1].id))
+                found.append(entry)
+        if len(entries) < count:
+            return Page(items=found, next=None)
+        before_id, count = entries[-1].id, _READ_AT_ONCE
+
+
+def _may_see_entry(asked: ApiRequest, entry: AuditEntry) -> bool:
+    if asked.rights.is_unlimited:
+        return True
+    is_own = entry.who == asked.caller.name and entry.role in ("operator", "token")
+    return bool(is_own or entry.jobs or entry.clients) and (
+        all(asked.rights.permits("job", name) for name in entry.jobs)
+        and all(asked.rights.permits("client", name) for name in entry.clients)
+    )
 
 
 def _require_no_more(asked: ApiRequest, wanted: TokenWanted) -> None:
     shown = asked.caller.token
-    if shown is None or asked.rights.is_unlimited:
+    if shown is None:
         return
+    if wanted.name != shown.name:
+        raise NotPermittedError(
+            f"with a token of {shown.name!r} only tokens of that name can be made; show a "
+            "certificate to make others"
+        )
     if shown.profile and wanted.profile != shown.profile:
         raise NotPermittedError(
             f"with a token of the Profile {shown.profile!r} only tokens of that Profile can be made"

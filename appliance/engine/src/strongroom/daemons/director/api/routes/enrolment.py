@@ -15,6 +15,7 @@ from fastapi import APIRouter, Request
 from strongroom.daemons.director.api.enrolment import Authority, Enrolled, Enrolling, Renewed
 from strongroom.daemons.director.api.models.requests import Enrolment, Renewal
 from strongroom.daemons.director.api.request_context import ApiContext, address_of
+from strongroom.daemons.director.enrolled_client import EnrolledClient
 from strongroom.daemons.director.results import Actor
 from strongroom.errors import PeerRefusedError, UnknownNameError
 from strongroom.net.identities.peer import serial_text
@@ -35,30 +36,44 @@ async def authority(request: Request) -> Authority:
 
 @router.post("/enrol", status_code=201)
 async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
-    """The first certificate of an agent; its token can be used only once."""
+    """The first certificate of an agent; its token can be used only once.
+
+    A good token is accepted however many wrong ones came from the same address.
+    """
     context: ApiContext = request.app.state.context
     enrolling = _enrolling(request)
     address = address_of(request)
-    context.wrong_enrolments.check(address)
-    actor = Actor(wanted.name, "agent", address)
+    client = EnrolledClient(context.director.context, enrolling.keys, wanted.name)
+
+    def certify() -> bytes:
+        # First: while the catalog is away no token is consumed.
+        client.look(enrolling.authority.tokens.look(wanted.token, wanted.name))
+        csr = wanted.csr.encode()
+        return enrolling.authority.enrol(wanted.token, csr, wanted.name, client.enrol)
+
     try:
-        certificate = await asyncio.to_thread(
-            enrolling.authority.enrol, wanted.token, wanted.csr.encode(), wanted.name
-        )
+        async with context.enrolment_places:
+            certificate = await asyncio.to_thread(certify)
     except PeerRefusedError as error:
+        # Only what the audit log gets is limited: nobody guesses a token of 256 bits.
+        context.wrong_enrolments.check(address)
         context.wrong_enrolments.failed(address)
-        await context.director.commands.audit(actor, "enrol", wanted.name, error.error_id)
+        await context.director.commands.audit_agent(
+            wanted.name, address, "enrol", wanted.name, error.error_id
+        )
         raise
     serial = _serial(certificate)
     await context.director.commands.note_certificate(wanted.name, serial)
-    await context.director.commands.audit(actor, "enrol", f"{wanted.name} certificate {serial}")
+    await context.director.commands.audit_agent(
+        wanted.name, address, "enrol", f"{wanted.name} certificate {serial}"
+    )
     return Enrolled(
         name=wanted.name,
         director=context.director.configuration.director.name,
         certificate=certificate.decode("ascii"),
         authority=enrolling.authority.certificate_pem.decode("ascii"),
         revoked=await _revoked(enrolling),
-        put_key=enrolling.put_key,
+        put_keys=client.put_keys,
     )
 
 
@@ -68,19 +83,28 @@ async def renew(wanted: Renewal, request: Request) -> Renewed:
     context: ApiContext = request.app.state.context
     enrolling = _enrolling(request)
     certified = context.callers.require_certificate(request.scope["state"])
-    certificate = await asyncio.to_thread(
-        enrolling.authority.renew, certified.certificate, wanted.csr.encode()
-    )
-    serial = _serial(certificate)
     peer = certified.peer
+    client = EnrolledClient(context.director.context, enrolling.keys, peer.name)
+
+    def certify() -> bytes:
+        clients = client.renew(peer)
+        return enrolling.authority.renew(certified.certificate, wanted.csr.encode(), clients)
+
+    certificate = await asyncio.to_thread(certify)
+    serial = _serial(certificate)
     if peer.role == "agent":
         await context.director.commands.note_certificate(peer.name, serial)
-    actor = Actor(peer.name, peer.role, address_of(request))
-    await context.director.commands.audit(actor, "renew", f"{peer.name} certificate {serial}")
+        await context.director.commands.audit_agent(
+            peer.name, address_of(request), "renew", f"{peer.name} certificate {serial}"
+        )
+    else:
+        actor = Actor(peer.name, peer.role, address_of(request))
+        await context.director.commands.audit(actor, "renew", f"{peer.name} certificate {serial}")
     return Renewed(
         certificate=certificate.decode("ascii"),
         authority=enrolling.authority.certificate_pem.decode("ascii"),
         revoked=await _revoked(enrolling),
+        put_keys=client.put_keys,
     )
 
 

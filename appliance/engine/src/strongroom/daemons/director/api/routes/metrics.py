@@ -1,11 +1,13 @@
 """Metrics for Prometheus, in its text format, version 0.0.4.
 
 Names and meanings are the service's (`strongroom_*`, base units, unix times); the API adds its own.
-A caller needs the command `metrics` or `status`; Prometheus sends a bearer token.
+A caller needs the command `metrics` or `status`, and gets the samples of the jobs, clients and
+storages that it may see; Prometheus sends a bearer token.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
@@ -22,15 +24,18 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 router = APIRouter(tags=["metrics"])
 
 _TEXT: dict[int | str, dict[str, object]] = {
-    200: {"description": "All figures", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    200: {"description": "The figures", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
 
 
 @router.get("/metrics", response_class=Response, responses=_TEXT)
 async def metrics(asked: Asked) -> PlainTextResponse:
-    """All metrics now."""
+    """Metrics of the jobs, clients and storages that the caller may see, now."""
     asked.rights.require_command("metrics")
-    found = [*await asked.director.queries.metrics(), *_own(asked.context)]
+    found = [
+        *await asked.director.queries.metrics(cache(asked.rights.permits)),
+        *_own(asked.context),
+    ]
     return PlainTextResponse(exposition(found), media_type=CONTENT_TYPE)
 
 

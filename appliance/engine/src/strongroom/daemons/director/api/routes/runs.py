@@ -153,8 +153,9 @@ def _permitted_plan(asked: ApiRequest, name: str, said: Overrides | None = None)
     for kind in ("client", "fileset", "storage", "pool"):
         asked.rights.require(kind, getattr(overrides, kind))
     planned = plan(asked.director.configuration, name, overrides)
-    asked.rights.require("client", planned.client)
-    asked.rights.require("fileset", planned.fileset)
-    asked.rights.require("storage", planned.storage)
-    asked.rights.require("pool", planned.pool(planned.level))
+    what = f"job {name!r}"
+    asked.rights.require_used(what, "client", planned.client)
+    asked.rights.require_used(what, "fileset", planned.fileset)
+    asked.rights.require_used(what, "storage", planned.storage)
+    asked.rights.require_used(what, "pool", planned.pool(planned.level))
     return planned

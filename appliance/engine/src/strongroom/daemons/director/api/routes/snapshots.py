@@ -15,7 +15,7 @@ from strongroom.daemons.director.api.rights import checked_target
 from strongroom.daemons.director.results import File, RestoreRequest, Run, Snapshot, SnapshotFilter
 from strongroom.daemons.director.runs.requests import restore_jobs
 from strongroom.daemons.director.served_formats import Base64Path, chosen_path, path_bytes
-from strongroom.errors import StrongroomError, UsageError
+from strongroom.errors import NotPermittedError, StrongroomError, UsageError
 
 router = APIRouter(tags=["snapshots"])
 
@@ -41,12 +41,14 @@ async def snapshots(
     pool: str = "",
     removed: bool = False,
     copies: bool = True,
+    false: bool = True,
     after: Cursor = "",
     limit: PageSize = 100,
 ) -> Page[Snapshot]:
     """Snapshots that the caller may see, by when they began, the newest first.
 
-    With `removed` forgotten ones too; without `copies` copies only where the original is gone.
+    With `removed` forgotten ones too; without `copies` copies only where the original is gone;
+    without `false` none that was found false.
     """
     asked.rights.require_command("snapshots")
 
@@ -59,6 +61,7 @@ async def snapshots(
                 pool=pool,
                 with_removed=removed,
                 with_copies=copies,
+                with_false=false,
                 limit=count,
                 offset=offset,
             )
@@ -66,6 +69,17 @@ async def snapshots(
 
     found, following = await filtered_page(read, asked.may_see, after, limit)
     return Page(items=found, next=following)
+
+
+@router.get("/missed-snapshots")
+async def missed_snapshots(asked: Asked) -> list[Snapshot]:
+    """Snapshots that are gone, the newest known of their client and job in a storage.
+
+    There is none newer, and nobody removed them here: the store may have been set back.
+    """
+    asked.rights.require_command("snapshots")
+    missed = await asked.director.queries.missed_snapshots()
+    return [one for one in missed if asked.may_see(one)]
 
 
 @router.get("/snapshots/{snapshot_id}")
@@ -149,7 +163,8 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
     """Queue a restore.
 
     The caller must be allowed to see the snapshot, and to use the client that the files go to, the
-    folder there (Where ACL) and a Restore job, where there is any; the first such is taken.
+    folder there (Where ACL) and a Restore job, where there is any; the first such is taken. To
+    keep privileges takes the command `keep-privileges`, also where the job says so.
     """
     asked.rights.require_command("restore")
     target = checked_target(wanted.target)
@@ -160,6 +175,11 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
     job = _permitted_job(asked, wanted.job)
     paths = tuple(_absolute(path_bytes(path)) for path in wanted.paths)
     asked.rights.require_where(target, [_plain(path) for path in paths])
+    keeps_privileges = wanted.keep_privileges
+    if keeps_privileges is None:
+        keeps_privileges = bool(job) and asked.director.configuration.job(job).keep_privileges
+    if keeps_privileges:
+        asked.rights.require_command("keep-privileges")
     request = RestoreRequest(
         snapshot=found.id,
         paths=paths,
@@ -174,6 +194,7 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
         priority=wanted.priority,
         maximum_bytes_per_second=wanted.maximum_bytes_per_second,
         where=asked.rights.where_layers() if target else (),
+        keeps_privileges=keeps_privileges,
     )
     return await asked.director.commands.start_restore(request, asked.actor)
 
@@ -204,8 +225,13 @@ def _permitted_job(asked: ApiRequest, name: str) -> str:
     """The Restore job to use, "" where the configuration has none. Raises NotPermittedError."""
     names = (name,) if name else restore_jobs(asked.director.configuration)
     allowed = next((one for one in names if asked.rights.permits("job", one)), "")
-    if names and not allowed:
-        asked.rights.require("job", names[0])
+    if name:
+        asked.rights.require("job", name)
+    elif names and not allowed:
+        raise NotPermittedError(
+            "no Restore job is allowed here; the Job ACL of your Console or its Profile would have "
+            "to name one"
+        )
     return allowed
 
 

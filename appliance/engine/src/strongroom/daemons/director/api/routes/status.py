@@ -26,9 +26,12 @@ async def me(asked: Asked) -> Me:
 
 @router.get("/status")
 async def status(asked: Asked) -> Status:
-    """Status of the director: active runs, recent ones, and those due within a day."""
+    """Status of the director: active runs, recent ones, and those due within a day.
+
+    Everything, counts and warnings too, is about what the caller may see.
+    """
     asked.rights.require_command("status")
-    found = await asked.director.queries.status()
+    found = await asked.director.queries.status(asked.rights.permits)
     return replace(
         found,
         active=tuple(run for run in found.active if asked.may_see(run)),
@@ -57,11 +60,20 @@ async def client(name: str, asked: Asked) -> Client:
 
 @router.get("/jobs")
 async def jobs(asked: Asked) -> Page[Job]:
-    """All jobs that the caller may see, by name, with their last run and when they are due."""
+    """All jobs that the caller may see, by name, with their last run and when they are due.
+
+    `last_run` is null also where it was one of another client.
+    """
     asked.rights.require_command("jobs")
     found = await asked.director.queries.jobs()
     return Page(
-        items=[one for one in found if asked.rights.permits_all(job=one.name, client=one.client)]
+        items=[
+            replace(one, last_run=None)
+            if one.last_run is not None and not asked.may_see(one.last_run)
+            else one
+            for one in found
+            if asked.rights.permits_all(job=one.name, client=one.client)
+        ]
     )
 
 
@@ -70,11 +82,12 @@ async def configuration(asked: Asked) -> Page[dict[str, Any]]:
     """The resources in force with their directives; secrets are left out.
 
     Resources of kinds that no permission names (Console, Catalog and so on) are shown only to
-    callers with all rights.
+    callers with all rights, a Job only with its Client; references to what the caller may not see
+    are left out.
     """
     asked.rights.require_command("config")
     resources = visible_resources(asked.director.resources, asked.rights)
-    return Page(items=[resource_object(one) for one in resources])
+    return Page(items=[resource_object(one, asked.rights) for one in resources])
 
 
 @router.get("/config/{kind}/{name}")
@@ -83,5 +96,5 @@ async def configured(kind: str, name: str, asked: Asked) -> dict[str, Any]:
     asked.rights.require_command("config")
     for resource in visible_resources(asked.director.resources, asked.rights):
         if resource.type.lower() == kind.lower() and resource.name == name:
-            return resource_object(resource)
+            return resource_object(resource, asked.rights)
     raise UnknownNameError(f"there is no {kind} {name!r} that you may see")

@@ -25,6 +25,8 @@ def upgrade() -> None:
         _text("object"),
         _text("result"),
         _text("address"),
+        _data("jobs"),
+        _data("clients"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
     )
     op.create_table(
@@ -33,6 +35,7 @@ def upgrade() -> None:
         _text("address"),
         _text("certificate_serial"),
         _number("enrolled_ns"),
+        _number("generation"),
         _number("last_seen_ns"),
         _number("clock_ahead_ns"),
         _text("version"),
@@ -73,6 +76,8 @@ def upgrade() -> None:
         _text("rescheduled_from"),
         _number("sequence"),
         _number("log_lines"),
+        _number("given_up_ns"),
+        _text("source_client"),
         _data("request"),
         _data("summary"),
         _data("security"),
@@ -109,6 +114,7 @@ def upgrade() -> None:
         _data("tags"),
         _number("removed_ns"),
         _text("removed_reason"),
+        _text("false_reason"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_snapshots")),
     )
     op.create_index(
@@ -127,6 +133,7 @@ def upgrade() -> None:
         sa.Column("hash", sa.String(length=64), nullable=False),
         _text("name"),
         _text("profile"),
+        _text("bound_to"),
         _number("created_ns"),
         _number("expires_ns"),
         _number("last_used_ns"),

@@ -1,0 +1,43 @@
+"""How many entries of each kind some rows have, as the totals of a snapshot count them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strongroom.rows.rows import Rows
+
+_FORMAT: Final = 0o170000
+_REGULAR: Final = 0o100000
+_DIRECTORY: Final = 0o040000
+
+
+class EntryCounts(NamedTuple):
+    """Regular files, directories, all else; and the bytes of the regular files."""
+
+    files: int = 0
+    directories: int = 0
+    others: int = 0
+    content_bytes: int = 0
+
+    def plus(self, other: EntryCounts) -> EntryCounts:
+        """Both together."""
+        return EntryCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+def count_entries(groups: Sequence[Rows]) -> EntryCounts:
+    """The counts of all rows of `groups`; sizes are added up as they are, false ones too."""
+    stats = np.frombuffer(b"".join([rows.stats for rows in groups]), "<i8")
+    stats = stats.reshape(-1, COLUMN_COUNT)
+    formats = stats[:, MODE] & _FORMAT
+    regular = formats == _REGULAR
+    files = int(np.count_nonzero(regular))
+    directories = int(np.count_nonzero(formats == _DIRECTORY))
+    others = len(stats) - files - directories
+    return EntryCounts(files, directories, others, int(stats[regular, SIZE].sum()))

@@ -1,0 +1,24 @@
+"""The appliance key of a repository as text, and which client an agent is in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.net.identities.peer import ClientOf
+from strongroom.repo.keys.files import export_key
+from strongroom.repo.keys.roles import ApplianceKey, required_appliance_key
+
+if TYPE_CHECKING:
+    from strongroom.repo.keys.roles import Key
+
+
+def appliance_key_text(key: Key) -> str:
+    """What `strongroom key export-appliance` writes, from a restore key."""
+    whole = required_appliance_key(key)
+    return export_key(ApplianceKey(whole.repository_id, whole.restore_public, whole.secret))
+
+
+def client_of(key: Key, name: str, generation: int = 0) -> ClientOf:
+    """What the certificate of an agent says of the repository of a key."""
+    whole = required_appliance_key(key)
+    return ClientOf(whole.repository_id, whole.client_id(name, generation))
