@@ -154,3 +154,15 @@ def test_an_agent_and_the_appliance_notice_a_storage_daemon_that_was_set_back(
     assert any(second.short_id in text for text in report.warnings)
     assert backup("fourth").warnings == ()
     assert operator.run("restore", "latest", "-t", tmp_path / "s").code == 0
+
+
+def test_whoever_sees_one_client_only_misses_nothing_of_the_others(user, source):
+    backed_up(user, source, "first", "--host", "web1")
+    backed_up(user, source, "second", "--host", "web2")
+    assert len(user.snapshots()) == 2
+    key = user.folder / "put.key"
+    assert user.run("key", "export-put", key, "--client", "web1").code == 0
+    agent = User(user.folder, credentials=("--key-file", str(key)))
+    listing = agent.run("snapshots")
+    assert [one["host"] for one in listing.of_type("snapshot")] == ["web1"]
+    assert "the newest known here" not in listing.messages

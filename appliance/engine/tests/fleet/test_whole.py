@@ -54,7 +54,7 @@ def test_a_run_that_somebody_starts_and_restores_to_the_same_and_another_agent(f
     assert 'client="web1"' in figures, figures
 
 
-def test_housekeeping_vouches_so_that_agents_share_what_they_have(first_house):
+def test_housekeeping_verifies_and_shows_agents_nothing_of_others(first_house):
     house = first_house
     same = {"same": random.Random(8).randbytes(300_000)}
     house.write_files("web1", same)
@@ -66,7 +66,8 @@ def test_housekeeping_vouches_so_that_agents_share_what_they_have(first_house):
     house.write_files("web2", same)
     run = house.run("nightly-web2")
     assert run["state"] == "done"
-    assert run["summary"]["new_bytes"] < 300_000
+    # It is in no folder that is shared, so whether another has it does not show.
+    assert run["summary"]["new_bytes"] >= 300_000
 
 
 def test_runs_that_end_well_leave_nothing_alarming_in_the_storage_daemons_log(first_house):

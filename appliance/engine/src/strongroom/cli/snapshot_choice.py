@@ -106,9 +106,11 @@ class Choice:
         with suppress(OSError):
             if folder is not None:
                 self._newest = NewestKnown(folder, repository.config.id)
-                host = arguments.host
+                host, mine = arguments.host, repository.client
                 self.behind = [
-                    one for one in self._newest.behind(everything) if host in (None, one.host)
+                    one
+                    for one in self._newest.behind(everything)
+                    if host in (None, one.host) and (mine is None or mine.client_id == one.owner)
                 ]
                 self._newest.note(everything)
 

@@ -105,6 +105,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     pruning = prune_options(arguments)
     rules = _rules(arguments)
+    if arguments.snapshots and not rules.is_empty:
+        raise UsageError("name snapshots or state rules, not both")
     repository = open_repository(arguments, terminal, "read")
     try:
         choice = Choice(arguments, repository)
@@ -155,8 +157,6 @@ def _options(
     for part in group_by:
         if part not in GROUP_PARTS:
             raise UsageError(f"cannot group by {printable(part)}; use {', '.join(GROUP_PARTS)}")
-    if arguments.snapshots and not rules.is_empty:
-        raise UsageError("name snapshots or state rules, not both")
     minimum = parse_duration(arguments.minimum_retention)
     if minimum.months:
         raise UsageError("--minimum-retention takes hours, days or weeks, not months")

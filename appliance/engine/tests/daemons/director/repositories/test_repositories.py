@@ -10,7 +10,9 @@ import pytest
 
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from kit.director_with_repositories import ADMIN, Place
+from kit.snapshot_contents import contents
 from kit.virtual_time import ShiftedTime
+from strongroom.daemons.director.catalog.clients import next_generation
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.portable import read_portable
 from strongroom.daemons.director.catalog.runs import find_runs
@@ -121,6 +123,27 @@ async def test_a_restore_opens_one_snapshot_for_one_agent(director):
     assert (ended.files, ended.bytes) == (3, 2001)
     await director.settle()
     assert list(store.list("tickets")) == []
+
+
+@in_loop
+async def test_a_name_that_became_a_new_client_restores_what_it_had_before(director):
+    director.configure(client("web1") + job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    snapshot = await director.back_up(agent)
+    next_generation(director.service.context.catalog, "web1")
+    request = RestoreRequest(snapshot, client="web1", target=b"/tmp/back")
+    await director.service.commands.start_restore(request, OPERATOR)
+    await director.settle()
+    order = agent.order(StartRestore)
+    store, key = LocalStore(str(director.folder / "main")), director.repository().key
+    ticket = fetch_ticket(store, order.ticket)
+    with pytest.raises(DamageError):
+        open_with_ticket(store, key.put_key("web1"), ticket)
+    opened = open_with_ticket(store, key.put_key("web1", 1), ticket)
+    found = {path: data for path, (_, _, _, data) in contents(opened, snapshot).items()}
+    source = director.source / "file3"
+    assert found[os.fsencode(source).lstrip(b"/")] == source.read_bytes()
 
 
 @in_loop
