@@ -15,6 +15,7 @@ from strongroom.daemons.director.snapshots.reconciliation import rebuild_catalog
 from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import (
     DamageError,
+    FalseSnapshotError,
     KeyRightError,
     LeaseError,
     ObjectMissingError,
@@ -30,7 +31,7 @@ from strongroom.progress import NullProgress
 from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.leases import MOST_AGE_SECONDS
 from strongroom.repo.packs import HEADER_SIZE, KIND_DATA, parse_header
-from strongroom.repo.restore_ticket import open_with_ticket
+from strongroom.repo.restore_ticket import make_ticket, open_with_ticket
 from strongroom.repo.ticket_objects import fetch_ticket
 from strongroom.stores.capabilities import ChargesShared
 from strongroom.stores.store import KINDS
@@ -40,6 +41,7 @@ COMPARE = """Job { Name = compare; Type = Verify; Level = DiskToCatalog; Client 
 """
 SECRET = {b"shadow": b"root:secret of web2" * 100}
 LEASE = "1" * 32
+ORDERS = (StartRestore, StartVerify)
 ADDED = ("packs", "index", "snapshots", "leases")
 
 
@@ -52,10 +54,10 @@ def test_an_agent_sees_no_name_of_another_clients_objects(daemon, appliance, ope
     victim = open_as(daemon.agent("web2"))
     back_up(victim, SECRET)
     victim.lease("web2", 1, "backup")
-    tombstone = daemon.object_of("web2", b"a tombstone")
-    daemon.local().put("tombstones", object_name(tombstone), tombstone)
     if verified:
         vouch(appliance, required_judge(appliance.store), NullProgress())
+    tombstone = daemon.object_of("web2", b"a tombstone")
+    daemon.local().put("tombstones", object_name(tombstone), tombstone)
     attacker = daemon.agent("web1")
     for kind in KINDS:
         assert names(attacker, kind) == ({"config"} if kind == "config" else set())
@@ -193,16 +195,17 @@ def test_no_ticket_opens_a_pack_of_a_client_that_the_snapshot_does_not_own(
         await director.end(agent, run.id, snapshot=false)
         if way == "restore":
             request = RestoreRequest(false, client="web1", target=b"/tmp/loot")
-            await director.service.commands.start_restore(request, OPERATOR)
-            await director.settle()
-            order = agent.order(StartRestore)
+            with pytest.raises(FalseSnapshotError):
+                await director.service.commands.start_restore(request, OPERATOR)
         else:
-            await director.start("compare")
-            order = agent.order(StartVerify)
+            assert (await director.start("compare")).state == "failed"
+        await director.settle()
+        assert not [one for one in agent.orders.values() if isinstance(one, ORDERS)]
         local = daemon.local()
-        opened = open_with_ticket(
-            local, appliance.key.put_key("web1"), fetch_ticket(local, order.ticket)
-        )
+        assert names(local, "tickets") == set()
+        # Nor does one that is made of it all the same.
+        ticket = make_ticket(appliance.for_all_clients(), appliance.snapshot(false))
+        opened = open_with_ticket(local, appliance.key.put_key("web1"), ticket)
         assert not {pack.pack_id for pack in packs} & set(opened.key.packs)
         with pytest.raises((DamageError, KeyRightError)):
             read_back(opened, false)
