@@ -1,11 +1,13 @@
 """A compromised agent stores objects that no version of Strongroom would write."""
 
+import os
+
 import pytest
 
 from kit.passing_store import PassingStore
 from kit.tiny_backup import back_up, read_back
 from strongroom.content.digests import object_name
-from strongroom.errors import DamageError, UnknownFormatError
+from strongroom.errors import DamageError
 from strongroom.jobs.check.check import CheckOptions, check
 from strongroom.jobs.check.vouch import required_judge, vouch
 from strongroom.jobs.repair.repair import RepairOptions, repair
@@ -35,15 +37,29 @@ def test_a_beginning_of_an_object_stops_no_backup_restore_or_maintenance(
     }
     assert read_back(appliance, snapshot.id) == FILES
     vouch(appliance, required_judge(appliance.store), NullProgress())
-    if (kind, version) == ("snapshots", 9):
-        # It may be of a later version of the agent: nothing is given back that it could need.
-        with pytest.raises(UnknownFormatError):
-            prune(appliance, PruneOptions(grace_seconds=0.0), NullProgress())
-    else:
-        prune(appliance, PruneOptions(grace_seconds=0.0), NullProgress())
+    report = prune(appliance, PruneOptions(grace_seconds=0.0), NullProgress())
+    is_later = (kind, version) == ("snapshots", 9)
+    assert bool(report.false_snapshots) == is_later
     check(appliance, CheckOptions(), NullProgress())
     repair(appliance, RepairOptions(), NullProgress())
     assert read_back(appliance, again.id)[b"two"] == b"second" * 500
+
+
+def test_of_what_a_later_version_may_need_nothing_is_given_back(daemon, appliance, open_as):
+    later, other = open_as(daemon.agent("web1")), open_as(daemon.agent("web2"))
+    gone = [back_up(one, {b"gone": os.urandom(90_000)}) for one in (later, other)]
+    forged = b"SRSN" + bytes([9]) + bytes(3) + later.writer.client_id + os.urandom(99)
+    with later.lease("web1", 1, "backup"):
+        later.store.put("snapshots", object_name(forged), forged)
+    for one in gone:
+        appliance.store.delete("snapshots", one.id)
+    options = PruneOptions(grace_seconds=0.0, spare_seconds=-1e6)
+    assert prune(appliance, options, NullProgress()).removed_packs == 2
+    owners = appliance.store.owners("packs")
+    left = [owners[info.name] for info in appliance.store.list("packs")]
+    assert left == [{"web1"}, {"web1"}]
+    appliance.store.delete("snapshots", object_name(forged))
+    assert prune(appliance, options, NullProgress()).removed_packs == 2
 
 
 class ReadOnceWrong(PassingStore):

@@ -141,11 +141,11 @@ class User:
         assert outcome.code == code, (outcome.messages, outcome.objects)
         return outcome
 
-    def restore(self, snapshot: str = "latest", code: int | None = 0) -> Path:
+    def restore(self, snapshot: str = "latest", code: int | None = 0, *words: str) -> Path:
         """The snapshot, restored and verified in a new folder, with exit code `code` or 0 or 3."""
         self.restored += 1
         target = self.folder / f"restored-{self.restored}"
-        outcome = self.run("restore", snapshot, "--target", target, "--verify")
+        outcome = self.run("restore", snapshot, "--target", target, "--verify", *words)
         assert outcome.code in ((0, 3) if code is None else (code,)), (
             outcome.messages,
             outcome.objects,
@@ -176,7 +176,7 @@ class User:
 
     def assert_restores(self, source: Path, snapshot: str = "latest") -> None:
         """What the snapshot holds of `source` is `source`, attribute by attribute."""
-        target = self.restore(snapshot)
+        target = self.restore(snapshot, 0, "--keep-privileges")
         restored = target / str(source).lstrip("/")
         assert compare_trees(os.fsencode(source), os.fsencode(restored)) == []
 

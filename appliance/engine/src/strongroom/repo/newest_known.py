@@ -96,7 +96,8 @@ class NewestKnown:
         os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
         temporary = self.path + b"." + clock.random_bytes(8).hex().encode()
         try:
-            with open(temporary, "xb") as file:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as file:
                 file.write(msgspec.msgpack.encode(entries))
             os.replace(temporary, self.path)
         except BaseException:

@@ -164,7 +164,9 @@ def _show_matches(
             terminal.emit({"type": "match", "snapshot": snapshot.id, **entry_object(row)})
             continue
         if snapshot.id != last:
-            terminal.line(f"{chr(10) if last else ''}{_heading(snapshot)}")
+            if last:
+                terminal.line("")
+            terminal.line(_heading(snapshot))
             last = snapshot.id
         path = shown_path(row.path)
         terminal.line(entry_line(row, path) if arguments.long else printable(path))

@@ -133,7 +133,7 @@ def _write_report(report: PruneReport, terminal: Terminal) -> None:
         terminal.line(f"{_count(report.kept_packs, 'marked pack')} kept: needed after all")
     for name, problem in report.false_snapshots:
         terminal.warn(
-            f"snapshot {name} is false, and nothing of its client was removed: {problem}; forget it"
+            f"snapshot {name} is set aside, and nothing of its client was removed: {problem}"
         )
     if report.temporary_files:
         terminal.detail(f"{_count(report.temporary_files, 'abandoned temporary file')} removed")

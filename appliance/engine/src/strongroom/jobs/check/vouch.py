@@ -197,7 +197,8 @@ class _Vouching:
                 self._settle_damage("snapshots", name, error)
         if not found:
             return
-        index = Index.load(self._store, self._repository.key, only_verified=True)
+        key = self._repository.key
+        index = Index.load(self._store, key, only_verified=True, marks=False)
         verified = Walker(self._repository, index)
         anything: Walker | None = None
         # Those of one client share pages.
@@ -215,7 +216,7 @@ class _Vouching:
                 self.report.snapshots += 1
                 continue
             if anything is None:
-                anything = Walker(self._repository, self._repository.load_index())
+                anything = Walker(self._repository, Index.load(self._store, key, marks=False))
             if anything.walk(snapshot) and not self._is_disk_damaged():
                 self._judge.vouch("snapshots", [snapshot.id], sound=False)
                 self.report.false_objects.append(("snapshots", snapshot.id, fault))

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strongroom.content.digests import BLOCK_ID_SIZE
-from strongroom.errors import DamageError, ObjectMissingError
+from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.index.live_blocks import LiveBlocks
+from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.listing.parts import PageParts, decode_parts
-from strongroom.repo.snapshots import was_stored_unreadable
+from strongroom.repo.snapshots import owner_of_snapshot, was_stored_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
+    from strongroom.errors import StrongroomError
     from strongroom.progress import Progress
     from strongroom.repo.blocks import BlockReader
     from strongroom.repo.index.client_blocks import ClientBlocks
@@ -56,7 +58,7 @@ class Marker:
         DamageError when one of them can't be read or refers to what is not there: nothing may be
         removed then. But a snapshot that nobody has verified yet stops nobody: what it refers to
         is kept as far as it is there, and nothing of `false_owners` may be removed, in case its
-        index was lost.
+        index was lost, or it is of a later version.
         """
         readers = ClientReaders(self._repository, index, _CACHE_BYTES)
         doubted = self._repository.store.doubted("snapshots")
@@ -67,6 +69,13 @@ class Marker:
                 snapshot = self._repository.snapshot(name)
             except ObjectMissingError:
                 # Forgotten since it was listed.
+                continue
+            except UnknownFormatError as error:
+                if name not in doubted:
+                    raise
+                # Perhaps of a later version: nothing goes that its client may refer to.
+                owner = owner_of_snapshot(self._repository.store, name)
+                self._set_aside(name, (owner, SHARED), error)
                 continue
             except DamageError:
                 if was_stored_unreadable(self._repository.store, self._repository.key, name):
@@ -83,12 +92,16 @@ class Marker:
                 if name not in doubted:
                     raise DamageError(f"snapshot {snapshot.short_id}: {error}") from error
                 self._mark_what_is_there(ids, blocks, readers.of(owner))
-                self.false_snapshots[name] = str(error)
-                self.false_owners.add(owner)
+                self._set_aside(name, (owner,), error)
             else:
                 self._pages.update((owner, page) for page in ids)
             self._progress.add(files=sum(page.row_count for page in fresh))
             self._snapshots.add(name)
+
+    def _set_aside(self, name: str, owners: Iterable[bytes], error: StrongroomError) -> None:
+        self.false_snapshots[name] = str(error)
+        self.false_owners.update(owners)
+        self._snapshots.add(name)
 
     def shared_blocks(self, owner: bytes) -> bytes:
         """Ids of the shared blocks that a client's snapshots refer to, joined."""

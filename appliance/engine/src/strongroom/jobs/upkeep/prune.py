@@ -89,8 +89,8 @@ class PruneReport:
     also those marked by earlier runs. kept_packs: marked once but needed after all.
     waiting_packs: marked and still there, because of waiting_for. freed_bytes: what the store lost
     in all. In a dry run removed_packs and removed_bytes are what the run would remove.
-    false_snapshots: ids of unverified snapshots that refer to what is not there, and what; nothing
-    of their clients is removed.
+    false_snapshots: ids of unverified snapshots that refer to what is not there, or of an unknown
+    version, and what is wrong; nothing of their clients is removed.
     """
 
     snapshots: int

@@ -64,29 +64,38 @@ class Index(BlockRows):
         *,
         chunks: bool = False,
         only_verified: bool = False,
+        marks: bool = True,
     ) -> Index:
         """The index of everything stored; with `chunks` ready for `ChunkTable.load`.
 
         owner: only of what that client may refer to. What the key does not open is left out.
-        only_verified: nor is what an object says that nobody has verified.
+        only_verified: nor is what an object says that nobody has verified. Without `marks` no
+        tombstone is read, and no pack counts as marked.
         DamageError when an index object is not sound: repair rebuilds the index from packs.
         """
+        how = {"chunks": chunks, "only_verified": only_verified, "marks": marks}
         for _ in range(_LOAD_ATTEMPTS):
             try:
-                return cls._load(store, key, owner, chunks=chunks, only_verified=only_verified)
+                return cls._load(store, key, owner, **how)
             except ObjectMissingError:
                 # A prune replaced it since it was listed; its replacement exists by now.
                 continue
-        return cls._load(store, key, owner, chunks=chunks, only_verified=only_verified)
+        return cls._load(store, key, owner, **how)
 
     @classmethod
     def _load(
-        cls, store: Store, key: Key, owner: bytes | None, *, chunks: bool, only_verified: bool
+        cls,
+        store: Store,
+        key: Key,
+        owner: bytes | None,
+        *,
+        chunks: bool,
+        only_verified: bool,
+        marks: bool,
     ) -> Index:
         # Marks are read first: a pack marked later than this is kept until our lease ends.
-        marked = {
-            pack_id for tombstone in read_tombstones(store, key) for pack_id in tombstone.pack_ids
-        }
+        tombstones = read_tombstones(store, key) if marks else []
+        marked = {pack_id for tombstone in tombstones for pack_id in tombstone.pack_ids}
         names = sorted(info.name for info in store.list("index"))
         # A doubted object replaces no other, and does not describe packs that others describe, nor
         # any that are not there: the first description counts. If it is invalid, that is not

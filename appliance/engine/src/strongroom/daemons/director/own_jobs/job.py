@@ -173,7 +173,7 @@ def _prune(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEn
             "damaged_objects": vouched.summary["damaged_objects"],
         }
     for name, problem in report.false_snapshots:
-        text = f"snapshot {name} is false, and nothing of its client was removed: {problem}"
+        text = f"snapshot {name} is set aside, and nothing of its client was removed: {problem}"
         output.log("warning", text)
     output.log("info", f"{report.removed_packs} packs removed, {report.freed_bytes} bytes freed")
     return JobEnded(status=vouched.status, exit_code=vouched.exit_code, summary=summary)

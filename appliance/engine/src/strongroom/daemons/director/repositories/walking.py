@@ -140,7 +140,7 @@ def _walk_all(repository: Repository, ids: Sequence[str]) -> dict[str, str]:
     owners = {snapshot.owner for snapshot in whole}
     # After the snapshots were read: what they refer to was indexed before them.
     owner = owners.pop() if len(owners) == 1 else None
-    index = Index.load(repository.store, repository.key, owner)
+    index = Index.load(repository.store, repository.key, owner, marks=False)
     walker = Walker(repository, index, _sound_pages())
     for snapshot in whole:
         found[snapshot.id] = walker.walk(snapshot)
