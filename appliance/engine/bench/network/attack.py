@@ -120,12 +120,16 @@ class _Watch:
         self._note("log_bytes_per_second", int((self._log_bytes() - self._log_before) / seconds))
 
     def _run(self) -> None:
-        pid = self._vault.daemon.pid
+        # However short the backup is, there is one sample.
+        self._sample()
         while not self._ended.wait(SAMPLE_SECONDS):
-            usage = self._vault.daemon.usage()
-            self._note("threads", usage.threads)
-            self._note("rss_bytes", usage.rss_bytes)
-            self._note("descriptors", len(os.listdir(f"/proc/{pid}/fd")))
+            self._sample()
+
+    def _sample(self) -> None:
+        usage = self._vault.daemon.usage()
+        self._note("threads", usage.threads)
+        self._note("rss_bytes", usage.rss_bytes)
+        self._note("descriptors", len(os.listdir(f"/proc/{self._vault.daemon.pid}/fd")))
 
     def _note(self, name: str, value: int) -> None:
         self.most[name] = max(self.most[name], value)
