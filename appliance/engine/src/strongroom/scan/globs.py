@@ -20,7 +20,6 @@ from strongroom.errors import UsageError
 _ANY_CHARACTER: Final = rb"(?>[\xc2-\xf4][\x80-\xbf]{1,3}|[^/])"
 _ANY_WITH_SLASH: Final = rb"(?>[\xc2-\xf4][\x80-\xbf]{1,3}|[\x00-\xff])"
 _SPECIAL: Final = re.compile(rb"[*?\[\\]")
-_ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 _CLASS_NAMES: Final = {
     b"alnum": rb"0-9A-Za-z",
     b"alpha": rb"A-Za-z",
@@ -54,10 +53,7 @@ def translate_path_glob(glob: bytes, *, crosses_slashes: bool) -> bytes:
     """The same for whole paths, as fnmatch(3); a slash is matched by itself, or by anything."""
     if crosses_slashes:
         return _translate(glob, _ANY_WITH_SLASH, rb"[\x00-\xff]", forgives=True)
-    # An escaped slash is a slash.
-    glob = _ESCAPED.sub(lambda found: b"/" if found[1] == b"/" else found[0], glob)
-    steps = [_translate(step, _ANY_CHARACTER, b"[^/]", forgives=True) for step in glob.split(b"/")]
-    return b"/".join(steps)
+    return _translate(glob, _ANY_CHARACTER, b"[^/]", forgives=True)
 
 
 def _translate(glob: bytes, character: bytes, of_run: bytes, *, forgives: bool) -> bytes:
@@ -141,7 +137,11 @@ def _translate_set(glob: bytes, start: int, character: bytes) -> tuple[bytes, in
     if members:
         choices.append(b"[" + b"".join(members) + b"]")
     anything = b"(?:" + b"|".join(choices) + b")"
-    return (b"(?!" + anything + b")" + character if negated else anything), position + 1
+    if negated:
+        return b"(?!" + anything + b")" + character, position + 1
+    if character != _ANY_WITH_SLASH and re.fullmatch(anything, b"/"):
+        anything = b"(?!/)" + anything
+    return anything, position + 1
 
 
 def _member(glob: bytes, position: int) -> tuple[bytes, int]:
