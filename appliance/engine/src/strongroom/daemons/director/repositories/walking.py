@@ -152,7 +152,9 @@ def _begin() -> None:
     forbid_inspection()
     # The director ends its processes itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(_NICE)
+    # Politeness: a sandbox that forbids it must not end the process.
+    with suppress(OSError):
+        os.nice(_NICE)
 
 
 def _sound_pages() -> SoundPages:
