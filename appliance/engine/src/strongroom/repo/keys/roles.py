@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -58,12 +59,12 @@ class Header(Protocol):
         """The writer's public key."""
 
 
-class _Opener:
+class _Opener(ABC):
     """Opens the index and the footers of those owners whose keys it has."""
 
+    @abstractmethod
     def owner(self, owner: bytes) -> OwnerKeys:
         """The keys of a client's objects, or of SHARED ones; KeyRightError."""
-        raise NotImplementedError
 
     def footer_key(self, header: Header, pack_id: bytes) -> bytes:
         """The key of a pack's footer. KeyRightError."""
