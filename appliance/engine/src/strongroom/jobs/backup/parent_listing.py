@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.errors import DamageError
 from strongroom.rows.rows import (
     CHANGED,
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.listing.reader import Listing
 
+_BLOCK_ID: Final = np.dtype((np.void, BLOCK_ID_SIZE))
+# Blocks of which it is remembered that they are in the repository; about 100 bytes each.
+_KNOWN_LIMIT: Final = 65_536
 # The kernel stamps files with a clock that ticks every 1 to 10 ms; twice the coarsest tick.
 CLOCK_TICK_NS: Final = 20_000_000
 
@@ -63,6 +67,8 @@ class ParentListing:
         self._warned: set[str] = set()
         self._listing = listing
         self._blocks = blocks
+        # Blocks that may be referred to, and whether they are offered. Neighbours share blocks.
+        self._known: dict[bytes, bool] = {}
         self._widest_rows = widest_rows
         self._signature = signature
         self.recent_limit_ns = start_ns - CLOCK_TICK_NS
@@ -126,21 +132,37 @@ class ParentListing:
         for rows in pieces:
             if rows.signature_name != self._signature:
                 return []
-            if rows.part_blocks:
-                found = self._blocks.usable_rows(rows.part_blocks)
-                if found.min() < 0:
-                    return []
-                offered = self._blocks.index.are_offered(found)
+            if not rows.part_blocks:
+                sound.append(rows)
+                continue
+            blocks = np.frombuffer(rows.part_blocks, _BLOCK_ID).tolist()
+            distinct = set(blocks)
+            if not self._are_usable(distinct):
+                return []
+            known = self._known
+            if offers or any(map(known.__getitem__, distinct)):
+                offered = np.fromiter([known[block] for block in blocks], np.bool_, len(blocks))
                 sound.append(_to_be_read(rows, offered, offers))
             else:
                 sound.append(rows)
         return sound
 
+    def _are_usable(self, blocks: set[bytes]) -> bool:
+        """Whether all blocks may be referred to; then `_known` has them."""
+        if len(self._known) > _KNOWN_LIMIT:
+            self._known.clear()
+        new = list(blocks - self._known.keys())
+        if new:
+            found = self._blocks.usable_rows(b"".join(new))
+            if found.min() < 0:
+                return False
+            offered = self._blocks.index.are_offered(found).tolist()
+            self._known.update(zip(new, offered, strict=True))
+        return True
+
 
 def _to_be_read(rows: Rows, offered: NDArray[np.bool_], offers: bool) -> Rows:
     """`rows` with those marked as changed whose references are not `offered` as they are to be."""
-    if not offers and not offered.any():
-        return rows
     modes = np.frombuffer(rows.stats, "<i8")[MODE::COLUMN_COUNT]
     counts = np.frombuffer(rows.part_counts, np.uint32)
     wanted = np.repeat(modes & stat.S_IROTH != 0, counts) & offers
