@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import and_, func, not_, select
 
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.tables import RUNS
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 KINDS: Final = ("backup", "verify", "copy", "admin")
 # A run that somebody cancelled says nothing about its job.
 _BY_SOMEBODY: Final = "cancelled by %"
-_RECENT_RUNS: Final = 10
+_RECENT_RUNS: Final = 20
 
 
 class EndedRun(NamedTuple):
@@ -82,13 +83,12 @@ def job_histories(catalog: Catalog, job: str = "") -> dict[tuple[str, str], JobH
 
 
 def longest_good_run_seconds(catalog: Catalog, job: str, client: str, level: str) -> float:
-    """How long the longest of the last good runs took; 0 where there is none."""
+    """How long the longest of the last good runs of a level took, else of any; 0 without one."""
     recent = (
-        select(RUNS.c.started_ns, RUNS.c.ended_ns)
+        select(RUNS.c.started_ns, RUNS.c.ended_ns, RUNS.c.level)
         .where(
             RUNS.c.job == job,
             RUNS.c.client == client,
-            RUNS.c.level == level,
             RUNS.c.state.in_(("done", "incomplete")),
             RUNS.c.started_ns != 0,
         )
@@ -96,8 +96,10 @@ def longest_good_run_seconds(catalog: Catalog, job: str, client: str, level: str
         .limit(_RECENT_RUNS)
     )
     with catalog.reading() as connection:
-        lengths = [row.ended_ns - row.started_ns for row in connection.execute(recent)]
-    return max(lengths, default=0) / 1e9
+        rows = list(connection.execute(recent))
+    of_level = [row for row in rows if row.level == level] or rows
+    lengths = [row.ended_ns - row.started_ns for row in of_level]
+    return max(lengths, default=0) / SECOND_NS
 
 
 def ended_runs(catalog: Catalog, since_ns: int, most: int) -> list[Any]:

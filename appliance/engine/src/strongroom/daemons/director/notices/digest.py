@@ -42,8 +42,7 @@ def digest_text(
     recent = [one for one in incidents_since(context.catalog, since_ns) if concerns(one.job)]
     counts = Counter(run.state for run in runs)
     summary = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
-    errors = sum(one.is_error for one in lasting)
-    state = f"{errors} errors open" if errors else "all is well" if not lasting else "warnings open"
+    state = f"{len(lasting)} wrong now" if lasting else "all is well"
     lines = [
         f"From {shown_time(since_ns, zone)} to {shown_time(now_ns, zone)}.",
         "",

@@ -97,8 +97,8 @@ def _together(notices: Sequence[dict[str, Any]], count: int) -> str:
     over = len(notices) - len(lasting)
     errors = sum(one["severity"] == "error" for one in lasting)
     kinds = [
-        (errors, "errors"),
-        (len(lasting) - errors, "warnings"),
+        (errors, "error" if errors == 1 else "errors"),
+        (len(lasting) - errors, "warning" if len(lasting) - errors == 1 else "warnings"),
         (over, "resolved"),
         (count - len(notices), "more"),
     ]

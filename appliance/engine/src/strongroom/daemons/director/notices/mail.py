@@ -32,14 +32,16 @@ def send_mail(server: MailServerSettings, address: str, letter: Letter) -> None:
     password = secret(server.password_file) if server.user else ""
     message = _message(server, address, letter)
     try:
-        with _connected(server) as connection:
-            with ended_after(WHOLE_SECONDS, lambda: connection.sock):
-                if server.security == "StartTLS":
-                    # Fails where the server does not offer it: nothing goes in clear text.
-                    connection.starttls(context=verifying_context(server.ca_file))
-                if server.user:
-                    connection.login(server.user, password)
-                connection.send_message(message, server.sender, [address])
+        with (
+            _connected(server) as connection,
+            ended_after(WHOLE_SECONDS, lambda: connection.sock),
+        ):
+            if server.security == "StartTLS":
+                # Fails where the server does not offer it: nothing goes in clear text.
+                connection.starttls(context=verifying_context(server.ca_file))
+            if server.user:
+                connection.login(server.user, password)
+            connection.send_message(message, server.sender, [address])
     except ssl.SSLCertVerificationError as error:
         raise NoticeError(
             f"the certificate of {server.host} is not accepted: {error.verify_message}; CA File "

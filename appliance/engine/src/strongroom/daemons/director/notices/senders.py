@@ -14,7 +14,6 @@ import msgspec
 from strongroom.daemons.director.notices.mail import send_mail
 from strongroom.daemons.director.notices.secret_files import secret, secret_lines
 from strongroom.daemons.director.notices.web_requests import ask
-from strongroom.daemons.director.runs.targets import NoticeTarget, PingTarget
 from strongroom.errors import NoticeError
 from strongroom.printable import printable
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from strongroom.config.settings.messages import NotifySettings
     from strongroom.daemons.director.notices.letters import Letter
-    from strongroom.daemons.director.runs.targets import ReportTarget
+    from strongroom.daemons.director.runs.targets import NoticeTarget, PingTarget, ReportTarget
 
 _COMMAND_SECONDS: Final = 60
 _SENDMAIL: Final = "/usr/sbin/sendmail"

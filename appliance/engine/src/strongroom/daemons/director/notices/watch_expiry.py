@@ -3,6 +3,7 @@
 Certificates of daemons are renewed by their holders after two thirds of their life, and a token or
 certificate of a few weeks would always end soon: so the warning comes in the last quarter of a
 life at the earliest. Only the newest certificate of a name and role counts, and the newest token.
+What has ended stays wrong until it is replaced, revoked or withdrawn.
 """
 
 from __future__ import annotations
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
 
 TOPICS: Final = ("certificate:", "token:")
-# What ended so long ago is not missed by anybody.
-_FORGOTTEN_NS: Final = 30 * 86400 * SECOND_NS
 _SHORTEST_LIFE_NS: Final = 2 * 86400 * SECOND_NS
-_ROLES_OF_OTHERS: Final = ("operator",)
 
 
 def expiry_conditions(context: DirectorContext, zone: tzinfo) -> list[Condition]:
@@ -41,9 +39,9 @@ def _certificates(context: DirectorContext, zone: tzinfo) -> Iterator[Condition]
     newest: dict[tuple[str, str], tuple[int, int]] = {}
     if settings.authority_folder:
         authority = Authority(os.fsencode(settings.authority_folder))
-        revoked = authority.revoked_serials()
+        revoked = authority.revoked()
         for one in authority.issued():
-            if one.serial not in revoked:
+            if not revoked.covers(one.role, one.name, one.issued):
                 newest[one.role, one.name] = (one.issued_ns, one.not_after_ns)
     if (identity := context.identity) is not None:
         ends_ns = int(identity.not_after.timestamp()) * SECOND_NS
@@ -56,7 +54,9 @@ def _certificates(context: DirectorContext, zone: tzinfo) -> Iterator[Condition]
         if not _ends_soon(issued_ns, ends_ns, settings.expiry_warning_seconds, now_ns):
             continue
         has_ended = ends_ns <= now_ns
-        remedy = f"strongroom ca issue {name} --role {role}"
+        remedy = (
+            f"strongroom ca issue {name} --role {role}; or ca revoke {name}, if nobody needs it"
+        )
         if role == "agent":
             remedy = f"see why the agent on {name} does not renew it; enrol it anew if need be"
         yield Condition(
@@ -87,13 +87,13 @@ def _tokens(context: DirectorContext, zone: tzinfo) -> Iterator[Condition]:
             yield Condition(
                 event="token-expiring",
                 topic=f"token:{one.id}",
-                title=f"the API token {one.id} of {one.name} ends soon",
+                title=f"the API token {one.id} of {one.name} ends soon or has ended",
                 detail=f"it ends {shown_time(one.expires_ns, zone)}",
-                remedy=f"strongroom token create {one.name}, and give it to whoever uses it",
+                remedy=f"strongroom token create {one.name}, or token withdraw {one.id}",
                 since_ns=now_ns,
             )
 
 
 def _ends_soon(begun_ns: int, ends_ns: int, warning_seconds: int, now_ns: int) -> bool:
     warning_ns = min(warning_seconds * SECOND_NS, (ends_ns - begun_ns) // 4)
-    return ends_ns - warning_ns <= now_ns < ends_ns + _FORGOTTEN_NS
+    return ends_ns - warning_ns <= now_ns

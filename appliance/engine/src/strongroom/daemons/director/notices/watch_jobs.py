@@ -130,6 +130,8 @@ class JobWatch:
             is_scheduled = run.requested_by.startswith(_SCHEDULED) and run.attempt == 1
             late_ns = job.late_after_seconds * SECOND_NS
             begun_ns = run.started_ns or now_ns
+            if begun_ns > now_ns:
+                continue  # the clock was ahead then
             if is_scheduled and late_ns and begun_ns - run.scheduled_ns >= late_ns:
                 yield self._late(job, run)
             if run.state != "running" or not run.started_ns:

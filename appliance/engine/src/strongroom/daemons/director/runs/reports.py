@@ -102,9 +102,10 @@ def send_reports(context: DirectorContext, record: RunRecord) -> None:
 
 
 def _wants(destination: Destination, record: RunRecord) -> bool:
-    if destination.kind == "mailonerror" and record.went_well:
+    kind = destination.kind.lower()
+    if kind == "mailonerror" and record.went_well:
         return False
-    if destination.kind == "mailonsuccess" and not record.went_well:
+    if kind == "mailonsuccess" and not record.went_well:
         return False
     fitting = {"terminate"} if record.went_well else {"terminate", "error", "fatal", "abort"}
     if record.state == "incomplete":
