@@ -4,7 +4,7 @@ The text contains what the run was, did and ended as, with the relevant lines of
 and `file` write it, `syslog` logs its first line. `mail`, `mail on error`, `mail on success` and
 `operator` put it into the outbox, from which it goes to the command before them, else to the SMTP
 Server, else to sendmail. A destination gets it when one of its types matches how the run ended.
-`catalog`, `console` and `director` need nothing: the catalog has every line, consoles read it there.
+`catalog`, `console` and `director` need nothing: consoles read the lines in the catalog.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def connection_text(security: dict[str, Any]) -> str:
 
 
 def send_reports(context: DirectorContext, record: RunRecord) -> None:
-    """Write or queue the report of a run. Blocks. Raises CatalogError, OSError for the first fault."""
+    """Write or queue the report of a run. Blocks. Raises CatalogError, OSError."""
     job = context.configuration.jobs.get(record.job)
     messages = context.configuration.messages.get(job.messages) if job is not None else None
     if messages is None:
