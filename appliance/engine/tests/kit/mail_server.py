@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import email
 import email.policy
-import socket
 import socketserver
 import ssl
 import threading
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from strongroom.net.channels.tls_contexts import server_context
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
     from email.message import EmailMessage
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from kit.director_in_process import client, in_loop, job
-from strongroom.daemons.director.notices import delivery
+from kit.director_in_process import in_loop, job
 from strongroom.daemons.director.catalog import outbox
 
 DAY = 86400.0

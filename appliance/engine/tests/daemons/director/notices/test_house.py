@@ -22,7 +22,7 @@ def disk(tmp_path, monkeypatch):
     """A repository's folder on a disk whose free space a test says."""
     (tmp_path / "repository").mkdir()
     state = {"used": 50}
-    monkeypatch.setattr(LocalStore, "space", lambda store: Space(100 - state["used"], 100))
+    monkeypatch.setattr(LocalStore, "space", lambda _: Space(100 - state["used"], 100))
     return state
 
 
@@ -121,7 +121,7 @@ async def test_a_catalog_that_is_away_is_told_from_memory_and_once(director, tol
         await notices.look()
     assert told.mailed() == ["error: the director's catalog is not available; no job can start"]
     # The webhook failed once, and was asked again.
-    assert [one for one in told.events()] == [("catalog-unavailable", "open")] * 2
+    assert list(told.events()) == [("catalog-unavailable", "open")] * 2
     monkeypatch.setattr(Catalog, "reading", reading)
     for _ in range(3):
         await told.look()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kit.director_in_process import OPERATOR, client, in_loop, job
 
 DAY = 86400.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kit.director_in_process import client, in_loop, job
+from kit.director_in_process import in_loop, job
 
 DAY = 86400.0
 NONE = "Events = !all"

@@ -59,33 +59,41 @@ def test_a_server_of_this_machine_may_take_mail_in_clear(house):
 
 @pytest.mark.parametrize("security", ["StartTLS", "TLS"])
 def test_a_mail_server_that_is_not_certified_gets_nothing(house, secret_file, security):
-    with MailServer(house.server, security=security, login=("ann", "word")) as server:
+    with (
+        MailServer(house.server, security=security, login=("ann", "word")) as server,
+        pytest.raises(NoticeError, match="certificate of localhost is not accepted"),
+    ):
         # The system's authorities do not know ours.
-        with pytest.raises(NoticeError, match="certificate of localhost is not accepted"):
-            send_notice(mail(server, security, "", secret_file("word")), LETTER)
+        send_notice(mail(server, security, "", secret_file("word")), LETTER)
     assert (server.mails, server.logins) == ([], [])
 
 
 def test_a_mail_server_of_another_name_gets_nothing(house, tmp_path, ca_file, secret_file):
     other = house.identity("other", "storage", "mail.example.org")
-    with MailServer(other, security="StartTLS", login=("ann", "word")) as server:
-        with pytest.raises(NoticeError, match="certificate of localhost is not accepted"):
-            send_notice(mail(server, "StartTLS", ca_file, secret_file("word")), LETTER)
+    with (
+        MailServer(other, security="StartTLS", login=("ann", "word")) as server,
+        pytest.raises(NoticeError, match="certificate of localhost is not accepted"),
+    ):
+        send_notice(mail(server, "StartTLS", ca_file, secret_file("word")), LETTER)
     assert server.logins == []
 
 
 def test_without_starttls_nothing_is_said_in_clear(house, ca_file, secret_file):
-    with MailServer(house.server, security="None", login=("ann", "word")) as server:
-        with pytest.raises(NoticeError, match="STARTTLS"):
-            send_notice(mail(server, "StartTLS", ca_file, secret_file("word")), LETTER)
+    with (
+        MailServer(house.server, security="None", login=("ann", "word")) as server,
+        pytest.raises(NoticeError, match="STARTTLS"),
+    ):
+        send_notice(mail(server, "StartTLS", ca_file, secret_file("word")), LETTER)
     assert (server.logins, server.mails) == ([], [])
     assert not any("MAIL" in line.upper() for line in server.heard)
 
 
 def test_a_refused_login_says_so_without_the_password(house, ca_file, secret_file):
-    with MailServer(house.server, security="TLS", login=("ann", "right")) as server:
-        with pytest.raises(NoticeError, match="535 wrong") as caught:
-            send_notice(mail(server, "TLS", ca_file, secret_file("hunter2")), LETTER)
+    with (
+        MailServer(house.server, security="TLS", login=("ann", "right")) as server,
+        pytest.raises(NoticeError, match="535 wrong") as caught,
+    ):
+        send_notice(mail(server, "TLS", ca_file, secret_file("hunter2")), LETTER)
     assert "hunter2" not in str(caught.value)
 
 
@@ -93,9 +101,11 @@ def test_a_refused_login_says_so_without_the_password(house, ca_file, secret_fil
     ("mode", "words"), [(0o404, "anybody"), (0o402, "anybody"), (0o644, "anybody")]
 )
 def test_a_secret_that_others_may_read_is_not_used(house, ca_file, secret_file, mode, words):
-    with MailServer(house.server, security="TLS", login=("ann", "word")) as server:
-        with pytest.raises(NoticeError, match=words):
-            send_notice(mail(server, "TLS", ca_file, secret_file("word", mode)), LETTER)
+    with (
+        MailServer(house.server, security="TLS", login=("ann", "word")) as server,
+        pytest.raises(NoticeError, match=words),
+    ):
+        send_notice(mail(server, "TLS", ca_file, secret_file("word", mode)), LETTER)
     assert server.heard == []
 
 
