@@ -11,6 +11,7 @@ from kit.director_server import CONFIGURATION, RunningDirector
 from kit.mail_server import MailServer
 from kit.simulated_agent import SimulatedAgent
 from kit.web_server import WebServer
+from strongroom.cli.main import main
 from strongroom.net.control.messages import StartBackup
 
 
@@ -84,3 +85,19 @@ def test_a_failed_job_reaches_people_within_seconds(told, command):
     told.configure(text.replace('Client ACL = "web.*"', "Client ACL = db1"))
     command("reload", place=place(told))
     assert command("notify", "list", "--json", place=place(told, "ann")).objects == []
+
+
+def test_a_check_before_the_start_names_secrets_that_cannot_be_used(told, tmp_path, capsys):
+    secret = tmp_path / "address"
+    secret.write_text("https://hooks.example.org/x\n")
+    secret.chmod(0o644)
+    block = f'Notify {{ Name = chat; Type = Slack; URL File = "{secret}" }}\n          Notify'
+    told.configure(told.configuration.replace("Notify", block, 1))
+    words = ["director", "--check", "--config", str(told.configuration_file)]
+    assert main(words) == 68
+    said = capsys.readouterr().err
+    assert "URL File of Notify chat" in said
+    assert f"{secret}: chmod 400" in said
+    secret.chmod(0o400)
+    main(words)
+    assert "URL File" not in capsys.readouterr().err

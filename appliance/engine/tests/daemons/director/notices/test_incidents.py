@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kit.director_in_process import OPERATOR, client, in_loop, job
+from strongroom.daemons.director.catalog.runs import RunRecord, add_run
 
 DAY = 86400.0
 
@@ -268,3 +271,39 @@ async def test_a_false_snapshot_is_told_once_for_ever(director, told):
         await told.send()
         await director.restart()
     assert told.events() == [("false-snapshot", "open")]
+
+
+@in_loop
+async def test_a_restore_test_that_fails_and_one_that_is_overdue_are_told(director, told):
+    test = job("test", kind="Verify", more="Level = Data; JobToVerify = nightly; Schedule = nights")
+    told.configure(
+        job("nightly") + test,
+        storage='Repository = "/nowhere"; Passphrase File = "/nowhere.passphrase"',
+        notify="Events = restore-test-failed, restore-test-overdue",
+    )
+    await director.open()
+    await told.look()
+    catalog = director.service.context.catalog
+
+    def ended(number: int, state: str) -> None:
+        now_ns = director.time.now_ns
+        times = {"scheduled_ns": now_ns, "queued_ns": now_ns, "started_ns": now_ns}
+        run = RunRecord(id=f"{number:032x}", job="test", client="web1", kind="verify", level="data")
+        add_run(catalog, msgspec.structs.replace(run, state=state, ended_ns=now_ns, **times))
+
+    ended(1, "done")
+    await told.look(1800)
+    assert told.events() == []
+    ended(2, "failed")
+    await told.look()
+    assert told.events() == [("restore-test-failed", "open")]
+    assert "the restore test test of web1 failed" in told.mailed()[0]
+    director.time.pass_by(1)
+    ended(3, "done")
+    await told.look()
+    assert told.events()[1:] == [("restore-test-failed", "resolved")]
+    # The scheduler does not run here, so nobody starts it any more.
+    director.time.pass_by(40 * 3600)
+    await director.service.notices.look()
+    await told.send()
+    assert told.events()[2:] == [("restore-test-overdue", "open")]

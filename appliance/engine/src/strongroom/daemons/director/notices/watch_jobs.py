@@ -115,7 +115,7 @@ class JobWatch:
             return
         if last.state == "cancelled":
             title = f"{_named(job)} did not run"
-            event = "job-missing"
+            event = _missing(job)
         else:
             what = "the restore test" if is_test else "the job"
             title = f"{_named(job, what)} failed"
@@ -152,7 +152,7 @@ class JobWatch:
         if run.state == "waiting":
             title = f"{_named(job)} did not start"
             remedy = f"see why on {run.client or 'the director'}; strongroom status"
-            return self._about(job, "job-missing", title, run.scheduled_ns, run.reason, remedy)
+            return self._about(job, _missing(job), title, run.scheduled_ns, run.reason, remedy)
         title = f"{_named(job)} is late"
         detail = run.reason if run.state == "queued" else "it has started after its time"
         remedy = "strongroom status; limits and priorities may have to be changed"
@@ -171,7 +171,7 @@ class JobWatch:
             title = f"{_named(job)} was not started"
             detail = f"it was due {shown_time(due_ns, expected.zone)}, and there is no run of it"
             remedy = "strongroom status, and the director's log"
-            yield self._about(job, "job-missing", title, due_ns, detail, remedy)
+            yield self._about(job, _missing(job), title, due_ns, detail, remedy)
         patience = float(job.overdue_after_seconds)
         if not patience and expected.gap_seconds:
             patience = max(1.5 * expected.gap_seconds, expected.gap_seconds + _HOUR)
@@ -237,6 +237,11 @@ class JobWatch:
             job=job.name,
             client=job.client,
         )
+
+
+def _missing(job: JobSettings) -> str:
+    """The event of a job that did not start."""
+    return "restore-test-overdue" if job.kind == "verify" else "job-missing"
 
 
 def topic_of(job: JobSettings) -> str:
