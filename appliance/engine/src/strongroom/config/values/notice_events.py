@@ -26,6 +26,7 @@ EVENTS: Final[dict[str, Severity]] = {
     "disk-full": "error",
     "storage-unreachable": "error",
     "false-snapshot": "error",
+    "snapshot-missing": "error",
     "catalog-unavailable": "error",
     "clock-jump": "warning",
     "notices-undelivered": "error",

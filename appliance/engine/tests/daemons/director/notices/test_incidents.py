@@ -6,6 +6,14 @@ import msgspec
 
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run
+from strongroom.daemons.director.catalog.snapshots import (
+    GONE,
+    SnapshotRecord,
+    add_snapshots,
+    note_false,
+    note_removed,
+    note_returned,
+)
 
 DAY = 86400.0
 
@@ -307,3 +315,32 @@ async def test_a_restore_test_that_fails_and_one_that_is_overdue_are_told(direct
     await director.service.notices.look()
     await told.send()
     assert told.events()[2:] == [("restore-test-overdue", "open")]
+
+
+@in_loop
+async def test_false_and_lost_snapshots_are_told_until_they_are_settled(director, told):
+    told.configure(job("nightly"))
+    await director.open()
+    catalog = director.service.context.catalog
+    usual = {"client": "web1", "job": "nightly", "storage": "main"}
+    ids = ("1" * 64, "2" * 64)
+    records = [
+        SnapshotRecord(id=one, start_ns=number, server_ns=number, **usual)
+        for number, one in enumerate(ids, 1)
+    ]
+    add_snapshots(catalog, records)
+    await told.look()
+    assert told.events() == []
+    note_false(catalog, {ids[0]: "lacks a block"})
+    note_removed(catalog, [ids[1]], director.time.now_ns, GONE)
+    for _ in range(2):
+        await told.look()
+    assert sorted(told.events()) == [("false-snapshot", "open"), ("snapshot-missing", "open")]
+    assert "lacks a block" in told.mail.mails[0].get_content()
+    note_false(catalog, {ids[0]: ""})
+    note_returned(catalog, [ids[1]], GONE)
+    await told.look()
+    assert sorted(told.events()[2:]) == [
+        ("false-snapshot", "resolved"),
+        ("snapshot-missing", "resolved"),
+    ]

@@ -39,6 +39,8 @@ from strongroom.daemons.director.notices.watch_expiry import expiry_conditions
 from strongroom.daemons.director.notices.watch_jobs import TIMELY, TOPIC, JobWatch
 from strongroom.daemons.director.notices.watch_outbox import TOPIC as OUTBOX_TOPIC
 from strongroom.daemons.director.notices.watch_outbox import undelivered
+from strongroom.daemons.director.notices.watch_snapshots import TOPIC as SNAPSHOT_TOPIC
+from strongroom.daemons.director.notices.watch_snapshots import suspect_snapshots
 from strongroom.daemons.director.notices.watch_storage import DISK, REACH, StorageWatch
 from strongroom.daemons.director.results import DeadLetter, NoticeOverview, OpenIncident
 from strongroom.daemons.director.runs.pings import queue_ping
@@ -138,7 +140,7 @@ class NoticeOffice:
             Condition(
                 event="false-snapshot",
                 topic=f"false:{snapshot[:64]}",
-                title=f"a snapshot in storage {storage} is not what it says",
+                title=f"a snapshot in storage {storage} is false or damaged, and was not entered",
                 detail=f"{snapshot[:16]}: {why}",
                 remedy="find out what its agent did; the snapshot is not used",
                 since_ns=clock.now_ns(),
@@ -208,6 +210,7 @@ class NoticeOffice:
         found, undecided = self._jobs.conditions(active, clock_is_trusted=not obstacle)
         found += self._storages.conditions(lasting)
         found += undelivered(messages, dead)
+        found += suspect_snapshots(catalog)
         found += self._expiry(announcements, is_trusted=not obstacle)
         if obstacle:
             found.append(_clock_condition(obstacle))
@@ -221,7 +224,7 @@ class NoticeOffice:
                 return not obstacle and self._expiring is not None
             if topic.startswith((DISK, REACH)):
                 return self._storages.has_measured(topic)
-            return topic == _CLOCK or topic.startswith(OUTBOX_TOPIC)
+            return topic == _CLOCK or topic.startswith((OUTBOX_TOPIC, SNAPSHOT_TOPIC))
 
         changed = settle(catalog, found, judged, announcements)
         now_ns = clock.now_ns()
