@@ -181,6 +181,22 @@ def test_nothing_is_wrong_with_the_base():
          "Notify n of Messages t: there is one of this name already"),
         ("Messages { Name = t; Notify { Name = n; Type = Slack; URL File = u } }", 55, "error",
          "URL File takes an absolute path, not 'u'"),
+        (("Messages { Name = t; SMTP Server = mx; Mail From = a@b; SMTP Security = None }"), 57,
+         "error", "Messages t: mail to mx could be read on the way; use StartTLS or TLS"),
+        (("Messages { Name = t; SMTP Server = mx; Mail From = a@b\n"
+          '  Mail = "a(b" = all }'), 3, "error", "'a(b' is no mail address"),
+        (('Messages { Name = t; SMTP Server = mx; Mail From = a@b\n'
+          '  Notify { Name = n; Type = Mail; To = "a(b@c" } }'), 35, "error",
+         "Notify n of Messages t: 'a(b@c' is no mail address"),
+        (("Messages { Name = t; Notify { Name = n; Type = Command\n"
+          "  Command = /usr/sbin/sendmail ann } }"), 3, "warning",
+         "Notify n of Messages t: sendmail cannot deliver from within the sandbox"),
+        (("Messages { Name = t; Notify { Name = n; Type = Command\n"
+          '  Command = "sudo tell ann" } }'), 3, "warning",
+         "Notify n of Messages t: sudo gets no other rights within the sandbox"),
+        (("Messages { Name = t; Notify { Name = n; Type = Slack\n"
+          "  URL File = /root/url } }"), 3, "warning",
+         "/root/url is not seen within the sandbox of the director's unit, which has no /root/"),
         (("Storage { Name = t; Address = h; Password = p; Device = d; Media Type = File\n"
           "  Nearly Full At = 90; Full At = 80 }"), 3, "error",
          "Nearly Full At (90 percent) is above Full At (80 percent)"),
@@ -193,6 +209,13 @@ def test_a_director_says_what_it_could_not_do(text, column, severity, message):
     if column is not None:
         line, found_column = fitting[0].split(":")[:2]
         assert (int(line) >= FIRST_LINE, int(found_column)) == (True, column)
+
+
+def test_what_nobody_would_be_told_is_named():
+    blocks = "Messages { Name = t; Notify { Name = n; Type = Slack; URL File = /u } }\n"
+    (found,) = findings(BASE + blocks)
+    assert "warning: nobody is told of what is of no job" in found
+    assert findings(BASE.replace("Messages = m }", "Messages = t }", 1) + blocks) == []
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import email.policy
 import socketserver
 import ssl
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,7 +31,7 @@ _LONGEST_LINE = 65536
 class MailServer:
     """See the module. login: user and password it wants. dies_in_data: hangs up before the end.
 
-    refuses: an answer to RCPT instead of OK.
+    refuses: an answer to RCPT instead of OK. greets_slowly: never comes to the end of its greeting.
     """
 
     def __init__(
@@ -39,10 +40,12 @@ class MailServer:
         *,
         security: str = "None",
         login: tuple[str, str] | None = None,
+        greets_slowly: bool = False,
         port: int = 0,
     ) -> None:
         self.security = security
         self.login = login
+        self.greets_slowly = greets_slowly
         self.dies_in_data = False
         self.refuses = ""
         self.mails: list[EmailMessage] = []
@@ -110,6 +113,9 @@ class _Conversation:
         self._recipient = ""
 
     def run(self) -> None:
+        while self._server.greets_slowly:
+            self._say("220-wait")
+            time.sleep(0.05)
         self._say("220 test")
         commands: dict[str, Callable[[str], bool]] = {
             "EHLO": self._ehlo,

@@ -28,12 +28,17 @@ class Asked(NamedTuple):
 
 
 class WebServer:
-    """See the module. answers: the next statuses, 200 when there is none left."""
+    """See the module. answers: the next statuses, 200 when there is none left.
+
+    answering: no answer comes while it is cleared.
+    """
 
     def __init__(self, identity: Identity | None = None, port: int = 0) -> None:
         self.asked: list[Asked] = []
         self.answers: list[int] = []
         self.moved_to = ""
+        self.answering = threading.Event()
+        self.answering.set()
         self._identity = identity
         self._wanted_port = port
         self._server: ThreadingHTTPServer | None = None
@@ -49,6 +54,7 @@ class WebServer:
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
+                owner.answering.wait()
                 size = int(self.headers.get("Content-Length", 0))
                 body = self.rfile.read(size)
                 owner.asked.append(Asked(self.command, self.path, dict(self.headers), body))

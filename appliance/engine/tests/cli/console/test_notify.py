@@ -91,13 +91,15 @@ def test_a_check_before_the_start_names_secrets_that_cannot_be_used(told, tmp_pa
     secret = tmp_path / "address"
     secret.write_text("https://hooks.example.org/x\n")
     secret.chmod(0o644)
-    block = f'Notify {{ Name = chat; Type = Slack; URL File = "{secret}" }}\n          Notify'
+    chat = f'Notify {{ Name = chat; Type = Slack; URL File = "{secret}" }}\n          '
+    block = f"{chat}Notify {{ Name = tell; Type = Command; Command = /nothing/tell }}\n Notify"
     told.configure(told.configuration.replace("Notify", block, 1))
     words = ["director", "--check", "--config", str(told.configuration_file)]
     assert main(words) == 68
     said = capsys.readouterr().err
     assert "URL File of Notify chat" in said
     assert f"{secret}: chmod 400" in said
+    assert "Command of Notify tell: there is no program /nothing/tell that can be run" in said
     secret.chmod(0o400)
     main(words)
     assert "URL File" not in capsys.readouterr().err

@@ -22,8 +22,18 @@ if TYPE_CHECKING:
 _SMTP: Final = ("smtp_port", "smtp_security", "smtp_user", "smtp_password_file", "mail_from")
 # Programs that hand mail over with rights that the sandbox of the unit takes away.
 _LOCAL_MAILERS: Final = frozenset(("sendmail", "mail", "mailx", "mutt", "s-nail", "exim4"))
-_ADDRESS: Final = re.compile(r"[!-?A-~]+(?:@[A-Za-z0-9.\-]+)?\Z")
+_OTHERS_RIGHTS: Final = frozenset(("sudo", "su", "doas", "pkexec", "runuser"))
+# Folders that the sandbox hides, or of which it shows others.
+_HIDDEN: Final = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108 - compared
+_ADDRESS: Final = re.compile(
+    r"(?!=\?)[A-Za-z0-9!#$%&'*+/=?^_`{|}~.\-]+(?:@[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)?\Z"
+)
 _OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+_UNIT: Final = "the sandbox of the director's unit"
+_SANDBOX: Final = (
+    "cannot deliver from within the sandbox of the director's unit (NoNewPrivileges); set SMTP "
+    "Server"
+)
 # Type of a Notify block -> what it needs, each as alternatives, and what it may have.
 _WEB: Final = (("url", "url_file"),)
 _NEEDS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
@@ -54,6 +64,19 @@ def judge_messages(findings: FeasibilityFindings) -> None:
         names: set[str] = set()
         for block in messages.blocks("notify"):
             _notify(findings, messages, block, names)
+    _nobody_is_told(findings)
+
+
+def _nobody_is_told(findings: FeasibilityFindings) -> None:
+    of_director = findings.configuration.director.messages
+    told = {one.name for one in findings.configuration.messages.values() if one.notify}
+    daemon = findings.component.daemon
+    if told and of_director not in told and daemon is not None:
+        message = (
+            "nobody is told of what is of no job (disks, certificates, the clock): Messages "
+            f"{of_director}, which the Director names, has no Notify block"
+        )
+        findings.at(WARNING, "messages", message, daemon, "messages")
 
 
 def _commands(findings: FeasibilityFindings, messages: Resource) -> None:
@@ -63,9 +86,8 @@ def _commands(findings: FeasibilityFindings, messages: Resource) -> None:
             if fault := word_fault(command):
                 message = f"reports of Messages {messages.name} are not sent: {fault}"
                 findings.at_directive(WARNING, "messages", message, directive)
-            elif (program := os.path.basename(shlex.split(command)[0])) in _LOCAL_MAILERS:
-                message = f"{program} {_SANDBOX}"
-                findings.at_directive(WARNING, "messages", message, directive)
+            elif reason := _sandbox_fault(command):
+                findings.at_directive(WARNING, "messages", reason, directive)
     if messages.text("smtp_server"):
         return
     commands: set[str] = set()
@@ -81,10 +103,22 @@ def _commands(findings: FeasibilityFindings, messages: Resource) -> None:
             findings.at_directive(WARNING, "messages", message, directive)
 
 
-_SANDBOX: Final = (
-    "cannot deliver from within the sandbox of the director's unit (NoNewPrivileges); set SMTP "
-    "Server"
-)
+def _sandbox_fault(command: str) -> str:
+    """Why a command cannot do its work in the unit of the director; "" if nothing is known."""
+    path = shlex.split(command)[0]
+    program = os.path.basename(path)
+    if program in _LOCAL_MAILERS:
+        return f"{program} {_SANDBOX}"
+    if program in _OTHERS_RIGHTS:
+        return f"{program} gets no other rights within {_UNIT} (NoNewPrivileges)"
+    return _hidden_fault(path)
+
+
+def _hidden_fault(path: str) -> str:
+    if not path.startswith(_HIDDEN):
+        return ""
+    folder = next(one for one in _HIDDEN if path.startswith(one))
+    return f"{path} is not seen within {_UNIT}, which has no {folder} of this machine"
 
 
 def _mail_server(findings: FeasibilityFindings, messages: Resource) -> None:
@@ -107,8 +141,19 @@ def _mail_server(findings: FeasibilityFindings, messages: Resource) -> None:
         error("ports go from 1 to 65535", "smtp_port")
     if messages.is_set("smtp_user") != messages.is_set("smtp_password_file"):
         error("SMTP User and SMTP Password File go together", "smtp_user", "smtp_password_file")
-    if messages.is_set("smtp_user") and messages.text("smtp_security") == "None":
+    is_clear = messages.text("smtp_security") == "None"
+    if messages.is_set("smtp_user") and is_clear:
         error("the password would be sent in clear text; use StartTLS or TLS", "smtp_security")
+    elif is_clear and host not in _OWN_HOSTS:
+        message = f"mail to {host} could be read on the way; use StartTLS or TLS, with a CA File"
+        error(f"{message} for a certificate of your own", "smtp_security")
+    for directive in messages.block.directives:
+        kind = directive.spec.code
+        if isinstance(directive.value, Destination) and (kind[:4] == "mail" or kind == "operator"):
+            for address in directive.value.addresses:
+                if not directive.value.command and not _ADDRESS.match(address):
+                    text = f"{address!r} is no mail address"
+                    findings.at_directive(ERROR, "messages", text, directive)
 
 
 def _notify(
@@ -146,8 +191,11 @@ def _notify(
             error(f"{address!r} is no mail address", "to")
     for fault in _url_faults(block.text("url"), with_token=block.is_set("token_file")):
         error(fault, "url")
-    if block.is_set("command") and (fault := word_fault(block.text("command"))):
-        error(fault, "command")
+    if command := block.text("command"):
+        if fault := word_fault(command):
+            error(fault, "command")
+        elif reason := _sandbox_fault(command):
+            findings.at(WARNING, "messages", f"{title}: {reason}", block, "command")
     if block.is_set("digest_at") and day_minute(block.text("digest_at")) is None:
         error("Digest At takes a time of day such as 7:30", "digest_at")
     if block.is_set("maximum_per_hour") and not block.number("maximum_per_hour"):
@@ -181,3 +229,5 @@ def _files(findings: FeasibilityFindings, resource: Resource, attributes: tuple[
             shown = resource.spec.by_attribute[attribute].shown_name
             message = f"{shown} takes an absolute path, not {path!r}"
             findings.at(ERROR, "messages", message, resource, attribute)
+        elif fault := _hidden_fault(path):
+            findings.at(WARNING, "messages", fault, resource, attribute)

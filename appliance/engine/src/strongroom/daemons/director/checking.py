@@ -12,7 +12,7 @@ from strongroom.daemons.director.configuration import check_configuration, repos
 from strongroom.daemons.director.daemon import own_identity
 from strongroom.daemons.director.key_files import appliance_keys, authority_passphrase
 from strongroom.daemons.director.notices.secret_files import secret
-from strongroom.daemons.director.notices.senders import ping_addresses
+from strongroom.daemons.director.notices.senders import ping_addresses, program_of
 from strongroom.daemons.director.notices.web_requests import verifying_context
 from strongroom.daemons.director.repositories.access import read_passphrase
 from strongroom.daemons.preflight import Preflight
@@ -96,6 +96,9 @@ def _notices(look: Preflight, settings: DirectorConfiguration) -> None:
                 with look.part(f"{directive} of Notify {notify.name}"):
                     if path:
                         secret(path)
+            with look.part(f"Command of Notify {notify.name}"):
+                if notify.command:
+                    program_of(notify.command)
             with look.part(f"CA File of Notify {notify.name}"):
                 verifying_context(notify.ca_file)
     for path in sorted({job.ping_file for job in settings.jobs.values() if job.ping_file}):

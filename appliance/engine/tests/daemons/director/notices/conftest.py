@@ -100,6 +100,10 @@ class Told:
             for one in asked.json["notices"]
         ]
 
+    def titles(self) -> list[str]:
+        """What the webhook was told, in words."""
+        return [one["title"] for asked in self.web.asked for one in asked.json["notices"]]
+
     def mailed(self) -> list[str]:
         """The subjects of the mails, without the name of the director."""
         return [one.partition("] ")[2] for one in self.mail.subjects()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kit.director_in_process import in_loop, job
 from strongroom.daemons.director.catalog import outbox
+from strongroom.daemons.director.catalog.outbox import OutgoingMessage
+from strongroom.daemons.director.notices import delivery
 
 DAY = 86400.0
 
@@ -194,3 +196,71 @@ async def test_a_clock_that_was_ahead_delays_no_message(director, told, fail):
     director.time.jump(-400 * DAY)
     await told.send()
     assert ("job-failed", "open") in told.events()
+
+
+@in_loop
+async def test_a_server_that_hangs_delays_no_other(director, told, fail, monkeypatch):
+    monkeypatch.setattr(delivery, "ROUND_SECONDS", 0.5)
+    told.configure(job("nightly") + job("other"))
+    await director.open()
+    agent = await director.agent("web1")
+    told.web.answering.clear()
+    for number, name in enumerate(("nightly", "other"), 1):
+        await fail(agent, name)
+        await told.send()
+        assert len(told.mail.mails) == number
+    told.web.answering.set()
+    for _ in range(3):
+        await told.send(40)
+    assert told.events() == [("job-failed", "open")] * 2
+
+
+@in_loop
+async def test_a_message_that_is_damaged_waits_with_pauses_and_harms_no_other(
+    director, told, fail, caplog
+):
+    told.configure()
+    await director.open()
+    catalog = director.service.context.catalog
+    damaged = OutgoingMessage(
+        id="1", destination="People/hook", form="notice", subject="", created_ns=1
+    )
+    outbox.post(catalog, [damaged])
+    await fail(await director.agent("web1"))
+    for _ in range(30):
+        await told.send(60)
+    assert len(told.mail.mails) == 1
+    first, *_ = outbox.waiting(catalog)["People/hook"]
+    assert 3 <= first.attempts <= 8
+    assert "Traceback" not in caplog.text
+    assert "sending to People/hook has a fault" in caplog.text
+
+
+@in_loop
+async def test_what_waited_through_a_long_downtime_is_not_given_up_at_once(director, told, fail):
+    told.configure()
+    await director.open()
+    told.mail.stop()
+    await fail(await director.agent("web1"))
+    await told.send()
+    director.time.pass_by(10 * DAY)
+    await told.send()
+    catalog = director.service.context.catalog
+    assert outbox.dead_letters(catalog) == []
+    for _ in range(10):
+        await told.send(3600)
+    assert len(outbox.dead_letters(catalog)) == 1
+
+
+@in_loop
+async def test_a_job_whose_messages_have_no_notify_is_told_to_those_of_the_director(
+    director, told, fail
+):
+    told.configure(
+        "Messages { Name = Quiet; Console = all }\n"
+        + job("nightly").replace("Messages = Standard", "Messages = Quiet")
+    )
+    await director.open()
+    await fail(await director.agent("web1"))
+    await told.send()
+    assert told.events() == [("job-failed", "open")]

@@ -11,6 +11,7 @@ from kit.connections import House
 from kit.director_in_process import in_loop, job
 from strongroom.daemons.director.catalog.database import Catalog
 from strongroom.errors import CatalogUnavailableError
+from strongroom.net.identities.trust import roots_of
 from strongroom.stores.local import LocalStore
 from strongroom.stores.servable import Space
 
@@ -100,6 +101,22 @@ async def test_a_certificate_that_nobody_renews_is_told_before_and_when_it_ends(
     assert told.events()[before:] == [("certificate-expiring", "resolved")]
     await told.look(20 * DAY)
     assert told.events()[before + 1 :] == [("certificate-expired", "open")] * 2
+
+
+@in_loop
+async def test_the_end_of_the_authority_itself_is_told(director, told):
+    authority = House(director.folder).authority
+    told.configure(job("nightly"), notify="Events = certificate-expiring, certificate-expired")
+    file = director.folder / "etc/director.d/all/all.conf"
+    place = f'Director {{ Authority Directory = "{os.fsdecode(authority.folder)}"; '
+    file.write_text(file.read_text().replace("Director {", place, 1))
+    await director.open()
+    ends = roots_of(authority.certificate_pem)[0].not_valid_after_utc
+    left = ends.timestamp() - director.time.now_ns / 1e9
+    await told.look(left - 20 * DAY)
+    before = told.titles()
+    await told.look(10 * DAY)
+    assert told.titles()[len(before) :] == ["the certificate of the authority ends soon"]
 
 
 @in_loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kit.director_in_process import OPERATOR, client, in_loop, job
+from strongroom.daemons.director.catalog import outbox
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run
 from strongroom.daemons.director.catalog.snapshots import (
     GONE,
@@ -344,3 +345,28 @@ async def test_false_and_lost_snapshots_are_told_until_they_are_settled(director
         ("false-snapshot", "resolved"),
         ("snapshot-missing", "resolved"),
     ]
+
+
+@in_loop
+async def test_an_agent_that_stores_false_snapshots_without_end_floods_nobody(director, told):
+    told.configure(job("nightly"))
+    await director.open()
+    catalog = director.service.context.catalog
+    usual = {"client": "web1", "job": "nightly", "storage": "main"}
+    ids = [f"{number:064x}" for number in range(1, 3001)]
+    records = [
+        SnapshotRecord(id=one, start_ns=number, server_ns=number, **usual)
+        for number, one in enumerate(ids, 1)
+    ]
+    add_snapshots(catalog, records)
+    note_false(catalog, dict.fromkeys(ids, "lacks a block"))
+    refused = {f"{number:064x}": "is damaged" for number in range(5000, 45_000)}
+    await director.service.notices.found_false("main", refused)
+    for _ in range(3):
+        await told.look()
+    assert len(told.web.asked) == 1
+    assert len((await director.service.queries.notices()).incidents) == 21
+    text = told.mail.mails[0].get_content()
+    assert "39981 more snapshots in storage main are false or damaged" in text
+    assert "41 notices" in told.mailed()[0]
+    assert outbox.dead_letters(catalog) == []

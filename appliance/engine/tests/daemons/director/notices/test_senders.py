@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 
+import msgspec
 import pytest
 
 from kit.mail_server import MailServer
 from kit.web_server import WebServer
 from strongroom.config.settings.messages import MailServerSettings, NotifySettings
+from strongroom.daemons.director.notices import mail as mail_module
 from strongroom.daemons.director.notices.letters import Letter
 from strongroom.daemons.director.notices.senders import send_notice, send_ping
 from strongroom.daemons.director.runs.targets import NoticeTarget, PingTarget
@@ -205,3 +208,58 @@ def test_pings_go_to_the_addresses_of_the_file(web_server, ca_file, secret_file)
     ]  # fmt: skip
     with pytest.raises(NoticeError, match="write `start ADDRESS`"):
         ping(secret_file("sucess https://x.example/y\nfail https://x.example/z"), "fail")
+
+
+@pytest.mark.parametrize(("kind", "most"), [("ntfy", 4096), ("matrix", 65536), ("slack", 40000)])
+def test_a_long_text_is_shortened_to_what_the_server_takes(
+    web_server, ca_file, secret_file, kind, most
+):
+    url = f"{web_server.url}/topic"
+    place = {"url_file": secret_file(url)} if kind == "slack" else {"url": url}
+    target = notice(kind, **place, token_file=secret_file("t"), room="!r:x", ca_file=ca_file)
+    line = 'error: "é" & <x>\n'
+    send_notice(target, msgspec.structs.replace(LETTER, text=line * 5000))
+    (asked,) = web_server.asked
+    text = asked.json["message" if kind == "ntfy" else "body" if kind == "matrix" else "text"]
+    assert text.endswith("... and more: strongroom notify list\n")
+    assert len(text.encode()) <= most
+    # ntfy takes twice as much JSON, Matrix no more than its events.
+    assert len(asked.body) <= most * (2 if kind != "matrix" else 1)
+
+
+def test_a_name_in_a_text_calls_nobody_in_a_room(web_server, ca_file, secret_file):
+    token = secret_file("t")
+    target = notice("matrix", url=web_server.url, token_file=token, room="!r:x", ca_file=ca_file)
+    send_notice(target, msgspec.structs.replace(LETTER, text="@room"))
+    assert web_server.asked[0].json["m.mentions"] == {}
+
+
+def test_a_file_that_is_no_file_costs_no_descriptor(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        with pytest.raises(NoticeError):
+            send_notice(notice("slack", url_file=str(tmp_path)), LETTER)
+    assert len(os.listdir("/proc/self/fd")) < before + 10
+
+
+def test_a_user_in_an_address_is_refused_and_not_told(secret_file):
+    target = notice("webhook", url_file=secret_file("https://ann:s3cret@localhost/x"))
+    with pytest.raises(NoticeError, match="holds no user: use a Token File") as caught:
+        send_notice(target, LETTER)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_mail_server_that_greets_without_end_is_left(monkeypatch):
+    monkeypatch.setattr(mail_module, "WHOLE_SECONDS", 0.5)
+    with (
+        MailServer(greets_slowly=True) as server,
+        pytest.raises(NoticeError, match="cannot send mail by localhost"),
+    ):
+        send_notice(mail(server, "None", ""), LETTER)
+
+
+@pytest.mark.parametrize("address", ["a<", '"', "=?utf-8?q?a=0aBcc:x?=@x"])
+def test_an_address_that_fits_no_mail_is_said(house, address):
+    with MailServer() as server, pytest.raises(NoticeError, match="no mail can be made"):
+        send_notice(dataclasses.replace(mail(server, "None", ""), address=address), LETTER)
+    assert server.heard == []

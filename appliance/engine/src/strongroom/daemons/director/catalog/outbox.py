@@ -119,10 +119,7 @@ def note_failure(
             .values(**changes, failed_ns=failed_ns, attempts=OUTBOX.c.attempts + 1)
         )
         if failed_ns:
-            dead = select(OUTBOX.c.id).where(OUTBOX.c.failed_ns != 0)
-            old = dead.order_by(OUTBOX.c.failed_ns.desc(), OUTBOX.c.id).offset(MOST_DEAD)
-            many = list(connection.execute(old).scalars())
-            connection.execute(delete(OUTBOX).where(OUTBOX.c.id.in_(many)))
+            _bound_dead(connection)
 
 
 def retry_dead(catalog: Catalog) -> int:
@@ -146,6 +143,15 @@ def _bound(connection: Connection, destination: str, now_ns: int) -> None:
     if old:
         given_up = {"failed_ns": now_ns, "error": f"more than {MOST_WAITING} messages waited"}
         connection.execute(update(OUTBOX).where(OUTBOX.c.id.in_(old)).values(**given_up))
+        _bound_dead(connection)
+
+
+def _bound_dead(connection: Connection) -> None:
+    dead = select(OUTBOX.c.id).where(OUTBOX.c.failed_ns != 0)
+    old = dead.order_by(OUTBOX.c.failed_ns.desc(), OUTBOX.c.id).offset(MOST_DEAD)
+    many = list(connection.execute(old).scalars())
+    if many:
+        connection.execute(delete(OUTBOX).where(OUTBOX.c.id.in_(many)))
 
 
 def _row(message: OutgoingMessage) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 Messages of one destination go in their order, one after the other. Notices wait a few seconds for
 others, and one message tells all that wait. When a destination fails, what waits for it is tried
-again after 30 seconds, then at doubled intervals up to an hour; what has failed for three days is
-given up, and stays in the outbox as a dead letter. Each destination has a thread of its own while
-something is sent, at most THREADS in all, so that one that hangs delays no other for long.
+again after 30 seconds, then at doubled intervals up to an hour; what has failed for three days and
+several times is given up, and stays in the outbox as a dead letter. Each destination has a thread
+of its own while something is sent, at most THREADS in all, and nobody waits for one that is slow.
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ GATHER_SECONDS: Final = 10
 FIRST_PAUSE_SECONDS: Final = 30
 LONGEST_PAUSE_SECONDS: Final = 3600
 GIVE_UP_SECONDS: Final = 3 * 86400
+# After a long downtime, or when somebody has it retried, the first failure gives nothing up.
+_LEAST_ATTEMPTS: Final = 6
+# How long those who are slow are waited for, before the others are served again.
+ROUND_SECONDS = 20.0
 _HOUR: Final = 3600.0
 
 _log = logging.getLogger(__name__)
@@ -57,29 +61,32 @@ class Delivery:
     def __init__(self, context: DirectorContext) -> None:
         self._context = context
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="notices")
-        self._busy: set[str] = set()
+        self._busy: dict[str, asyncio.Task[None]] = {}
         self._times: dict[str, deque[float]] = defaultdict(deque)
         self.sent: dict[str, int] = defaultdict(int)
         self.failed: dict[str, int] = defaultdict(int)
 
     async def deliver_due(self) -> bool:
-        """Send all that is due now, and wait for it; returns whether anything waits still.
+        """Send all that is due now; returns whether anything waits still.
 
-        Raises CatalogError.
+        It is waited for, but not for long: what is slow goes on meanwhile. Raises CatalogError.
         """
         context = self._context
         found = await context.in_thread(waiting, context.catalog)
         targets = targets_of(context.configuration)
-        tasks = [
-            asyncio.create_task(self._deliver(key, messages, targets.get(key)))
-            for key, messages in found.items()
-            if key not in self._busy
-        ]
-        for done in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(done, StrongroomError):
-                raise done
-            if isinstance(done, BaseException):
-                _log.error("a notice could not be handled: %s", done, exc_info=done)
+        for key, messages in found.items():
+            if key not in self._busy:
+                sending = self._deliver(key, messages, targets.get(key))
+                self._busy[key] = asyncio.create_task(sending)
+        if not self._busy:
+            return bool(found)
+        await asyncio.wait(self._busy.values(), timeout=ROUND_SECONDS)
+        ended = {key: task for key, task in self._busy.items() if task.done()}
+        for key in ended:
+            del self._busy[key]
+        failures = [task.exception() for task in ended.values() if not task.cancelled()]
+        if failure := next((one for one in failures if one is not None), None):
+            raise failure
         return bool(found)
 
     async def send_now(self, target: NoticeTarget, letter: Letter) -> None:
@@ -88,21 +95,19 @@ class Delivery:
 
     def close(self) -> None:
         """Stop; what is being sent is not waited for."""
+        for task in self._busy.values():
+            task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _deliver(
         self, key: str, messages: list[OutgoingMessage], target: Target | None
     ) -> None:
-        self._busy.add(key)
-        try:
-            while messages:
-                together = self._due(key, messages, target)
-                if not together or not await self._send(key, together, target):
-                    return
-                done = {one.id for one in together}
-                messages = [one for one in messages if one.id not in done]
-        finally:
-            self._busy.discard(key)
+        while messages:
+            together = self._due(key, messages, target)
+            if not together or not await self._send(key, together, target):
+                return
+            done = {one.id for one in together}
+            messages = [one for one in messages if one.id not in done]
 
     def _due(
         self, key: str, messages: list[OutgoingMessage], target: Target | None
@@ -144,7 +149,13 @@ class Delivery:
         try:
             await self._attempt(target, messages)
         except (NoticeError, OSError) as error:
-            await self._note_failure(key, messages, error)
+            await self._note_failure(key, messages, str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - it must not be tried without a pause
+            # Its words may hold a secret.
+            kind = type(error).__name__
+            _log.error("sending to %s has a fault: %s", printable(name_of(key)), kind)
+            await self._note_failure(key, messages, f"a fault of the director: {kind}")
             return False
         self._times[key].append(clock.elapsed_seconds())
         self.sent[name_of(key)] += 1
@@ -186,17 +197,19 @@ class Delivery:
         except StrongroomError as error:
             raise NoticeError(str(error)) from error
 
-    async def _note_failure(
-        self, key: str, messages: list[OutgoingMessage], error: Exception
-    ) -> None:
+    async def _note_failure(self, key: str, messages: list[OutgoingMessage], error: str) -> None:
         context, now_ns = self._context, clock.now_ns()
         self.failed[name_of(key)] += 1
-        text = printable(str(error), 400)
+        text = printable(error, 400)
         attempts = max(one.attempts for one in messages)
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS << min(attempts, 10))
         limit_ns = now_ns - GIVE_UP_SECONDS * SECOND_NS
-        old = [one.id for one in messages if one.created_ns <= limit_ns]
-        young = [one.id for one in messages if one.created_ns > limit_ns]
+        old = [
+            one.id
+            for one in messages
+            if one.created_ns <= limit_ns and one.attempts + 1 >= _LEAST_ATTEMPTS
+        ]
+        young = [one.id for one in messages if one.id not in old]
         if not attempts:
             _log.warning("a notice to %s waits: %s", printable(name_of(key)), text)
         if old:

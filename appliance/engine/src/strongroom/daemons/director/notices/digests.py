@@ -11,7 +11,7 @@ from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.outbox import OutgoingMessage, post
 from strongroom.daemons.director.catalog.state import read_state
 from strongroom.daemons.director.notices.digest import digest_text, last_digest_time
-from strongroom.daemons.director.runs.targets import messages_of, notice_targets
+from strongroom.daemons.director.runs.targets import notice_targets, notices_of
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _digest(
     configuration, now_ns = context.configuration, clock.now_ns()
 
     def concerns(job: str) -> bool:
-        return messages_of(configuration, job) is messages
+        return notices_of(configuration, job) is messages
 
     subject, text = digest_text(context, concerns, since_ns, now_ns, zone)
     return OutgoingMessage(

@@ -8,7 +8,7 @@ from contextlib import suppress
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 def send_mail(server: MailServerSettings, address: str, letter: Letter) -> None:
     """Hand a mail to the server. Raises NoticeError. Blocks."""
     password = secret(server.password_file) if server.user else ""
-    message = _message(server, address, letter)
+    try:
+        message = _message(server, address, letter)
+    except (ValueError, LookupError) as error:
+        raise NoticeError(f"no mail can be made for {printable(address, 100)}") from error
     try:
         with (
             _connected(server) as connection,
@@ -65,11 +68,11 @@ class _connected:  # noqa: N801 - used as a function
         host, port = server.host, server.port
         name = server.sender.rpartition("@")[2] or "localhost"
         if server.security == "TLS":
-            self._connection: smtplib.SMTP = smtplib.SMTP_SSL(
+            self._connection: smtplib.SMTP = _EncryptedServer(
                 host, port, name, timeout=STEP_SECONDS, context=verifying_context(server.ca_file)
             )
         else:
-            self._connection = smtplib.SMTP(host, port, name, timeout=STEP_SECONDS)
+            self._connection = _ClearServer(host, port, name, timeout=STEP_SECONDS)
 
     def __enter__(self) -> smtplib.SMTP:
         return self._connection
@@ -79,6 +82,22 @@ class _connected:  # noqa: N801 - used as a function
             if kind is None:
                 self._connection.quit()
         self._connection.close()
+
+
+class _BoundedGreeting:
+    """The greeting of a server has to be complete in time, however slowly it comes."""
+
+    def connect(self, *where: Any) -> tuple[int, bytes]:
+        with ended_after(WHOLE_SECONDS, lambda: getattr(self, "sock", None)):
+            return super().connect(*where)  # type: ignore[misc,no-any-return]
+
+
+class _ClearServer(_BoundedGreeting, smtplib.SMTP):
+    pass
+
+
+class _EncryptedServer(_BoundedGreeting, smtplib.SMTP_SSL):
+    pass
 
 
 def _message(server: MailServerSettings, address: str, letter: Letter) -> EmailMessage:

@@ -61,6 +61,8 @@ _EXPIRY_SECONDS: Final = 600.0
 _KEPT_NS: Final = 400 * 86400 * SECOND_NS
 _DEAD_KEPT_NS: Final = 30 * 86400 * SECOND_NS
 _CLOCK: Final = "clock"
+# An agent can make any number of false snapshots.
+_MOST_REFUSED: Final = 20
 
 _log = logging.getLogger(__name__)
 
@@ -146,8 +148,12 @@ class NoticeOffice:
                 since_ns=clock.now_ns(),
                 storage=storage,
             )
-            for snapshot, why in refused.items()
+            for snapshot, why in sorted(refused.items())[:_MOST_REFUSED]
         ]
+        if (more := len(refused) - len(found)) > 0:
+            found[-1] = found[-1]._replace(
+                title=f"{more + 1} more snapshots in storage {storage} are false or damaged"
+            )
         announcements = Announcements(self._context.configuration)
         await self._context.in_thread(note_once, self._context.catalog, found, announcements)
         self._posted.set()

@@ -20,8 +20,7 @@ def secret_lines(path: str) -> list[str]:
     """
     shown = printable(path)
     try:
-        # A FIFO in its place would block for ever.
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise NoticeError(f"{shown} is no regular file")
@@ -40,6 +39,11 @@ def secret_lines(path: str) -> list[str]:
     if not lines or any(not line.isprintable() for line in lines):
         raise NoticeError(f"{shown} holds no secret: it is empty, or not text")
     return lines
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    # A FIFO in its place would block for ever.
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def secret(path: str) -> str:

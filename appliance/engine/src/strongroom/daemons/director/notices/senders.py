@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 _COMMAND_SECONDS: Final = 60
 _SENDMAIL: Final = "/usr/sbin/sendmail"
 _MOST_STANDARD_ERROR: Final = 300
+# The most bytes of text that servers take: Slack 40,000 characters, Matrix 64 KiB an event, ntfy
+# 4 KiB, and twice that as JSON.
+_MOST_SLACK: Final = 30_000
+_MOST_MATRIX: Final = 30_000
+_MOST_NTFY: Final = 3_500
 # Severity -> priority of ntfy, of Gotify.
 _NTFY: Final = {"info": 2, "warning": 3, "error": 4}
 _GOTIFY: Final = {"info": 2, "warning": 5, "error": 8}
@@ -95,6 +101,15 @@ def ping_addresses(path: str) -> dict[str, str]:
     return found
 
 
+def program_of(command: str) -> str:
+    """The program that a command runs. Raises NoticeError if there is none."""
+    word = shlex.split(command)[0]
+    found = shutil.which(word, path=os.defpath)
+    if found is None:
+        raise NoticeError(f"there is no program {printable(word)} that can be run")
+    return found
+
+
 def run_with_text(words: Sequence[str], text: str, variables: Mapping[str, str]) -> None:
     """Run a command with a text on its standard input. Raises NoticeError."""
     program = printable(os.path.basename(words[0]))
@@ -134,14 +149,16 @@ def _slack(notify: NotifySettings, url: str, token: str, letter: Letter) -> None
     text = f"{letter.subject}\n{letter.text}"
     for sign, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(sign, instead)
-    _post(notify, url, {"text": text})
+    _post(notify, url, {"text": _bounded(text, _MOST_SLACK)})
 
 
 def _matrix(notify: NotifySettings, url: str, token: str, letter: Letter) -> None:
     room = quote(notify.room, safe="")
     # The server does nothing when it gets the same transaction again.
     place = f"{url}/_matrix/client/v3/rooms/{room}/send/m.room.message/{letter.id}"
-    body = {"msgtype": "m.text", "body": f"{letter.subject}\n{letter.text}"}
+    text = _bounded(f"{letter.subject}\n{letter.text}", _MOST_MATRIX)
+    # Without mentions: no name in the text calls anybody.
+    body = {"msgtype": "m.text", "body": text, "m.mentions": {}}
     _post(notify, place, body, _bearer(token), method="PUT")
 
 
@@ -150,7 +167,7 @@ def _ntfy(notify: NotifySettings, url: str, token: str, letter: Letter) -> None:
     body = {
         "topic": topic,
         "title": letter.subject,
-        "message": letter.text,
+        "message": _bounded(letter.text, _MOST_NTFY),
         "priority": _NTFY[letter.severity],
     }
     _post(notify, f"{server}/", body, _bearer(token))
@@ -172,6 +189,14 @@ _SENDERS: Final[dict[str, Callable[[NotifySettings, str, str, Letter], None]]] =
     "ntfy": _ntfy,
     "gotify": _gotify,
 }
+
+
+def _bounded(text: str, most_bytes: int) -> str:
+    """The lines of a text that fit, and that there are more."""
+    if len(text.encode()) <= most_bytes:
+        return text
+    begin = text.encode()[:most_bytes].decode("utf-8", "ignore")
+    return f"{begin.rpartition(chr(10))[0] or begin}\n... and more: strongroom notify list\n"
 
 
 def _bearer(token: str) -> dict[str, str]:

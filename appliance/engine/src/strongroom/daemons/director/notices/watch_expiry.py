@@ -17,14 +17,17 @@ from strongroom.daemons.director.catalog.access import list_tokens
 from strongroom.daemons.director.catalog.incidents import Condition
 from strongroom.daemons.director.notices.letters import shown_time
 from strongroom.net.identities.authority import Authority
+from strongroom.net.identities.trust import roots_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import tzinfo
+    from datetime import datetime, tzinfo
 
     from strongroom.daemons.director.context import DirectorContext
 
 TOPICS: Final = ("certificate:", "token:")
+# In place of the role: every certificate ends with this one.
+_ROOT: Final = "the authority"
 _SHORTEST_LIFE_NS: Final = 2 * 86400 * SECOND_NS
 
 
@@ -39,14 +42,15 @@ def _certificates(context: DirectorContext, zone: tzinfo) -> Iterator[Condition]
     newest: dict[tuple[str, str], tuple[int, int]] = {}
     if settings.authority_folder:
         authority = Authority(os.fsencode(settings.authority_folder))
+        root = roots_of(authority.certificate_pem)[0]
+        newest[_ROOT, ""] = (_ns(root.not_valid_before_utc), _ns(root.not_valid_after_utc))
         revoked = authority.revoked()
         for one in authority.issued():
             if not revoked.covers(one.role, one.name, one.issued):
                 newest[one.role, one.name] = (one.issued_ns, one.not_after_ns)
     if (identity := context.identity) is not None:
-        ends_ns = int(identity.not_after.timestamp()) * SECOND_NS
-        issued_ns = int(identity.not_before.timestamp()) * SECOND_NS
-        newest.setdefault((identity.role, identity.name), (issued_ns, ends_ns))
+        own = (_ns(identity.not_before), _ns(identity.not_after))
+        newest.setdefault((identity.role, identity.name), own)
     clients = context.configuration.clients
     for (role, name), (issued_ns, ends_ns) in newest.items():
         if role == "agent" and name not in clients:
@@ -59,10 +63,13 @@ def _certificates(context: DirectorContext, zone: tzinfo) -> Iterator[Condition]
         )
         if role == "agent":
             remedy = f"see why the agent on {name} does not renew it; enrol it anew if need be"
+        if role == _ROOT:
+            remedy = "make another with strongroom ca init, and enrol everybody with it"
+        holder = f"{role} {name}".strip()
         yield Condition(
             event="certificate-expired" if has_ended else "certificate-expiring",
             topic=f"certificate:{role}:{name}",
-            title=f"the certificate of {role} {name} {'has ended' if has_ended else 'ends soon'}",
+            title=f"the certificate of {holder} {'has ended' if has_ended else 'ends soon'}",
             detail=f"it ends {shown_time(ends_ns, zone)}",
             remedy=remedy,
             since_ns=now_ns,
@@ -92,6 +99,10 @@ def _tokens(context: DirectorContext, zone: tzinfo) -> Iterator[Condition]:
                 remedy=f"strongroom token create {one.name}, or token withdraw {one.id}",
                 since_ns=now_ns,
             )
+
+
+def _ns(moment: datetime) -> int:
+    return int(moment.timestamp()) * SECOND_NS
 
 
 def _ends_soon(begun_ns: int, ends_ns: int, warning_seconds: int, now_ns: int) -> bool:

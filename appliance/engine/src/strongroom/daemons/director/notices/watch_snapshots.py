@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
@@ -18,12 +19,18 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.database import Catalog
 
 TOPIC: Final = "snapshot:"
+# Beyond that the false snapshots of a client are told together: an agent can make any number.
+_MOST_OF_ONE: Final = 20
 
 
 def suspect_snapshots(catalog: Catalog) -> Iterator[Condition]:
     """Those that the catalog knows of. Blocks. Raises CatalogError."""
     now_ns = clock.now_ns()
-    for one in false_snapshots(catalog):
+    counts: Counter[str] = Counter()
+    for one in reversed(false_snapshots(catalog)):
+        counts[one.client] += 1
+        if counts[one.client] > _MOST_OF_ONE:
+            continue
         yield Condition(
             event="false-snapshot",
             topic=TOPIC + one.id[:64],
@@ -35,6 +42,16 @@ def suspect_snapshots(catalog: Catalog) -> Iterator[Condition]:
             client=one.client,
             storage=one.storage,
         )
+    for client, count in counts.items():
+        if count > _MOST_OF_ONE:
+            yield Condition(
+                event="false-snapshot",
+                topic=f"{TOPIC}more:{client}",
+                title=f"more than {_MOST_OF_ONE} snapshots of {client} are false",
+                remedy="find out what its agent did",
+                since_ns=now_ns,
+                client=client,
+            )
     for one in missed_snapshots(catalog):
         yield Condition(
             event="snapshot-missing",

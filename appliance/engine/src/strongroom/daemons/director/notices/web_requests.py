@@ -94,6 +94,8 @@ def _connection(url: str, ca_file: str) -> HTTPConnection:
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
         raise NoticeError("the address of a webhook cannot be understood") from error
+    if parts.username is not None:
+        raise NoticeError("an address of a webhook holds no user: use a Token File")
     if parts.scheme == "https" and host:
         context = verifying_context(ca_file)
         return HTTPSConnection(host, port, timeout=STEP_SECONDS, context=context)

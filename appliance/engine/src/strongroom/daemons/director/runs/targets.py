@@ -115,9 +115,20 @@ def messages_of(configuration: DirectorConfiguration, job: str) -> MessagesSetti
     return found or configuration.messages.get(configuration.director.messages)
 
 
+def notices_of(configuration: DirectorConfiguration, job: str) -> MessagesSettings | None:
+    """The Messages whose Notify blocks are told of a job, "" for what is of no job.
+
+    Those of the Director, where the job's own have none: silence is nobody's wish.
+    """
+    own = messages_of(configuration, job)
+    if own is not None and own.notify:
+        return own
+    return configuration.messages.get(configuration.director.messages)
+
+
 def told_of(configuration: DirectorConfiguration, incident: Incident) -> list[NoticeTarget]:
     """The destinations that want to know of an incident."""
-    messages = messages_of(configuration, incident.job)
+    messages = notices_of(configuration, incident.job)
     if messages is None:
         return []
     return [one for one in notice_targets(messages) if incident.event in one.notify.events]
