@@ -266,6 +266,13 @@ class CatalogUnavailableError(CatalogError):
     error_id = "catalog-unavailable"
 
 
+class NoticeError(StrongroomError):
+    """A notice could not be sent."""
+
+    exit_code = 68
+    error_id = "notice"
+
+
 class OperatingSystemError(StrongroomError):
     """A system call failed where no other class says more (no permission, no such file)."""
 

@@ -11,6 +11,7 @@ from strongroom.config.table.keywords import KEYWORDS, MESSAGE_TYPES, OPTION_KEY
 from strongroom.config.table.schema import schema
 from strongroom.config.trees.printer import quoted
 from strongroom.config.values.forms import form_of
+from strongroom.config.values.notice_events import EVENT_WORDS
 
 if TYPE_CHECKING:
     from strongroom.config.table.schema import DirectiveSpec, ResourceSpec
@@ -104,6 +105,9 @@ def values(draw: Any, spec: DirectiveSpec) -> str:
     if kind == "ACL":
         entry = st.from_regex(r"\A[A-Za-z0-9!*.:_/-]{1,12}\Z")
         return ", ".join(quoted(one) for one in draw(st.lists(entry, min_size=1, max_size=4)))
+    if kind == "NOTICE_EVENTS":
+        words = st.sampled_from([*EVENT_WORDS, *(f"!{one}" for one in EVENT_WORDS)])
+        return ", ".join(draw(st.lists(words, min_size=1, max_size=4)))
     if kind in ("ALIST_RES", "ALIST_STR", "AUDIT", "STR_VECTOR", "PLUGIN_NAMES"):
         entries = draw(st.lists(NAMES, min_size=1, max_size=4))
         return ", ".join(

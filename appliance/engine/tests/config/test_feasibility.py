@@ -144,6 +144,62 @@ def test_nothing_is_wrong_with_the_base():
          "FileSet t has no File and no Plugin, so nothing is backed up"),
         ("Messages { Name = t; Mail Command = \"mail 'to\"; Mail = a = all }", 22, "warning",
          "reports of Messages t are not sent: the command \"mail 'to\" cannot be split"),
+        ('Messages { Name = t; Mail Command = "/usr/sbin/sendmail -t"; Mail = a = all }', 22,
+         "warning", "sendmail cannot deliver from within the sandbox of the director's unit"),
+        ("Messages { Name = t; Mail = a = all }", 22, "warning",
+         "without a command before it the mail goes to sendmail, which cannot deliver"),
+        ("Messages { Name = t; SMTP User = a }", 22, "error",
+         "Messages t: SMTP User has no effect without an SMTP Server"),
+        ("Messages { Name = t; SMTP Server = mx }", None, "error",
+         "Messages t: an SMTP Server needs a Mail From"),
+        ("Messages { Name = t; SMTP Server = mx; Mail From = a@b; SMTP User = a }", 57, "error",
+         "Messages t: SMTP User and SMTP Password File go together"),
+        (("Messages { Name = t; SMTP Server = mx; Mail From = a@b; SMTP User = a\n"
+          "  SMTP Password File = /p; SMTP Security = None }"), 28, "error",
+         "Messages t: the password would be sent in clear text"),
+        ("Messages { Name = t; Notify { Type = Slack; URL File = /u } }", None, "error",
+         "a Notify block: it needs a Name"),
+        ("Messages { Name = t; Notify { Name = n } }", None, "error",
+         "Notify n of Messages t: it needs a Type"),
+        ("Messages { Name = t; Notify { Name = n; Type = Slack } }", None, "error",
+         "Notify n of Messages t: Type Slack needs URL File"),
+        ("Messages { Name = t; Notify { Name = n; Type = Mail; To = a@b.c } }", 41, "error",
+         "Notify n of Messages t: mail needs an SMTP Server in the Messages resource"),
+        (("Messages { Name = t; Notify { Name = n; Type = Webhook; URL = https://h/x\n"
+          "  Room = r } }"), 3, "error",
+         "Notify n of Messages t: Room has no effect with Type Webhook"),
+        ("Messages { Name = t; Notify { Name = n; Type = Webhook; URL = http://h/x } }", 57,
+         "error", "Notify n of Messages t: what is sent to h could be read on the way; use https"),
+        (('Messages { Name = t; Notify { Name = n; Type = Webhook\n'
+          '  URL = "https://h/x?token=1" } }'), 3, "error",
+         "Notify n of Messages t: an address with a secret in it stands in a URL File"),
+        (("Messages { Name = t; Notify { Name = n; Type = Webhook; URL = https://h/x\n"
+          "  Digest At = 24:00 } }"), 3, "error",
+         "Notify n of Messages t: Digest At takes a time of day such as 7:30"),
+        (("Messages { Name = t; Notify { Name = n; Type = Slack; URL File = /u }\n"
+          "  Notify { Name = n; Type = Slack; URL File = /u } }"), 12, "error",
+         "Notify n of Messages t: there is one of this name already"),
+        ("Messages { Name = t; Notify { Name = n; Type = Slack; URL File = u } }", 55, "error",
+         "URL File takes an absolute path, not 'u'"),
+        (("Messages { Name = t; SMTP Server = mx; Mail From = a@b; SMTP Security = None }"), 57,
+         "error", "Messages t: mail to mx could be read on the way; use StartTLS or TLS"),
+        (("Messages { Name = t; SMTP Server = mx; Mail From = a@b\n"
+          '  Mail = "a(b" = all }'), 3, "error", "'a(b' is no mail address"),
+        (('Messages { Name = t; SMTP Server = mx; Mail From = a@b\n'
+          '  Notify { Name = n; Type = Mail; To = "a(b@c" } }'), 35, "error",
+         "Notify n of Messages t: 'a(b@c' is no mail address"),
+        (("Messages { Name = t; Notify { Name = n; Type = Command\n"
+          "  Command = /usr/sbin/sendmail ann } }"), 3, "warning",
+         "Notify n of Messages t: sendmail cannot deliver from within the sandbox"),
+        (("Messages { Name = t; Notify { Name = n; Type = Command\n"
+          '  Command = "sudo tell ann" } }'), 3, "warning",
+         "Notify n of Messages t: sudo gets no other rights within the sandbox"),
+        (("Messages { Name = t; Notify { Name = n; Type = Slack\n"
+          "  URL File = /root/url } }"), 3, "warning",
+         "/root/url is not seen within the sandbox of the director's unit, which has no /root/"),
+        (("Storage { Name = t; Address = h; Password = p; Device = d; Media Type = File\n"
+          "  Nearly Full At = 90; Full At = 80 }"), 3, "error",
+         "Nearly Full At (90 percent) is above Full At (80 percent)"),
     ],
 )  # fmt: skip
 def test_a_director_says_what_it_could_not_do(text, column, severity, message):
@@ -153,6 +209,13 @@ def test_a_director_says_what_it_could_not_do(text, column, severity, message):
     if column is not None:
         line, found_column = fitting[0].split(":")[:2]
         assert (int(line) >= FIRST_LINE, int(found_column)) == (True, column)
+
+
+def test_what_nobody_would_be_told_is_named():
+    blocks = "Messages { Name = t; Notify { Name = n; Type = Slack; URL File = /u } }\n"
+    (found,) = findings(BASE + blocks)
+    assert "warning: nobody is told of what is of no job" in found
+    assert findings(BASE.replace("Messages = m }", "Messages = t }", 1) + blocks) == []
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ USUAL_BODIES: dict[str, Sequence[Any]] = {
     "POST /runs/{run_id}/bandwidth": ({"maximum_bytes_per_second": 1},),
     "POST /restores": ({"snapshot": _ABSENT, "target": "/srv/restore"},),
     "POST /tokens": ({"name": "admin"},),
+    "POST /notices/test": ({"destination": ""},),
     "POST /enrol": ({"token": "srt1_guessed", "csr": "x" * 64, "name": "web9"},),
     "POST /renew": ({"csr": "x" * 64},),
 }

@@ -84,6 +84,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "reload": ("reload", "make the director read its configuration again"),
         "audit": ("audit", "show the audit log: who changed what, and who was denied"),
         "token": ("token", "create, list and withdraw API tokens"),
+        "notify": ("notify", "test notices; list what is wrong and what was not delivered"),
         "catalog": ("catalog", "export, import or rebuild the director's catalog"),
     },
     "this installation": {

@@ -39,8 +39,18 @@ _INHERITING = frozenset(("Job", "JobDefs"))
 _NOT_INHERITED = frozenset(("name", "description", "jobdefs"))
 _SCRIPT_TYPES = frozenset(("RUNSCRIPT", "SHRTRUNSCRIPT"))
 _TUPLE_TYPES = frozenset(
-    ("ACL", "ALIST_RES", "ALIST_STR", "AUDIT", "FOLDERS", "PLUGIN_NAMES", "STR_VECTOR")
+    (
+        "ACL",
+        "ALIST_RES",
+        "ALIST_STR",
+        "AUDIT",
+        "FOLDERS",
+        "NOTICE_EVENTS",
+        "PLUGIN_NAMES",
+        "STR_VECTOR",
+    )
 )
+_LISTS_WITH_DEFAULTS = frozenset(("FOLDERS", "NOTICE_EVENTS"))
 _OPTION_DEFAULTS = {"aclsupport": True, "xattrsupport": True, "hardlinks": False}
 
 
@@ -274,7 +284,7 @@ class Resource:
 
     def _default(self, spec: DirectiveSpec) -> Any:
         if spec.repeatable:
-            return typed_default(spec) if spec.type == "FOLDERS" and spec.default else ()
+            return typed_default(spec) if spec.type in _LISTS_WITH_DEFAULTS and spec.default else ()
         if spec.type == "OPTION":
             return _OPTION_DEFAULTS.get(spec.key)
         if spec.key == "catalog" and self.type == "Client":
@@ -372,7 +382,7 @@ def typed_default(spec: DirectiveSpec) -> Any:
         return None
     if spec.type in ("PINT16", "PINT32", "INT32", "ADDRESSES_PORT"):
         return int(text)
-    if spec.type == "FOLDERS":
+    if spec.type in _LISTS_WITH_DEFAULTS:
         return tuple(text.split(", "))
     if spec.type == "TIME":
         return duration_seconds(text)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from strongroom.config.feasibility.agent import judge_agent
 from strongroom.config.feasibility.findings import FeasibilityFindings, report
 from strongroom.config.feasibility.jobs import judge_jobs
+from strongroom.config.feasibility.messages import judge_messages
 from strongroom.config.feasibility.resources import judge_devices, judge_resources
 from strongroom.config.feasibility.schedules import judge_schedules
 from strongroom.config.feasibility.storage_daemon import judge_storage_daemon
@@ -45,6 +46,7 @@ def judge_director(
         return
     findings = FeasibilityFindings(component, DirectorConfiguration.of(component), diagnostics)
     judge_resources(findings)
+    judge_messages(findings)
     judge_jobs(findings)
     judge_schedules(findings)
     if storage is not None:

@@ -1,10 +1,9 @@
-"""What a director is told besides jobs and schedules: catalog, FileSets, storages, messages."""
+"""What a director is told besides jobs and schedules: catalog, FileSets, storages."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strongroom.config.feasibility.run_scripts import word_fault
 from strongroom.config.language.diagnostics import ERROR, WARNING
 from strongroom.errors import UsageError
 
@@ -17,11 +16,11 @@ def judge_resources(findings: FeasibilityFindings) -> None:
     """Judge them; what no job uses is passed over where only jobs would notice."""
     _catalog(findings)
     _filesets(findings)
-    _messages(findings)
     for name, storage in findings.configuration.storages.items():
         resource = findings.resource("Storage", name)
         _repository(findings, resource, storage.repository)
         _sharing(findings, resource, storage.share_chunks_from)
+        _thresholds(findings, resource)
     for kind in ("Director", "Client", "Storage"):
         for resource in findings.component.of_type(kind).values():
             if resource.optional_number("maximum_concurrent_jobs") == 0:
@@ -86,6 +85,16 @@ def _sharing(findings: FeasibilityFindings, storage: Resource, holders: int) -> 
         findings.at(WARNING, "limit", message, storage, "share_chunks_from")
 
 
+def _thresholds(findings: FeasibilityFindings, storage: Resource) -> None:
+    nearly, full = storage.number("nearly_full_at"), storage.number("full_at")
+    if max(nearly, full) > 100:
+        message = "Nearly Full At and Full At are percent: 100 is the most"
+        findings.at(ERROR, "threshold", message, storage, "full_at", "nearly_full_at")
+    elif full and storage.is_set("nearly_full_at") and nearly > full:
+        message = f"Nearly Full At ({nearly} percent) is above Full At ({full} percent)"
+        findings.at(ERROR, "threshold", message, storage, "nearly_full_at", "full_at")
+
+
 def _filesets(findings: FeasibilityFindings) -> None:
     """FileSets of backup jobs that run commands of the director, or choose nothing."""
     configuration = findings.configuration
@@ -108,12 +117,3 @@ def _filesets(findings: FeasibilityFindings) -> None:
         if not any(include.files or include.plugins for include in includes):
             message = f"FileSet {name} has no File and no Plugin, so nothing is backed up"
             findings.at(WARNING, "fileset", message, resource, "include")
-
-
-def _messages(findings: FeasibilityFindings) -> None:
-    for messages in findings.component.of_type("Messages").values():
-        for attribute in ("mail_command", "operator_command"):
-            for directive in messages.directives(attribute):
-                if fault := word_fault(str(directive.value)):
-                    message = f"reports of Messages {messages.name} are not sent: {fault}"
-                    findings.at_directive(WARNING, "messages", message, directive)

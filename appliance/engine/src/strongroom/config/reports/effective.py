@@ -81,7 +81,7 @@ def find_resources(configuration: Configuration, wanted: str) -> list[tuple[str,
 def plain(value: Any, *, secrets: bool = False) -> Any:
     """A typed value as data for JSON; a reference is its name."""
     if isinstance(value, Resource):
-        if value.name:
+        if value.name and value.spec.component:
             return value.name
         return {
             one.spec.shown_name: plain(value.value(one.spec.attribute), secrets=secrets)

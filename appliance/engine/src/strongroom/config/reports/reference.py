@@ -43,6 +43,8 @@ _TYPE_WORDS = {
     "META": "string, repeatable",
     "MSGS": "destination, repeatable",
     "NAME": "name",
+    "NOTICE_EVENTS": "list of events",
+    "NOTIFY": "block, repeatable",
     "OPTIONS": "block, repeatable",
     "PINT16": "number",
     "PINT32": "number",

@@ -17,7 +17,7 @@ class DirectorSettings:
 
     appliance_key_files: of the repositories whose clients it enrols.
     time_zone: of its schedules, "" for that of the system. absolute_job_timeout_seconds: the
-    longest that any run may take, 0 for no limit.
+    longest that any run may take, 0 for no limit. messages: the resource for what is of no job.
     """
 
     name: str
@@ -31,6 +31,8 @@ class DirectorSettings:
     time_zone: str
     maximum_concurrent_jobs: int
     absolute_job_timeout_seconds: int
+    messages: str
+    expiry_warning_seconds: int
 
     @classmethod
     def of(cls, daemon: Resource) -> DirectorSettings:
@@ -47,4 +49,6 @@ class DirectorSettings:
             time_zone=daemon.text("time_zone"),
             maximum_concurrent_jobs=daemon.number("maximum_concurrent_jobs"),
             absolute_job_timeout_seconds=daemon.number("absolute_job_timeout"),
+            messages=daemon.name_of("messages"),
+            expiry_warning_seconds=daemon.number("expiry_warning_seconds"),
         )

@@ -33,6 +33,7 @@ class JobSettings:
     for. storages: in the order in which they are taken, empty where the Pool says them. keep: None
     without Keep directives of its own. companions: values of `Run`, see `companions`.
     selection_type, selection_pattern: of copy jobs, "" where nothing is said.
+    overdue_after_seconds, slow_after_seconds: 0 for what schedule and history say.
     """
 
     name: str
@@ -80,6 +81,10 @@ class JobSettings:
     restore_test_bytes: int
     selection_type: str
     selection_pattern: str
+    ping_file: str
+    overdue_after_seconds: int
+    late_after_seconds: int
+    slow_after_seconds: int
 
     @classmethod
     def of(cls, job: Resource) -> JobSettings:
@@ -138,6 +143,10 @@ class JobSettings:
             restore_test_bytes=job.number("restore_test_bytes"),
             selection_type=job.text("selection_type"),
             selection_pattern=job.text("selection_pattern"),
+            ping_file=job.text("ping_file"),
+            overdue_after_seconds=job.number("overdue_after_seconds"),
+            late_after_seconds=job.number("late_after_seconds"),
+            slow_after_seconds=job.number("slow_after_seconds"),
         )
 
     def pool_of_level(self, level: str) -> str:

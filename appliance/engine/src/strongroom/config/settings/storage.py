@@ -16,7 +16,8 @@ class StorageSettings:
     repository: how the director itself gets at the repository, a folder or the local socket of the
     daemon, "" where it has no way; passphrase_file: "" for a repository without a passphrase.
     maximum_concurrent_read_jobs: 0 for no limit of its own. share_chunks_from: how many clients
-    must hold a chunk that they offer before it is shared; 0: none is.
+    must hold a chunk that they offer before it is shared; 0: none is. nearly_full_at, full_at: how
+    many percent of the disk are used when a notice says so; 0: never.
     """
 
     name: str
@@ -31,6 +32,8 @@ class StorageSettings:
     maximum_concurrent_jobs: int
     maximum_concurrent_read_jobs: int
     maximum_bandwidth_per_job_bytes_per_second: int
+    nearly_full_at: int
+    full_at: int
 
     @classmethod
     def of(cls, storage: Resource) -> StorageSettings:
@@ -50,4 +53,6 @@ class StorageSettings:
             maximum_bandwidth_per_job_bytes_per_second=storage.number(
                 "maximum_bandwidth_per_job_bytes_per_second"
             ),
+            nearly_full_at=min(storage.number("nearly_full_at"), storage.number("full_at") or 100),
+            full_at=storage.number("full_at"),
         )

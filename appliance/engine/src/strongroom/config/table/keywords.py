@@ -71,10 +71,12 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
         "Job",
         "SqlQuery",
     ),
+    "NOTIFYTYPE": ("Mail", "Webhook", "Slack", "Matrix", "Ntfy", "Gotify", "Command"),
     "POOLTYPE": ("Backup", "Copy", "Cloned", "Archive", "Migration", "Scratch"),
     "PROTOCOLTYPE": ("Native", "NDMP_BAREOS", "NDMP_NATIVE", "NDMP"),
     "REPLACE": ("Always", "IfNewer", "IfOlder", "Never"),
     "RUNSCRIPT_WHEN": ("Before", "After", "AfterVSS", "Always"),
+    "SMTPSECURITY": ("StartTLS", "TLS", "None"),
 }
 _YES_NO = ("yes", "no")
 # Option of a FileSet -> its words; those with a rule of their own are in fileset_options.

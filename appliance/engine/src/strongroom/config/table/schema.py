@@ -42,7 +42,12 @@ DAEMON_RESOURCES = {
     "console": "Director",
     "monitor": "Monitor",
 }
-BLOCK_OF_TYPE = {"INCEXC": "Include", "OPTIONS": "Options", "RUNSCRIPT": "RunScript"}
+BLOCK_OF_TYPE = {
+    "INCEXC": "Include",
+    "NOTIFY": "Notify",
+    "OPTIONS": "Options",
+    "RUNSCRIPT": "RunScript",
+}
 # Types whose directive may be given several times; each adds to what was there.
 REPEATABLE_TYPES = frozenset(
     (
@@ -60,6 +65,8 @@ REPEATABLE_TYPES = frozenset(
         "INCEXC",
         "META",
         "MSGS",
+        "NOTICE_EVENTS",
+        "NOTIFY",
         "OPTIONS",
         "PLUGINNAME",
         "PLUGIN_NAMES",
@@ -98,6 +105,8 @@ _SHOWN = {
     "Db": "DB",
     "Pki": "PKI",
     "Ca": "CA",
+    "Smtp": "SMTP",
+    "Url": "URL",
     "Cn": "CN",
     "Dh": "DH",
 }
@@ -300,6 +309,9 @@ def schema() -> Schema:
         )
         for name, rows in bareos["blocks"].items()
     }
+    blocks["Notify"] = _resource(
+        "Notify", "", [_spec(row, own=True) for row in own_rows if row["in"] == "Notify"]
+    )
     # An Exclude knows the names of an Include, so that errors can name what it may not contain.
     blocks["Exclude"] = replace(blocks["Include"], name="Exclude")
     return Schema(components, blocks)

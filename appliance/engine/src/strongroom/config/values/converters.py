@@ -27,6 +27,7 @@ from strongroom.config.values.fileset_options import (
 )
 from strongroom.config.values.forms import NAME_TYPES, Password, UnfitValueError, Words
 from strongroom.config.values.measures import duration_seconds, size_bytes, speed_bytes_per_second
+from strongroom.config.values.notice_events import EVENT_WORDS
 from strongroom.errors import UsageError
 from strongroom.knobs.table import knob_of_directive
 from strongroom.scan.share_folders import share_folders
@@ -306,6 +307,18 @@ def _messages(spec: DirectiveSpec, words: Words) -> tuple[list[list[str]], Desti
     return [addresses, types], Destination(spec.name, tuple(addresses), tuple(types))
 
 
+def _notice_events(spec: DirectiveSpec, words: Words) -> tuple[list[str], tuple[str, ...]]:
+    for part, word in enumerate(words.groups[0]):
+        name = word.removeprefix("!")
+        if name.lower() not in EVENT_WORDS:
+            raise UnfitValueError(
+                f"there is no event {name!r}; there are {', '.join(EVENT_WORDS)}",
+                part,
+                words.suggest(name, EVENT_WORDS),
+            )
+    return words.groups[0], tuple(word.lower() for word in words.groups[0])
+
+
 def _port(spec: DirectiveSpec, words: Words) -> tuple[str, Any]:
     text = words.groups[0][0]
     if text.isascii() and text.isdecimal():
@@ -344,6 +357,7 @@ _CONVERTERS: dict[str, Callable[[DirectiveSpec, Words], tuple[Any, Any]]] = {
     "MD5PASSWORD": _password,
     "MSGS": _messages,
     "NAME": _name,
+    "NOTICE_EVENTS": _notice_events,
     "OPTION": _option,
     "PINT16": _integer,
     "PINT32": _integer,

@@ -65,6 +65,7 @@ _FORMS = {
     "SPEED": grammar.MEASURE,
     "ALIST_RES": grammar.LIST,
     "ALIST_STR": grammar.LIST,
+    "NOTICE_EVENTS": grammar.LIST,
     "STR_VECTOR": grammar.LIST,
     "FOLDERS": grammar.LIST,
     "ACL": grammar.LIST,

@@ -11,6 +11,9 @@ from strongroom.daemons.director.catalog.database import catalog_url, look_at_ca
 from strongroom.daemons.director.configuration import check_configuration, repository_places
 from strongroom.daemons.director.daemon import own_identity
 from strongroom.daemons.director.key_files import appliance_keys, authority_passphrase
+from strongroom.daemons.director.notices.secret_files import secret
+from strongroom.daemons.director.notices.senders import ping_addresses, program_of
+from strongroom.daemons.director.notices.web_requests import verifying_context
 from strongroom.daemons.director.repositories.access import read_passphrase
 from strongroom.daemons.preflight import Preflight
 from strongroom.errors import CatalogError, RepositoryNotFoundError
@@ -18,6 +21,7 @@ from strongroom.net.identities.authority import Authority
 
 if TYPE_CHECKING:
     from strongroom.config.settings.catalog import CatalogSettings
+    from strongroom.config.settings.configuration import DirectorConfiguration
     from strongroom.config.settings.director import DirectorSettings
     from strongroom.daemons.director.repositories.access import RepositoryPlace
 
@@ -39,6 +43,7 @@ def check_director(path: str) -> tuple[DirectorSettings, Preflight]:
     _catalog(look, loaded.settings.catalog, settings.working_folder)
     for name, place in repository_places(loaded.settings).items():
         _repository(look, name, place)
+    _notices(look, loaded.settings)
     look.addresses("Address, Port and Addresses of the Director", settings.addresses)
     return settings, look
 
@@ -71,6 +76,34 @@ def _catalog(look: Preflight, catalog: CatalogSettings | None, folder: str) -> N
             raise CatalogError(f"{url.database} is no catalog: {error}") from error
         if url.get_backend_name() == "sqlite":
             look.changeable(where, url.database or "")
+
+
+def _notices(look: Preflight, settings: DirectorConfiguration) -> None:
+    """The files with secrets and certificates that Messages and jobs name; nothing is sent."""
+    for messages in settings.messages.values():
+        title = f"of Messages {messages.name}"
+        server = messages.mail_server
+        if server is not None and server.user:
+            with look.part(f"SMTP Password File {title}"):
+                secret(server.password_file)
+        with look.part(f"CA File {title}"):
+            verifying_context(messages.ca_file)
+        for notify in messages.notify:
+            for directive, path in (
+                ("URL File", notify.url_file),
+                ("Token File", notify.token_file),
+            ):
+                with look.part(f"{directive} of Notify {notify.name}"):
+                    if path:
+                        secret(path)
+            with look.part(f"Command of Notify {notify.name}"):
+                if notify.command:
+                    program_of(notify.command)
+            with look.part(f"CA File of Notify {notify.name}"):
+                verifying_context(notify.ca_file)
+    for path in sorted({job.ping_file for job in settings.jobs.values() if job.ping_file}):
+        with look.part("Ping File"):
+            ping_addresses(path)
 
 
 def _repository(look: Preflight, storage: str, place: RepositoryPlace) -> None:

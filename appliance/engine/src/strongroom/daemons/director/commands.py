@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.notices.office import NoticeOffice
     from strongroom.daemons.director.results import (
+        NoticeTest,
         Reload,
         RestoreRequest,
         Run,
@@ -76,12 +78,14 @@ class Commands:
         runs: Runs,
         scheduler: Scheduler,
         agents: Agents,
+        notices: NoticeOffice,
         configuration_path: str,
     ) -> None:
         self._context = context
         self._runs = runs
         self._scheduler = scheduler
         self._agents = agents
+        self._notices = notices
         self._path = configuration_path
         self._refusals = AuditThrottle()
         self._noting: asyncio.TimerHandle | None = None
@@ -196,6 +200,16 @@ class Commands:
                         await self._context.link.disconnect(name, refusal)
                 await self._runs.dispatch()
             return report
+
+    async def test_notices(self, destination: str, who: Actor) -> list[NoticeTest]:
+        """Send a test to a destination of notices, "" for all of them."""
+        async with self._audited(who, "notify", f"test {destination}".strip()):
+            return await self._notices.test(destination, who.title)
+
+    async def retry_notices(self, who: Actor) -> int:
+        """Try what could not be delivered once more; returns how many messages."""
+        async with self._audited(who, "notify", "retry"):
+            return await self._notices.retry()
 
     async def create_token(
         self, name: str, profile: str, lifetime_seconds: int, who: Actor

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, Self
 from strongroom.daemons.director.agents.messages import Agents
 from strongroom.daemons.director.commands import Commands
 from strongroom.daemons.director.configuration import open_context
+from strongroom.daemons.director.notices.office import NoticeOffice
 from strongroom.daemons.director.own_jobs.own_jobs import OwnJobs
 from strongroom.daemons.director.queries import Queries
 from strongroom.daemons.director.repositories.browsing import SnapshotBrowser
@@ -53,16 +54,23 @@ class Director:
     def __init__(self, context: DirectorContext, path: str) -> None:
         """`path`: of the configuration, for a reload; use `open`."""
         self.context = context
+        self.notices = NoticeOffice(
+            context,
+            lambda: [one.record for one in self.runs.all_active()],
+            lambda: self.scheduler.guard.obstacle,
+        )
         self.runs = Runs(
             context,
             OwnJobs(context, path),
-            DirectorAftermath(context, lambda: self.scheduler.guard.obstacle),
+            DirectorAftermath(context, lambda: self.scheduler.guard.obstacle, self.notices),
         )
         self.scheduler = Scheduler(context, self.runs)
         self.agents = Agents(context, self.runs)
         self._browser = SnapshotBrowser(context.repositories)
-        self.queries = Queries(context, self.runs, self.scheduler, self._browser)
-        self.commands = Commands(context, self.runs, self.scheduler, self.agents, path)
+        self.queries = Queries(context, self.runs, self.scheduler, self._browser, self.notices)
+        self.commands = Commands(
+            context, self.runs, self.scheduler, self.agents, self.notices, path
+        )
         self._scheduling: asyncio.Task[None] | None = None
         self._reconciling: asyncio.Task[None] | None = None
 
@@ -109,6 +117,7 @@ class Director:
         await self.scheduler.load()
         self._scheduling = asyncio.create_task(self.scheduler.run(), name="scheduler")
         self._reconciling = asyncio.create_task(self._reconcile(), name="reconciliation")
+        self.notices.start()
 
     async def stop(self) -> None:
         """Stop; agents continue their jobs and report them to the next director process."""
@@ -116,6 +125,7 @@ class Director:
             if task is not None:
                 task.cancel()
                 await asyncio.wait((task,))
+        await self.notices.stop()
         await self.runs.shut_down()
         with suppress(StrongroomError):
             await self.commands.note_left_out(at_end=True)
@@ -130,7 +140,8 @@ class Director:
         while True:
             for storage in context.repositories.names:
                 try:
-                    await context.with_repository(reconciler.reconcile, storage)
+                    result = await context.with_repository(reconciler.reconcile, storage)
+                    await self.notices.found_false(storage, result.refused)
                 except (StrongroomError, OSError) as error:
                     _log.warning("the repository of %s cannot be read: %s", storage, error)
                 except Exception:  # noqa: BLE001 - the loop must continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
@@ -13,7 +12,11 @@ from strongroom.daemons.director.catalog.clients import load_clients
 from strongroom.daemons.director.catalog.runs import counts_by_state, last_ends
 from strongroom.daemons.director.catalog.snapshots import bytes_by_storage, totals_by_client
 from strongroom.daemons.director.runs.plan import tls_mode_of
-from strongroom.daemons.director.schedule.due_times import next_due_ns, time_zone
+from strongroom.daemons.director.schedule.expectations import (
+    longest_gap_seconds,
+    schedule_of,
+    zone_of,
+)
 from strongroom.daemons.exposition import Metric, MetricKind
 
 if TYPE_CHECKING:
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.results import Permits, Run
 
-_INTERVAL_LOOKS: Final = 10
 Samples = list[tuple[dict[str, str], float]]
 
 
@@ -268,22 +270,12 @@ def _intervals(context: DirectorContext) -> tuple[str, Samples]:
     """For each scheduled backup the longest time between two of its next due times."""
     samples: Samples = []
     now_ns = clock.now_ns()
-    zone = time_zone("")
-    for job in context.configuration.jobs.values():
-        schedule = context.configuration.schedules.get(job.schedule)
-        if job.kind != "backup" or schedule is None or not schedule.enabled or not job.enabled:
+    configuration = context.configuration
+    for job in configuration.jobs.values():
+        schedule = schedule_of(configuration, job)
+        if job.kind != "backup" or schedule is None:
             continue
-        moments: set[int] = set()
-        for run in schedule.runs:
-            due = next_due_ns(run, now_ns, zone)
-            for _ in range(_INTERVAL_LOOKS):
-                if due is None:
-                    break
-                moments.add(due)
-                due = next_due_ns(run, due, zone)
-        ordered = sorted(moments)[:_INTERVAL_LOOKS]
-        gaps = [after - before for before, after in pairwise(ordered)]
-        if gaps:
-            labels = {"job": job.name, "client": job.client}
-            samples.append((labels, max(gaps) / SECOND_NS))
+        zone = zone_of(configuration, schedule)
+        if gap := longest_gap_seconds(schedule, now_ns, zone):
+            samples.append(({"job": job.name, "client": job.client}, gap))
     return "The longest time between two scheduled runs of a job.", samples

@@ -27,6 +27,7 @@ from strongroom.daemons.director.catalog.snapshots import (
     missed_text,
 )
 from strongroom.daemons.director.metrics import catalog_metrics, live_metrics, permitted
+from strongroom.daemons.director.notices.figures import notice_metrics
 from strongroom.daemons.director.results import (
     FINAL_STATES,
     Client,
@@ -50,12 +51,14 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.notices.office import NoticeOffice
     from strongroom.daemons.director.repositories.browsing import SnapshotBrowser
     from strongroom.daemons.director.results import (
         AuditEntry,
         FilePage,
         FilesFound,
         LogLine,
+        NoticeOverview,
         Permits,
         Run,
         Token,
@@ -74,12 +77,18 @@ class Queries:
     """See the module."""
 
     def __init__(
-        self, context: DirectorContext, runs: Runs, scheduler: Scheduler, browser: SnapshotBrowser
+        self,
+        context: DirectorContext,
+        runs: Runs,
+        scheduler: Scheduler,
+        browser: SnapshotBrowser,
+        notices: NoticeOffice,
     ) -> None:
         self._context = context
         self._runs = runs
         self._scheduler = scheduler
         self._browser = browser
+        self._notices = notices
         self._started_ns = clock.now_ns()
 
     async def status(self, permits: Permits = permits_all) -> Status:
@@ -124,6 +133,7 @@ class Queries:
                     and permits("job", record.job)
                     and permits("storage", record.storage)
                 ),
+                *self._notices.warnings,
             ),
         )
 
@@ -261,6 +271,10 @@ class Queries:
         """The token of this text, unless it has expired or was revoked."""
         return await self._context.in_thread(find_token, self._context.catalog, text)
 
+    async def notices(self) -> NoticeOverview:
+        """What is wrong, and the notices that wait or could not be delivered."""
+        return await self._notices.overview()
+
     async def metrics(self, permits: Permits = permits_all) -> list[Metric]:
         """The director's metrics, for /metrics, of the jobs, clients and storages permitted."""
         context = self._context
@@ -268,6 +282,7 @@ class Queries:
         held = bool(self._scheduler.guard.obstacle)
         live = live_metrics(context, active, held, permits)
         found = [*live, *await context.in_thread(catalog_metrics, context, permits)]
+        found += await context.in_thread(notice_metrics, context, self._notices.delivery)
         return [permitted(metric, permits) for metric in found]
 
     async def _snapshot(self, beginning: str) -> SnapshotRecord:

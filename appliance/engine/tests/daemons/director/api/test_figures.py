@@ -29,6 +29,11 @@ director_handshakes gauge
 director_refused_handshakes_total counter
 director_retention_held gauge
 director_run_bytes gauge
+incidents gauge
+notices_dead gauge
+notices_failed_total counter
+notices_sent_total counter
+notices_waiting gauge
 last_restore_success gauge
 last_restore_timestamp_seconds gauge
 repository_dedup_ratio gauge

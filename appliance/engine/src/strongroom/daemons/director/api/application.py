@@ -14,6 +14,7 @@ from strongroom.daemons.director.api.routes import (
     admin,
     enrolment,
     metrics,
+    notices,
     runs,
     snapshots,
     status,
@@ -55,7 +56,7 @@ def fastapi_application(context: ApiContext) -> FastAPI:
     )
     api.state.context = context
     under = APIRouter(prefix=API)
-    for one in (status, runs, snapshots, admin, enrolment):
+    for one in (status, runs, snapshots, notices, admin, enrolment):
         under.include_router(one.router)
     api.include_router(under)
     api.include_router(metrics.router)

@@ -48,6 +48,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "config": ("config", "show"),
     "audit": ("audit",),
     "token": ("token", "configure"),
+    "notify": ("notify",),
     "metrics": ("metrics", "status"),
 }
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.director.catalog.database import Catalog
 
-REVISION = "0002"
+REVISION = "0003"
 # Missing columns have a default.
-_READABLE = ("0001", REVISION)
+_READABLE = ("0001", "0002", REVISION)
 _BATCH_ROWS = 1000
 
 

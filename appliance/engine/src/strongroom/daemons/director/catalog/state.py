@@ -11,6 +11,8 @@ from strongroom.daemons.director.catalog.tables import SCHEDULE_STATE, STATE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sqlalchemy import Connection
+
     from strongroom.daemons.director.catalog.database import Catalog
 
 
@@ -46,5 +48,10 @@ def read_state(catalog: Catalog, name: str) -> Any:
 def write_state(catalog: Catalog, name: str, value: Any) -> None:
     """Store a fact; any JSON value."""
     with catalog.writing() as connection:
-        connection.execute(delete(STATE).where(STATE.c.name == name))
-        connection.execute(insert(STATE), [{"name": name, "value": value}])
+        set_state(connection, name, value)
+
+
+def set_state(connection: Connection, name: str, value: Any) -> None:
+    """The same within a transaction."""
+    connection.execute(delete(STATE).where(STATE.c.name == name))
+    connection.execute(insert(STATE), [{"name": name, "value": value}])

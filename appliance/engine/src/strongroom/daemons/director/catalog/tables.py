@@ -184,6 +184,50 @@ SCHEDULE_STATE = Table(
     _number("last_due_ns"),
 )
 
+# What is wrong, or was. `topic`: what it is about; one of a topic is open at a time. `told`: the
+# destinations that got a notice of it. `ended_ns`: 0 while it lasts.
+INCIDENTS = Table(
+    "incidents",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    _text("topic"),
+    _text("event"),
+    _text("severity"),
+    _text("job"),
+    _text("client"),
+    _text("storage"),
+    _text("title"),
+    _text("detail"),
+    _text("remedy"),
+    _number("since_ns"),
+    _number("opened_ns"),
+    _number("ended_ns"),
+    _data("told"),
+    Index("ix_incidents_topic", "topic"),
+    Index("ix_incidents_ended", "ended_ns"),
+)
+
+# What waits to be sent; `form`: notice, report, digest or ping. `failed_ns`: when it was given up,
+# 0 while it is tried. `expires_ns`: when it is of no use any more, 0 for never.
+OUTBOX = Table(
+    "outbox",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    _text("destination"),
+    _text("form"),
+    _text("subject"),
+    _number("created_ns"),
+    _number("not_before_ns"),
+    _number("expires_ns"),
+    _number("failed_ns"),
+    _number("attempts"),
+    _text("error"),
+    _data("content"),
+    Index("ix_outbox_destination", "destination", "created_ns"),
+    Index("ix_outbox_failed", "failed_ns"),
+)
+
+
 STATE = Table(
     "state",
     METADATA,

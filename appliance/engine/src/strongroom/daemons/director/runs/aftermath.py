@@ -24,6 +24,7 @@ from strongroom.daemons.director.catalog.runs import (
     load_run,
     new_run_id,
 )
+from strongroom.daemons.director.runs.pings import queue_ping
 from strongroom.daemons.director.runs.reports import send_reports
 from strongroom.daemons.director.runs.requests import companions
 from strongroom.daemons.director.runs.retention import apply_retention, groups_of
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
-    from strongroom.daemons.director.runs.protocols import RunControl
+    from strongroom.daemons.director.runs.protocols import RunControl, RunNotices
 
 
 _log = logging.getLogger(__name__)
@@ -46,16 +47,23 @@ _log = logging.getLogger(__name__)
 class DirectorAftermath:
     """See the module."""
 
-    def __init__(self, context: DirectorContext, retention_obstacle: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        context: DirectorContext,
+        retention_obstacle: Callable[[], str],
+        notices: RunNotices,
+    ) -> None:
         """retention_obstacle: why retention is suspended now, "" if it is not."""
         self._context = context
         self._retention_obstacle = retention_obstacle
+        self._notices = notices
 
     async def before(self, active: ActiveRun, runs: RunControl) -> None:
         """Run the director's scripts before a run, and start the jobs of its Run directives.
 
         ScriptError when a required script fails.
         """
+        await self._notices.started(active.record)
         for script in self._scripts(active.record, ("Before", "AfterVSS", "Always")):
             for command in script.commands:
 
@@ -94,12 +102,14 @@ class DirectorAftermath:
                 _log.exception("run %s: not all was done after its end", record.id)
                 await self._say(record, runs, "error", f"after its end: {error}")
         await self._note(record, "")
+        await self._notices.ended(record)
 
     async def _conclude(self, record: RunRecord, runs: RunControl) -> None:
         if record.went_well:
             await self._forget(record, runs)
         try:
             await outlast(self._context.in_thread, send_reports, self._context, record)
+            await outlast(self._context.in_thread, queue_ping, self._context, record)
         except (StrongroomError, OSError) as error:
             await self._say(record, runs, "warning", f"the report could not be sent: {error}")
 

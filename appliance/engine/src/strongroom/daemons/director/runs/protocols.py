@@ -55,3 +55,13 @@ class Aftermath(Protocol):
 
     async def after(self, run_id: str, runs: RunControl) -> None:
         """Do the steps after the end of a run, from the stored progress."""
+
+
+class RunNotices(Protocol):
+    """Tells people of runs; `notices.office` is one. No method fails a run."""
+
+    async def started(self, record: RunRecord) -> None:
+        """A run begins."""
+
+    async def ended(self, record: RunRecord) -> None:
+        """A run has ended, and all that follows was done."""

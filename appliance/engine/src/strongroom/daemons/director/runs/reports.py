@@ -1,27 +1,30 @@
 """The report of a run, to the destinations of its job's Messages resource.
 
 The text contains what the run was, did and ended as, with the relevant lines of its log. `append`
-and `file` write it, `syslog` logs its first line, `mail`, `mail on error` and `mail on success`
-pass it to the Mail Command (or to sendmail), `operator` to the Operator Command. A destination gets
-it when one of its types matches how the run ended. `catalog`, `console` and `director` need
-nothing: the catalog has every line, consoles read it there.
+and `file` write it, `syslog` logs its first line. `mail`, `mail on error`, `mail on success` and
+`operator` put it into the outbox, from which it goes to the command before them, else to the SMTP
+Server, else to sendmail. A destination gets it when one of its types matches how the run ended.
+`catalog`, `console` and `director` need nothing: consoles read the lines in the catalog.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from blake3 import blake3
+
+from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.catalog.outbox import OutgoingMessage, post
 from strongroom.daemons.director.catalog.runs import log_lines
-from strongroom.daemons.director.runs.scripts import filled
+from strongroom.daemons.director.runs.targets import MAIL_KINDS, report_targets
 from strongroom.daemons.director.shown_text import shown
-from strongroom.errors import ScriptError
 from strongroom.printable import printable_lines
 
 if TYPE_CHECKING:
+    from strongroom.config.settings.messages import MessagesSettings
     from strongroom.config.values.destinations import Destination
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
@@ -29,9 +32,7 @@ if TYPE_CHECKING:
 _MOST_LINES: Final = 500
 # Before the further lines of a text, so that none of them passes for a line of the report.
 _INDENT: Final = "    "
-_COMMAND_SECONDS: Final = 60
 _KTLS_WAYS: Final = (("ktls_send", "sending"), ("ktls_receive", "receiving"))
-_SENDMAIL: Final = "/usr/sbin/sendmail"
 
 
 def report_text(context: DirectorContext, record: RunRecord) -> str:
@@ -81,29 +82,30 @@ def connection_text(security: dict[str, Any]) -> str:
 
 
 def send_reports(context: DirectorContext, record: RunRecord) -> None:
-    """Send the report of a run. Blocks. Raises ScriptError or OSError for the first that fails."""
+    """Write or queue the report of a run. Blocks. Raises CatalogError, OSError."""
     job = context.configuration.jobs.get(record.job)
     messages = context.configuration.messages.get(job.messages) if job is not None else None
     if messages is None:
         return
     text = ""
-    failure: Exception | None = None
+    failure: OSError | None = None
     for destination in messages.destinations:
         if not _wants(destination, record):
             continue
         text = text or report_text(context, record)
         try:
-            _send(context, destination, record, text)
-        except (ScriptError, OSError) as error:
+            _send(context, messages, destination, record, text)
+        except OSError as error:
             failure = failure or error
     if failure is not None:
         raise failure
 
 
 def _wants(destination: Destination, record: RunRecord) -> bool:
-    if destination.kind == "mailonerror" and record.went_well:
+    kind = destination.kind.lower()
+    if kind == "mailonerror" and record.went_well:
         return False
-    if destination.kind == "mailonsuccess" and not record.went_well:
+    if kind == "mailonsuccess" and not record.went_well:
         return False
     fitting = {"terminate"} if record.went_well else {"terminate", "error", "fatal", "abort"}
     if record.state == "incomplete":
@@ -111,7 +113,13 @@ def _wants(destination: Destination, record: RunRecord) -> bool:
     return bool(fitting & destination.accepted_types)
 
 
-def _send(context: DirectorContext, destination: Destination, record: RunRecord, text: str) -> None:
+def _send(
+    context: DirectorContext,
+    messages: MessagesSettings,
+    destination: Destination,
+    record: RunRecord,
+    text: str,
+) -> None:
     kind = destination.kind.lower().replace(" ", "")
     if kind in ("append", "file"):
         for path in destination.addresses:
@@ -124,33 +132,31 @@ def _send(context: DirectorContext, destination: Destination, record: RunRecord,
 
         priority = syslog.LOG_INFO if record.went_well else syslog.LOG_ERR
         syslog.syslog(priority | syslog.LOG_DAEMON, text.partition("\n")[0])
-    elif kind in ("mail", "mailonerror", "mailonsuccess", "operator"):
-        _mail(context, destination, record, text)
+    elif kind in MAIL_KINDS:
+        _queue(context, messages, destination, record, text)
 
 
-def _mail(context: DirectorContext, destination: Destination, record: RunRecord, text: str) -> None:
-    subject = text.partition("\n")[0]
-    if destination.command:
-        # `%r` stands for the recipients; the rest as in scripts.
-        command = destination.command.replace("%r", " ".join(destination.addresses))
-        words = filled(command, record, context.name)
-    else:
-        words = [_SENDMAIL, "-oi", *destination.addresses]
-        text = f"Subject: {subject}\nContent-Type: text/plain; charset=utf-8\n\n{text}"
-    try:
-        ended = subprocess.run(
-            words,
-            input=text.encode("utf-8", "backslashreplace"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=_COMMAND_SECONDS,
-            check=False,
+def _queue(
+    context: DirectorContext,
+    messages: MessagesSettings,
+    destination: Destination,
+    record: RunRecord,
+    text: str,
+) -> None:
+    now_ns = clock.now_ns()
+    queued = [
+        OutgoingMessage(
+            # The same when this is repeated after a restart.
+            id=blake3(f"{record.id} {target.key}".encode()).hexdigest(16),
+            destination=target.key,
+            form="report",
+            subject=text.partition("\n")[0],
+            created_ns=now_ns,
+            content={"run": record.id, "job": record.job, "text": text},
         )
-    except subprocess.TimeoutExpired as error:
-        raise ScriptError(f"{words[0]} took longer than {_COMMAND_SECONDS} s") from error
-    if ended.returncode:
-        said = ended.stderr[-500:].decode("utf-8", "backslashreplace").strip()
-        raise ScriptError(f"{words[0]} ended with code {ended.returncode}: {said}")
+        for target in report_targets(messages, destination)
+    ]
+    post(context.catalog, queued)
 
 
 def _shown(time_ns: int) -> str:

@@ -32,12 +32,12 @@ from strongroom.daemons.director.schedule.due_times import (
     next_due_ns,
     time_zone,
 )
+from strongroom.daemons.director.schedule.expectations import schedule_of
 from strongroom.errors import StrongroomError, UsageError
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from strongroom.config.settings.configuration import DirectorConfiguration
     from strongroom.config.settings.job import JobSettings
     from strongroom.config.settings.schedule import ScheduleSettings
     from strongroom.config.values.run_schedule import ScheduleRun
@@ -105,7 +105,7 @@ class Scheduler:
         fresh: dict[tuple[str, str], int] = {}
         configuration = self._context.configuration
         for job in configuration.jobs.values():
-            schedule = _schedule_of(configuration, job)
+            schedule = schedule_of(configuration, job)
             if schedule is None:
                 continue
             for run in schedule.runs:
@@ -264,18 +264,6 @@ class Scheduler:
             _log.warning(text)
             named = ("", "") if job is None else (job.name, job.client)
             self.warnings = [*self.warnings[-19:], ScheduleWarning(text, *named, schedule)]
-
-
-def _schedule_of(configuration: DirectorConfiguration, job: JobSettings) -> ScheduleSettings | None:
-    """The schedule that starts a job; None where it or its client or schedule is disabled.
-
-    A restore is never started by one: it needs a snapshot.
-    """
-    schedule = configuration.schedules.get(job.schedule)
-    client = configuration.clients.get(job.client)
-    if job.kind == "restore" or not job.enabled or schedule is None or not schedule.enabled:
-        return None
-    return schedule if client is None or client.enabled else None
 
 
 def _rank(entry: _Entry) -> int:

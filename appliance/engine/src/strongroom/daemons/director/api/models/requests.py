@@ -91,3 +91,9 @@ class Renewal(Question):
     """A request for the next certificate, sent with the current one."""
 
     csr: str = Field(min_length=64, max_length=16_384)
+
+
+class TestWanted(Question):
+    """A test of a destination of notices: of a Notify block, `MESSAGES/NAME`, "" for all."""
+
+    destination: str = Field("", max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")

@@ -61,3 +61,9 @@ class FilesFound(Page[File]):
     """Results of a search; `warnings` name the snapshots left out, and why."""
 
     warnings: list[str]
+
+
+class Retried(Answer):
+    """How many messages are tried again."""
+
+    messages: int

@@ -1,0 +1,233 @@
+"""Messages resources: mail that would not go out, and incomplete destinations of notices."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from strongroom.config.feasibility.run_scripts import word_fault
+from strongroom.config.language.diagnostics import ERROR, WARNING
+from strongroom.config.settings.messages import day_minute
+from strongroom.config.values.destinations import Destination
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.config.feasibility.findings import FeasibilityFindings
+    from strongroom.config.model import Resource
+
+_SMTP: Final = ("smtp_port", "smtp_security", "smtp_user", "smtp_password_file", "mail_from")
+# Programs that hand mail over with rights that the sandbox of the unit takes away.
+_LOCAL_MAILERS: Final = frozenset(("sendmail", "mail", "mailx", "mutt", "s-nail", "exim4"))
+_OTHERS_RIGHTS: Final = frozenset(("sudo", "su", "doas", "pkexec", "runuser"))
+# Folders that the sandbox hides, or of which it shows others.
+_HIDDEN: Final = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108 - compared
+_ADDRESS: Final = re.compile(
+    r"(?!=\?)[A-Za-z0-9!#$%&'*+/=?^_`{|}~.\-]+(?:@[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)?\Z"
+)
+_OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+_UNIT: Final = "the sandbox of the director's unit"
+_SANDBOX: Final = (
+    "cannot deliver from within the sandbox of the director's unit (NoNewPrivileges); set SMTP "
+    "Server"
+)
+# Type of a Notify block -> what it needs, each as alternatives, and what it may have.
+_WEB: Final = (("url", "url_file"),)
+_NEEDS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "mail": (("to",),),
+    "webhook": _WEB,
+    "slack": (("url_file",),),
+    "matrix": (*_WEB, ("token_file",), ("room",)),
+    "ntfy": _WEB,
+    "gotify": (*_WEB, ("token_file",)),
+    "command": (("command",),),
+}
+_MAY: Final[dict[str, tuple[str, ...]]] = {
+    "webhook": ("token_file", "ca_file"),
+    "slack": ("ca_file",),
+    "matrix": ("ca_file",),
+    "ntfy": ("token_file", "ca_file"),
+    "gotify": ("ca_file",),
+}
+_PARTICULAR: Final = ("to", "url", "url_file", "token_file", "room", "command", "ca_file")
+
+
+def judge_messages(findings: FeasibilityFindings) -> None:
+    """Judge the Messages resources of a director."""
+    for messages in findings.component.of_type("Messages").values():
+        _commands(findings, messages)
+        _mail_server(findings, messages)
+        _files(findings, messages, ("smtp_password_file", "ca_file"))
+        names: set[str] = set()
+        for block in messages.blocks("notify"):
+            _notify(findings, messages, block, names)
+    _nobody_is_told(findings)
+
+
+def _nobody_is_told(findings: FeasibilityFindings) -> None:
+    of_director = findings.configuration.director.messages
+    told = {one.name for one in findings.configuration.messages.values() if one.notify}
+    daemon = findings.component.daemon
+    if told and of_director not in told and daemon is not None:
+        message = (
+            "nobody is told of what is of no job (disks, certificates, the clock): Messages "
+            f"{of_director}, which the Director names, has no Notify block"
+        )
+        findings.at(WARNING, "messages", message, daemon, "messages")
+
+
+def _commands(findings: FeasibilityFindings, messages: Resource) -> None:
+    for attribute in ("mail_command", "operator_command"):
+        for directive in messages.directives(attribute):
+            command = str(directive.value)
+            if fault := word_fault(command):
+                message = f"reports of Messages {messages.name} are not sent: {fault}"
+                findings.at_directive(WARNING, "messages", message, directive)
+            elif reason := _sandbox_fault(command):
+                findings.at_directive(WARNING, "messages", reason, directive)
+    if messages.text("smtp_server"):
+        return
+    commands: set[str] = set()
+    for directive in messages.block.directives:
+        if directive.spec.type == "STDSTR":
+            commands.add(directive.spec.key)
+        if not isinstance(directive.value, Destination):
+            continue
+        kind = directive.spec.code
+        wanted = {"operator": "operatorcommand"}.get(kind, "mailcommand")
+        if (kind.startswith("mail") or kind == "operator") and wanted not in commands:
+            message = f"without a command before it the mail goes to sendmail, which {_SANDBOX}"
+            findings.at_directive(WARNING, "messages", message, directive)
+
+
+def _sandbox_fault(command: str) -> str:
+    """Why a command cannot do its work in the unit of the director; "" if nothing is known."""
+    path = shlex.split(command)[0]
+    program = os.path.basename(path)
+    if program in _LOCAL_MAILERS:
+        return f"{program} {_SANDBOX}"
+    if program in _OTHERS_RIGHTS:
+        return f"{program} gets no other rights within {_UNIT} (NoNewPrivileges)"
+    return _hidden_fault(path)
+
+
+def _hidden_fault(path: str) -> str:
+    if not path.startswith(_HIDDEN):
+        return ""
+    folder = next(one for one in _HIDDEN if path.startswith(one))
+    return f"{path} is not seen within {_UNIT}, which has no {folder} of this machine"
+
+
+def _mail_server(findings: FeasibilityFindings, messages: Resource) -> None:
+    def error(message: str, *attributes: str) -> None:
+        text = f"Messages {messages.name}: {message}"
+        findings.at(ERROR, "messages", text, messages, *attributes)
+
+    host = messages.text("smtp_server")
+    if not host:
+        if first := next((one for one in _SMTP if messages.is_set(one)), ""):
+            shown = messages.spec.by_attribute[first].shown_name
+            error(f"{shown} has no effect without an SMTP Server", first)
+        return
+    if not re.fullmatch(r"[A-Za-z0-9.:\-]+", host):
+        error(f"{host!r} is no host name or address", "smtp_server")
+    sender = messages.text("mail_from")
+    if not sender or not _ADDRESS.match(sender):
+        error("an SMTP Server needs a Mail From, such as backup@example.org", "mail_from")
+    if messages.number("smtp_port") > 65535:
+        error("ports go from 1 to 65535", "smtp_port")
+    if messages.is_set("smtp_user") != messages.is_set("smtp_password_file"):
+        error("SMTP User and SMTP Password File go together", "smtp_user", "smtp_password_file")
+    is_clear = messages.text("smtp_security") == "None"
+    if messages.is_set("smtp_user") and is_clear:
+        error("the password would be sent in clear text; use StartTLS or TLS", "smtp_security")
+    elif is_clear and host not in _OWN_HOSTS:
+        message = f"mail to {host} could be read on the way; use StartTLS or TLS, with a CA File"
+        error(f"{message} for a certificate of your own", "smtp_security")
+    for directive in messages.block.directives:
+        kind = directive.spec.code
+        if isinstance(directive.value, Destination) and (kind[:4] == "mail" or kind == "operator"):
+            for address in directive.value.addresses:
+                if not directive.value.command and not _ADDRESS.match(address):
+                    text = f"{address!r} is no mail address"
+                    findings.at_directive(ERROR, "messages", text, directive)
+
+
+def _notify(
+    findings: FeasibilityFindings, messages: Resource, block: Resource, names: set[str]
+) -> None:
+    title = f"Notify {block.name} of Messages {messages.name}" if block.name else "a Notify block"
+
+    def error(message: str, *attributes: str) -> None:
+        findings.at(ERROR, "messages", f"{title}: {message}", block, *attributes)
+
+    if not block.name:
+        error("it needs a Name")
+    elif block.name in names:
+        error("there is one of this name already", "name")
+    names.add(block.name)
+    kind = block.text("type").lower()
+    if not kind:
+        error("it needs a Type")
+        return
+    shown = {one: block.spec.by_attribute[one].shown_name for one in _PARTICULAR}
+    for needed in _NEEDS[kind]:
+        given = [one for one in needed if block.is_set(one)]
+        if len(given) != 1:
+            choice = " or ".join(shown[one] for one in needed)
+            more = ", not both" if given else ""
+            error(f"Type {block.text('type')} needs {choice}{more}", *given)
+    allowed = {*(one for needed in _NEEDS[kind] for one in needed), *_MAY.get(kind, ())}
+    for attribute in _PARTICULAR:
+        if block.is_set(attribute) and attribute not in allowed:
+            error(f"{shown[attribute]} has no effect with Type {block.text('type')}", attribute)
+    if kind == "mail" and not messages.text("smtp_server"):
+        error("mail needs an SMTP Server in the Messages resource", "type")
+    for address in block.texts("to"):
+        if not _ADDRESS.match(address):
+            error(f"{address!r} is no mail address", "to")
+    for fault in _url_faults(block.text("url"), with_token=block.is_set("token_file")):
+        error(fault, "url")
+    if command := block.text("command"):
+        if fault := word_fault(command):
+            error(fault, "command")
+        elif reason := _sandbox_fault(command):
+            findings.at(WARNING, "messages", f"{title}: {reason}", block, "command")
+    if block.is_set("digest_at") and day_minute(block.text("digest_at")) is None:
+        error("Digest At takes a time of day such as 7:30", "digest_at")
+    if block.is_set("maximum_per_hour") and not block.number("maximum_per_hour"):
+        error("nothing would ever be sent: Maximum Per Hour is 0", "maximum_per_hour")
+    _files(findings, block, ("url_file", "token_file", "ca_file"))
+
+
+def _url_faults(url: str, *, with_token: bool) -> Iterator[str]:
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        yield f"{url!r} is no address: {error}"
+        return
+    if parts.scheme not in ("https", "http") or not host:
+        yield f"{url!r} is no address; write such as https://ntfy.example.org/backups"
+    elif parts.username or parts.query:
+        yield "an address with a secret in it stands in a URL File, which others cannot read"
+    elif parts.scheme == "http" and host not in _OWN_HOSTS:
+        yield f"what is sent to {host} could be read on the way; use https" + (
+            ", the token too" if with_token else ""
+        )
+
+
+def _files(findings: FeasibilityFindings, resource: Resource, attributes: tuple[str, ...]) -> None:
+    for attribute in attributes:
+        path = resource.text(attribute)
+        if path and not path.startswith("/"):
+            shown = resource.spec.by_attribute[attribute].shown_name
+            message = f"{shown} takes an absolute path, not {path!r}"
+            findings.at(ERROR, "messages", message, resource, attribute)
+        elif fault := _hidden_fault(path):
+            findings.at(WARNING, "messages", fault, resource, attribute)

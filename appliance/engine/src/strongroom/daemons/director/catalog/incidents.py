@@ -1,0 +1,234 @@
+"""What is wrong, in the catalog: one incident of a topic is open at a time.
+
+`settle` compares what is wrong now with the open incidents. A new condition opens one, a condition
+that has gone ends its incident, and each of both is stored in one transaction with the messages
+about it. What is wrong already is told to nobody again, whoever asks, however often, also after a
+restart. A warning that has become an error is a new incident, which replaces the old one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import msgspec
+from sqlalchemy import delete, insert, select, update
+
+from strongroom import clock
+from strongroom.config.values.notice_events import EVENTS
+from strongroom.daemons.director.catalog.outbox import insert_messages
+from strongroom.daemons.director.catalog.storable_text import plain
+from strongroom.daemons.director.catalog.tables import INCIDENTS
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from strongroom.daemons.director.catalog.database import Catalog
+    from strongroom.daemons.director.catalog.outbox import OutgoingMessage
+
+
+_LONGEST_TEXT: Final = 1000
+
+
+class Condition(NamedTuple):
+    """Something that is wrong now. event: of EVENTS. topic: what it is about.
+
+    title: one line. detail: more of it, "" for nothing. remedy: what to do. since_ns: since when.
+    job, client, storage: whom it concerns, "" for none.
+    """
+
+    event: str
+    topic: str
+    title: str
+    remedy: str
+    since_ns: int
+    detail: str = ""
+    job: str = ""
+    client: str = ""
+    storage: str = ""
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition as it was told. told: the destinations that were told. ended_ns: 0: it lasts."""
+
+    id: str
+    topic: str
+    event: str
+    severity: str
+    job: str = ""
+    client: str = ""
+    storage: str = ""
+    title: str
+    detail: str = ""
+    remedy: str = ""
+    since_ns: int = 0
+    opened_ns: int = 0
+    ended_ns: int = 0
+    told: tuple[str, ...] = ()
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it is more than a warning."""
+        return self.severity == "error"
+
+
+class Announcer(Protocol):
+    """Says who is told what of an incident."""
+
+    def opened(self, incident: Incident) -> Sequence[OutgoingMessage]:
+        """The messages about a new incident."""
+
+    def over(self, incident: Incident) -> Sequence[OutgoingMessage]:
+        """The messages to those who were told of it: it is over."""
+
+
+def open_incidents(catalog: Catalog) -> list[Incident]:
+    """Those that last, the oldest first."""
+    with catalog.reading() as connection:
+        return _open(connection)
+
+
+def incidents_since(catalog: Catalog, since_ns: int) -> list[Incident]:
+    """Those that were opened since then, the oldest first."""
+    query = select(INCIDENTS).where(INCIDENTS.c.opened_ns >= since_ns)
+    with catalog.reading() as connection:
+        rows = connection.execute(query.order_by(INCIDENTS.c.opened_ns, INCIDENTS.c.id))
+        return [_incident(row) for row in rows]
+
+
+def settle(
+    catalog: Catalog,
+    conditions: Iterable[Condition],
+    judged: Callable[[Incident], bool],
+    announcer: Announcer,
+) -> bool:
+    """Open and end incidents; returns whether any was.
+
+    judged: whether an open incident has gone if there is no condition of its topic.
+    """
+    worst: dict[str, Condition] = {}
+    for one in conditions:
+        known = worst.get(one.topic)
+        if known is None or _rank(one) < _rank(known):
+            worst[one.topic] = one
+    with catalog.reading() as connection:
+        if not _has_news(_open(connection), worst, judged):
+            return False
+    now_ns = clock.now_ns()
+    with catalog.writing() as connection:
+        lasting = {one.topic: one for one in _open(connection)}
+        messages: list[OutgoingMessage] = []
+        for incident in lasting.values():
+            condition = worst.get(incident.topic)
+            if condition is None and judged(incident):
+                ended = msgspec.structs.replace(incident, ended_ns=now_ns)
+                messages += announcer.over(ended)
+                _end(connection, incident.id, now_ns)
+            elif condition is not None and _is_worse(condition, incident):
+                _end(connection, incident.id, now_ns)
+        for condition in worst.values():
+            present = lasting.get(condition.topic)
+            if present is None or _is_worse(condition, present):
+                messages += _add(connection, _new(condition, now_ns), announcer)
+        insert_messages(connection, messages)
+    return True
+
+
+def note_once(catalog: Catalog, conditions: Iterable[Condition], announcer: Announcer) -> None:
+    """Incidents that have no end: each topic is told once, ever."""
+    found = {one.topic: one for one in conditions}
+    if not found:
+        return
+    now_ns = clock.now_ns()
+    with catalog.writing() as connection:
+        known = _known(connection, found)
+        messages: list[OutgoingMessage] = []
+        for topic, condition in found.items():
+            if topic not in known:
+                incident = msgspec.structs.replace(_new(condition, now_ns), ended_ns=now_ns)
+                messages += _add(connection, incident, announcer)
+        insert_messages(connection, messages)
+
+
+def add_ended(catalog: Catalog, incident: Incident, messages: Sequence[OutgoingMessage]) -> None:
+    """Enter an incident that was told while it could not be stored, and the messages of its end."""
+    with catalog.writing() as connection:
+        row = {**msgspec.structs.asdict(incident), "told": list(incident.told)}
+        connection.execute(insert(INCIDENTS), [row])
+        insert_messages(connection, messages)
+
+
+def new_incident(condition: Condition) -> Incident:
+    """The incident that a condition opens now."""
+    return _new(condition, clock.now_ns())
+
+
+def remove_old_incidents(catalog: Catalog, before_ns: int) -> None:
+    """Forget those that ended before then."""
+    with catalog.writing() as connection:
+        old = (INCIDENTS.c.ended_ns != 0, INCIDENTS.c.ended_ns < before_ns)
+        connection.execute(delete(INCIDENTS).where(*old))
+
+
+def _has_news(
+    lasting: list[Incident], worst: dict[str, Condition], judged: Callable[[Incident], bool]
+) -> bool:
+    topics = {one.topic: one for one in lasting}
+    if any(one.topic not in worst and judged(one) for one in lasting):
+        return True
+    return any(
+        one.topic not in topics or _is_worse(one, topics[one.topic]) for one in worst.values()
+    )
+
+
+def _rank(condition: Condition) -> tuple[bool, int]:
+    return EVENTS[condition.event] != "error", list(EVENTS).index(condition.event)
+
+
+def _is_worse(condition: Condition, incident: Incident) -> bool:
+    return EVENTS[condition.event] == "error" and not incident.is_error
+
+
+def _new(condition: Condition, now_ns: int) -> Incident:
+    fields = {name: plain(value) for name, value in condition._asdict().items()}
+    for name in ("title", "detail", "remedy"):
+        fields[name] = printable(fields[name], _LONGEST_TEXT)
+    return Incident(
+        id=clock.random_bytes(8).hex(),
+        severity=EVENTS[condition.event],
+        opened_ns=now_ns,
+        **fields,
+    )
+
+
+def _add(
+    connection: Connection, incident: Incident, announcer: Announcer
+) -> Sequence[OutgoingMessage]:
+    messages = announcer.opened(incident)
+    told = sorted({one.destination for one in messages})
+    row = {**msgspec.structs.asdict(incident), "told": told}
+    connection.execute(insert(INCIDENTS), [row])
+    return messages
+
+
+def _end(connection: Connection, incident_id: str, now_ns: int) -> None:
+    ended = update(INCIDENTS).where(INCIDENTS.c.id == incident_id)
+    connection.execute(ended.values(ended_ns=now_ns))
+
+
+def _open(connection: Connection) -> list[Incident]:
+    lasting = select(INCIDENTS).where(INCIDENTS.c.ended_ns == 0)
+    rows = connection.execute(lasting.order_by(INCIDENTS.c.opened_ns, INCIDENTS.c.id))
+    return [_incident(row) for row in rows]
+
+
+def _known(connection: Connection, topics: Collection[str]) -> set[str]:
+    query = select(INCIDENTS.c.topic).where(INCIDENTS.c.topic.in_(list(topics)))
+    return set(connection.execute(query).scalars())
+
+
+def _incident(row: Any) -> Incident:
+    fields = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's API for columns of a row
+    return Incident(**{**fields, "told": tuple(fields["told"])})

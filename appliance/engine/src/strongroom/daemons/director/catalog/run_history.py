@@ -1,0 +1,138 @@
+"""What the catalog knows of each job's last runs, for judging whether all is well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sqlalchemy import and_, func, not_, select
+
+from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.catalog.tables import RUNS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import ColumnElement
+
+    from strongroom.daemons.director.catalog.database import Catalog
+
+# Runs of these kinds are of jobs that are expected to succeed; a restore has somebody watching it.
+KINDS: Final = ("backup", "verify", "copy", "admin")
+# A run that somebody cancelled says nothing about its job.
+_BY_SOMEBODY: Final = "cancelled by %"
+_RECENT_RUNS: Final = 20
+
+
+class EndedRun(NamedTuple):
+    """The last run of a job and client that ended."""
+
+    id: str
+    state: str
+    level: str
+    error_id: str
+    error: str
+    reason: str
+    errors: int
+    started_ns: int
+    ended_ns: int
+    is_concluded: bool
+
+
+class JobHistory(NamedTuple):
+    """Of a job: its last end, when its last good run was started, and when one was last queued."""
+
+    last: EndedRun | None
+    good_started_ns: int
+    queued_ns: int
+
+
+def job_histories(catalog: Catalog, job: str = "") -> dict[tuple[str, str], JobHistory]:
+    """(Job, client) -> its history; of one job only where one is named."""
+    of_kinds = [RUNS.c.kind.in_(KINDS), *([RUNS.c.job == job] if job else [])]
+    ended = [
+        *of_kinds,
+        RUNS.c.state.in_(("done", "incomplete", "failed", "cancelled")),
+        not_(and_(RUNS.c.state == "cancelled", RUNS.c.error_id != "time-limit")),
+        not_(RUNS.c.reason.like(_BY_SOMEBODY)),
+    ]
+    good = [*of_kinds, RUNS.c.state.in_(("done", "incomplete"))]
+    with catalog.reading() as connection:
+        newest = (
+            select(RUNS.c.job, RUNS.c.client, func.max(RUNS.c.ended_ns).label("newest_ns"))
+            .where(*ended)
+            .group_by(RUNS.c.job, RUNS.c.client)
+            .subquery()
+        )
+        same = and_(
+            RUNS.c.job == newest.c.job,
+            RUNS.c.client == newest.c.client,
+            RUNS.c.ended_ns == newest.c.newest_ns,
+        )
+        columns = ("id", "job", "client", "state", "level", "error_id", "error", "reason", "errors")
+        times = ("started_ns", "ended_ns", "aftermath")
+        query = (
+            select(*(RUNS.c[name] for name in (*columns, *times))).join(newest, same).where(*ended)
+        )
+        last = {(row.job, row.client): _ended(row) for row in connection.execute(query)}
+        started = _newest(connection, RUNS.c.started_ns, good)
+        queued = _newest(connection, RUNS.c.queued_ns, of_kinds)
+    return {
+        of: JobHistory(last.get(of), started.get(of, 0), queued.get(of, 0))
+        for of in {*last, *started, *queued}
+    }
+
+
+def longest_good_run_seconds(catalog: Catalog, job: str, client: str, level: str) -> float:
+    """How long the longest of the last good runs of a level took, else of any; 0 without one."""
+    recent = (
+        select(RUNS.c.started_ns, RUNS.c.ended_ns, RUNS.c.level)
+        .where(
+            RUNS.c.job == job,
+            RUNS.c.client == client,
+            RUNS.c.state.in_(("done", "incomplete")),
+            RUNS.c.started_ns != 0,
+        )
+        .order_by(RUNS.c.scheduled_ns.desc())
+        .limit(_RECENT_RUNS)
+    )
+    with catalog.reading() as connection:
+        rows = list(connection.execute(recent))
+    of_level = [row for row in rows if row.level == level] or rows
+    lengths = [row.ended_ns - row.started_ns for row in of_level]
+    return max(lengths, default=0) / SECOND_NS
+
+
+def ended_runs(catalog: Catalog, since_ns: int, most: int) -> list[Any]:
+    """Runs that ended since then, the oldest first, at most so many of the newest."""
+    columns = ("id", "job", "client", "kind", "state", "ended_ns", "stored_bytes", "storage")
+    query = (
+        select(*(RUNS.c[name] for name in columns))
+        .where(RUNS.c.ended_ns > since_ns, RUNS.c.kind.in_((*KINDS, "restore")))
+        .order_by(RUNS.c.ended_ns.desc())
+        .limit(most)
+    )
+    with catalog.reading() as connection:
+        return list(reversed(connection.execute(query).all()))
+
+
+def _newest(
+    connection: Any, column: ColumnElement[int], conditions: Sequence[ColumnElement[bool]]
+) -> dict[tuple[str, str], int]:
+    query = select(RUNS.c.job, RUNS.c.client, func.max(column).label("newest_ns"))
+    rows = connection.execute(query.where(*conditions).group_by(RUNS.c.job, RUNS.c.client))
+    return {(row.job, row.client): row.newest_ns for row in rows}
+
+
+def _ended(row: Any) -> EndedRun:
+    return EndedRun(
+        id=row.id,
+        state=row.state,
+        level=row.level,
+        error_id=row.error_id,
+        error=row.error,
+        reason=row.reason,
+        errors=row.errors,
+        started_ns=row.started_ns,
+        ended_ns=row.ended_ns,
+        is_concluded=row.aftermath == "",
+    )

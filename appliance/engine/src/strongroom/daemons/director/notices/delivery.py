@@ -1,0 +1,232 @@
+"""Sends what waits in the outbox: together where it can be, bounded by hour, tried until it goes.
+
+Messages of one destination go in their order, one after the other. Notices wait a few seconds for
+others, and one message tells all that wait. When a destination fails, what waits for it is tried
+again after 30 seconds, then at doubled intervals up to an hour; what has failed for three days and
+several times is given up, and stays in the outbox as a dead letter. Each destination has a thread
+of its own while something is sent, at most THREADS in all, and nobody waits for one that is slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict, deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom import clock
+from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.catalog.outbox import (
+    OutgoingMessage,
+    note_failure,
+    note_sent,
+    waiting,
+)
+from strongroom.daemons.director.catalog.runs import RunRecord, load_run
+from strongroom.daemons.director.notices.letters import MOST_TOGETHER, Letter, notice_letter
+from strongroom.daemons.director.notices.senders import send_notice, send_ping, send_report
+from strongroom.daemons.director.runs.scripts import filled
+from strongroom.daemons.director.runs.targets import (
+    NoticeTarget,
+    PingTarget,
+    ReportTarget,
+    name_of,
+    targets_of,
+)
+from strongroom.errors import NoticeError, StrongroomError, UnknownNameError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.runs.targets import Target
+
+THREADS: Final = 8
+GATHER_SECONDS: Final = 10
+FIRST_PAUSE_SECONDS: Final = 30
+LONGEST_PAUSE_SECONDS: Final = 3600
+GIVE_UP_SECONDS: Final = 3 * 86400
+# After a long downtime, or when somebody has it retried, the first failure gives nothing up.
+_LEAST_ATTEMPTS: Final = 6
+# How long those who are slow are waited for, before the others are served again.
+ROUND_SECONDS = 20.0
+_HOUR: Final = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+class Delivery:
+    """See the module; belongs to the event loop. sent, failed: by destination, since the start."""
+
+    def __init__(self, context: DirectorContext) -> None:
+        self._context = context
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="notices")
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._times: dict[str, deque[float]] = defaultdict(deque)
+        self.sent: dict[str, int] = defaultdict(int)
+        self.failed: dict[str, int] = defaultdict(int)
+
+    async def deliver_due(self) -> bool:
+        """Send all that is due now; returns whether anything waits still.
+
+        It is waited for, but not for long: what is slow goes on meanwhile. Raises CatalogError.
+        """
+        context = self._context
+        found = await context.in_thread(waiting, context.catalog)
+        targets = targets_of(context.configuration)
+        for key, messages in found.items():
+            if key not in self._busy:
+                sending = self._deliver(key, messages, targets.get(key))
+                self._busy[key] = asyncio.create_task(sending)
+        if not self._busy:
+            return bool(found)
+        await asyncio.wait(self._busy.values(), timeout=ROUND_SECONDS)
+        ended = {key: task for key, task in self._busy.items() if task.done()}
+        for key in ended:
+            del self._busy[key]
+        failures = [task.exception() for task in ended.values() if not task.cancelled()]
+        if failure := next((one for one in failures if one is not None), None):
+            raise failure
+        return bool(found)
+
+    async def send_now(self, target: NoticeTarget, letter: Letter) -> None:
+        """Send past the outbox. Raises NoticeError."""
+        await self._in_thread(send_notice, target, letter)
+
+    def close(self) -> None:
+        """Stop; what is being sent is not waited for."""
+        for task in self._busy.values():
+            task.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _deliver(
+        self, key: str, messages: list[OutgoingMessage], target: Target | None
+    ) -> None:
+        while messages:
+            together = self._due(key, messages, target)
+            if not together or not await self._send(key, together, target):
+                return
+            done = {one.id for one in together}
+            messages = [one for one in messages if one.id not in done]
+
+    def _due(
+        self, key: str, messages: list[OutgoingMessage], target: Target | None
+    ) -> list[OutgoingMessage]:
+        """The messages that go next, as one; none if the first has to wait."""
+        now_ns = clock.now_ns()
+        first = messages[0]
+        # A clock that was ahead must not make them wait for long.
+        latest_ns = now_ns + LONGEST_PAUSE_SECONDS * SECOND_NS
+        if now_ns < first.not_before_ns <= latest_ns:
+            return []
+        if target is None or first.form != "notice":
+            return [first]
+        newest_wait = first.created_ns + GATHER_SECONDS * SECOND_NS
+        if now_ns < newest_wait <= latest_ns:
+            return []
+        if isinstance(target, NoticeTarget) and not self._has_room(key, target):
+            return []
+        return [one for one in messages if one.form == "notice"]
+
+    def _has_room(self, key: str, target: NoticeTarget) -> bool:
+        times, now = self._times[key], clock.elapsed_seconds()
+        while times and times[0] <= now - _HOUR:
+            times.popleft()
+        return len(times) < target.notify.maximum_per_hour
+
+    async def _send(self, key: str, messages: list[OutgoingMessage], target: Target | None) -> bool:
+        """Send some as one; returns whether the next may go."""
+        context, now_ns = self._context, clock.now_ns()
+        ids = [one.id for one in messages]
+        first = messages[0]
+        if first.expires_ns and first.expires_ns <= now_ns:
+            await context.in_thread(note_sent, context.catalog, ids)
+            return True
+        if target is None:
+            text = "the configuration has no such destination any more"
+            await context.in_thread(note_failure, context.catalog, ids, text, 0, now_ns)
+            return True
+        try:
+            await self._attempt(target, messages)
+        except (NoticeError, OSError) as error:
+            await self._note_failure(key, messages, str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - it must not be tried without a pause
+            # Its words may hold a secret.
+            kind = type(error).__name__
+            _log.error("sending to %s has a fault: %s", printable(name_of(key)), kind)
+            await self._note_failure(key, messages, f"a fault of the director: {kind}")
+            return False
+        self._times[key].append(clock.elapsed_seconds())
+        self.sent[name_of(key)] += 1
+        await context.in_thread(note_sent, context.catalog, ids)
+        return True
+
+    async def _attempt(self, target: Target, messages: list[OutgoingMessage]) -> None:
+        first = messages[0]
+        if isinstance(target, PingTarget):
+            await self._in_thread(send_ping, target, str(first.content["phase"]))
+        elif isinstance(target, ReportTarget):
+            letter = _letter(self._context.name, first)
+            words = await self._words(target, first)
+            await self._in_thread(send_report, target, letter, words)
+        elif first.form == "notice":
+            letter = self._together(messages)
+            await self._in_thread(send_notice, target, letter)
+        else:
+            await self._in_thread(send_notice, target, _letter(self._context.name, first))
+
+    def _together(self, messages: list[OutgoingMessage]) -> Letter:
+        notices = [one.content for one in messages]
+        shown = notices[:MOST_TOGETHER]
+        more = len(notices) - len(shown)
+        return notice_letter(messages[0].id, self._context.name, shown, more)
+
+    async def _words(self, target: ReportTarget, message: OutgoingMessage) -> list[str]:
+        if not target.command:
+            return []
+        context, content = self._context, message.content
+        try:
+            record = await context.in_thread(load_run, context.catalog, str(content["run"]))
+        except UnknownNameError:
+            record = RunRecord(id=str(content["run"]), job=str(content["job"]), kind="backup")
+        # `%r` stands for the recipients; the rest as in scripts.
+        command = target.command.replace("%r", " ".join(target.addresses))
+        try:
+            return filled(command, record, context.name)
+        except StrongroomError as error:
+            raise NoticeError(str(error)) from error
+
+    async def _note_failure(self, key: str, messages: list[OutgoingMessage], error: str) -> None:
+        context, now_ns = self._context, clock.now_ns()
+        self.failed[name_of(key)] += 1
+        text = printable(error, 400)
+        attempts = max(one.attempts for one in messages)
+        pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS << min(attempts, 10))
+        limit_ns = now_ns - GIVE_UP_SECONDS * SECOND_NS
+        old = [
+            one.id
+            for one in messages
+            if one.created_ns <= limit_ns and one.attempts + 1 >= _LEAST_ATTEMPTS
+        ]
+        young = [one.id for one in messages if one.id not in old]
+        if not attempts:
+            _log.warning("a notice to %s waits: %s", printable(name_of(key)), text)
+        if old:
+            await context.in_thread(note_failure, context.catalog, old, text, 0, now_ns)
+        if young:
+            later_ns = now_ns + pause * SECOND_NS
+            await context.in_thread(note_failure, context.catalog, young, text, later_ns, 0)
+
+    async def _in_thread(self, function: Any, *arguments: object) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._threads, function, *arguments)
+
+
+def _letter(director: str, message: OutgoingMessage) -> Letter:
+    return Letter(
+        id=message.id,
+        director=director,
+        subject=message.subject,
+        text=str(message.content.get("text", "")),
+    )

@@ -1,0 +1,117 @@
+"""The words of notices: one incident, several together, and as data for webhooks.
+
+Everything that comes from others is one printable line of bounded length.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from strongroom.clock import SECOND_NS
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+
+    from strongroom.daemons.director.catalog.incidents import Incident
+
+# How many incidents one message names.
+MOST_TOGETHER = 30
+_LONGEST_SUBJECT = 150
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """What a destination is sent. id: the same when it is sent again. severity: the worst.
+
+    notices: data of each incident, none of a report or digest.
+    """
+
+    id: str
+    director: str
+    subject: str
+    text: str
+    severity: str = "info"
+    notices: tuple[dict[str, Any], ...] = ()
+
+
+def shown_time(time_ns: int, zone: tzinfo = UTC) -> str:
+    """`2026-11-22 21:00 CET`, "" for 0."""
+    if not time_ns:
+        return ""
+    moment = datetime.fromtimestamp(time_ns // SECOND_NS, UTC).astimezone(zone)
+    return f"{moment:%Y-%m-%d %H:%M %Z}"
+
+
+def notice_data(incident: Incident, zone: tzinfo, *, is_over: bool) -> dict[str, Any]:
+    """An incident as webhooks and the outbox have it."""
+    return {
+        "incident": incident.id,
+        "topic": printable(incident.topic),
+        "event": incident.event,
+        "state": "resolved" if is_over else "open",
+        "severity": incident.severity,
+        "job": printable(incident.job),
+        "client": printable(incident.client),
+        "storage": printable(incident.storage),
+        "title": incident.title,
+        "detail": incident.detail,
+        "remedy": incident.remedy,
+        "since": shown_time(incident.since_ns, zone),
+        "until": shown_time(incident.ended_ns, zone) if is_over else "",
+    }
+
+
+def one_line(notice: dict[str, Any]) -> str:
+    """The first line about an incident."""
+    begin = "resolved" if notice["state"] == "resolved" else notice["severity"]
+    return f"{begin}: {notice['title']}"
+
+
+def notice_letter(
+    letter_id: str, director: str, notices: Sequence[dict[str, Any]], more: int = 0
+) -> Letter:
+    """A letter about these incidents; more: how many it leaves out."""
+    count = len(notices) + more
+    subject = one_line(notices[0]) if count == 1 else _together(notices, count)
+    parts = [_paragraph(one) for one in notices]
+    if more:
+        parts.append(f"... and {more} more; see `strongroom notify list`.")
+    lasting = {one["severity"] for one in notices if one["state"] == "open"}
+    severity = next((one for one in ("error", "warning") if one in lasting), "info")
+    return Letter(
+        id=letter_id,
+        director=director,
+        subject=f"[{printable(director)}] {subject}"[:_LONGEST_SUBJECT],
+        text="\n\n".join(parts) + "\n",
+        severity=severity,
+        notices=tuple(notices),
+    )
+
+
+def _together(notices: Sequence[dict[str, Any]], count: int) -> str:
+    lasting = [one for one in notices if one["state"] == "open"]
+    over = len(notices) - len(lasting)
+    errors = sum(one["severity"] == "error" for one in lasting)
+    kinds = [
+        (errors, "error" if errors == 1 else "errors"),
+        (len(lasting) - errors, "warning" if len(lasting) - errors == 1 else "warnings"),
+        (over, "resolved"),
+        (count - len(notices), "more"),
+    ]
+    return f"{count} notices: " + ", ".join(f"{number} {word}" for number, word in kinds if number)
+
+
+def _paragraph(notice: dict[str, Any]) -> str:
+    fields = [
+        ("", one_line(notice)),
+        ("What: ", notice["detail"]),
+        ("Since: ", notice["since"]),
+        ("Until: ", notice["until"]),
+        ("What to do: ", "" if notice["state"] == "resolved" else notice["remedy"]),
+        ("Incident: ", f"{notice['incident']} ({notice['event']})"),
+    ]
+    return "\n".join(name + value for name, value in fields if value)

@@ -1,0 +1,318 @@
+"""Runs the notices of a director: looks for what is wrong, stores it, has it sent.
+
+Three activities of the event loop: `look` every minute, and for a job when a run of it starts or
+ends; `measure` of the repositories' disks every ten minutes; `deliver` while anything waits. The
+catalog has all state, so that a restart neither loses nor repeats a notice. When the catalog itself
+is away, that is told past it, once, from memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.catalog.incidents import (
+    Condition,
+    Incident,
+    note_once,
+    open_incidents,
+    remove_old_incidents,
+    settle,
+)
+from strongroom.daemons.director.catalog.outbox import (
+    dead_letters,
+    drop_dead,
+    retry_dead,
+    waiting,
+    waiting_counts,
+)
+from strongroom.daemons.director.notices.announcements import Announcements
+from strongroom.daemons.director.notices.catalog_trouble import CatalogTrouble
+from strongroom.daemons.director.notices.delivery import Delivery
+from strongroom.daemons.director.notices.digests import queue_digests
+from strongroom.daemons.director.notices.testing import send_tests
+from strongroom.daemons.director.notices.watch_expiry import TOPICS as EXPIRY_TOPICS
+from strongroom.daemons.director.notices.watch_expiry import expiry_conditions
+from strongroom.daemons.director.notices.watch_jobs import TIMELY, TOPIC, JobWatch
+from strongroom.daemons.director.notices.watch_outbox import TOPIC as OUTBOX_TOPIC
+from strongroom.daemons.director.notices.watch_outbox import undelivered
+from strongroom.daemons.director.notices.watch_snapshots import TOPIC as SNAPSHOT_TOPIC
+from strongroom.daemons.director.notices.watch_snapshots import suspect_snapshots
+from strongroom.daemons.director.notices.watch_storage import DISK, REACH, StorageWatch
+from strongroom.daemons.director.results import DeadLetter, NoticeOverview, OpenIncident
+from strongroom.daemons.director.runs.pings import queue_ping
+from strongroom.daemons.director.runs.targets import name_of
+from strongroom.errors import CatalogUnavailableError, StrongroomError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from strongroom.daemons.director.catalog.runs import RunRecord
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.results import NoticeTest
+
+LOOK_SECONDS: Final = 60.0
+MEASURE_SECONDS: Final = 600.0
+DELIVER_SECONDS: Final = 5.0
+_EXPIRY_SECONDS: Final = 600.0
+_KEPT_NS: Final = 400 * 86400 * SECOND_NS
+_DEAD_KEPT_NS: Final = 30 * 86400 * SECOND_NS
+_CLOCK: Final = "clock"
+# An agent can make any number of false snapshots.
+_MOST_REFUSED: Final = 20
+
+_log = logging.getLogger(__name__)
+
+
+class NoticeOffice:
+    """See the module; belongs to the event loop. warnings: for the status of the director."""
+
+    def __init__(
+        self,
+        context: DirectorContext,
+        active: Callable[[], Sequence[RunRecord]],
+        clock_obstacle: Callable[[], str],
+    ) -> None:
+        """active: the runs that have not ended. clock_obstacle: why the clock is not trusted."""
+        self._context = context
+        self._active = active
+        self._clock_obstacle = clock_obstacle
+        self._jobs = JobWatch(context)
+        self._storages = StorageWatch(context)
+        self._trouble = CatalogTrouble(context)
+        self._expiring: list[Condition] | None = None
+        self._expiry_at = 0.0
+        self._looking = asyncio.Lock()
+        self._posted = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.delivery = Delivery(context)
+        self.warnings: tuple[str, ...] = ()
+
+    def start(self) -> None:
+        """Begin; `stop` ends it."""
+        self._tasks = [
+            asyncio.create_task(self._repeat(self.measure, MEASURE_SECONDS, 0.0)),
+            asyncio.create_task(self._repeat(self.look, LOOK_SECONDS, LOOK_SECONDS)),
+            asyncio.create_task(self._delivering()),
+        ]
+
+    async def stop(self) -> None:
+        """Stop; what waits stays in the catalog."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self.delivery.close()
+
+    async def look(self) -> None:
+        """Compare all that is wrong now with what was told. Raises StrongroomError, OSError."""
+        async with self._looking:
+            try:
+                changed = await self._context.in_thread(self._look, list(self._active()))
+            except CatalogUnavailableError as error:
+                await self._trouble.persists(self.delivery, str(error))
+                return
+            if await self._trouble.is_over() or changed:
+                self._posted.set()
+
+    async def measure(self) -> None:
+        """Look at the disks of all repositories."""
+        names = self._context.repositories.names
+        calls = (self._context.with_repository(self._storages.measure, name) for name in names)
+        await asyncio.gather(*calls)
+
+    async def deliver(self) -> bool:
+        """Send what is due; returns whether anything waits still. Raises CatalogError."""
+        return await self.delivery.deliver_due()
+
+    async def started(self, record: RunRecord) -> None:
+        """A run begins: whether it is late, and the ping of its job."""
+        await self._of_run(record, with_ping=True)
+
+    async def ended(self, record: RunRecord) -> None:
+        """A run has ended: whether its job is well now."""
+        await self._of_run(record, with_ping=False)
+
+    async def found_false(self, storage: str, refused: Mapping[str, str]) -> None:
+        """Snapshots were found that are not what they say. Raises CatalogError."""
+        found = [
+            Condition(
+                event="false-snapshot",
+                topic=f"false:{snapshot[:64]}",
+                title=f"a snapshot in storage {storage} is false or damaged, and was not entered",
+                detail=f"{snapshot[:16]}: {why}",
+                remedy="find out what its agent did; the snapshot is not used",
+                since_ns=clock.now_ns(),
+                storage=storage,
+            )
+            for snapshot, why in sorted(refused.items())[:_MOST_REFUSED]
+        ]
+        if (more := len(refused) - len(found)) > 0:
+            found[-1] = found[-1]._replace(
+                title=f"{more + 1} more snapshots in storage {storage} are false or damaged"
+            )
+        announcements = Announcements(self._context.configuration)
+        await self._context.in_thread(note_once, self._context.catalog, found, announcements)
+        self._posted.set()
+
+    async def test(self, name: str, who: str) -> list[NoticeTest]:
+        """Send a test to a destination, "" for all of them. Raises UnknownNameError."""
+        return await send_tests(self._context, self.delivery, name, who)
+
+    async def retry(self) -> int:
+        """Try dead letters once more; returns how many."""
+        count = await self._context.in_thread(retry_dead, self._context.catalog)
+        self._posted.set()
+        return count
+
+    async def overview(self) -> NoticeOverview:
+        """What is wrong, waits, and could not be delivered."""
+        return await self._context.in_thread(self._overview)
+
+    def _overview(self) -> NoticeOverview:
+        catalog = self._context.catalog
+        return NoticeOverview(
+            incidents=tuple(
+                OpenIncident(**{name: getattr(one, name) for name in OpenIncident.__slots__})
+                for one in open_incidents(catalog)
+            ),
+            waiting=sum(waiting_counts(catalog).values()),
+            dead=tuple(
+                DeadLetter(
+                    destination=name_of(one.destination),
+                    form=one.form,
+                    subject=one.subject,
+                    created_ns=one.created_ns,
+                    failed_ns=one.failed_ns,
+                    error=one.error,
+                )
+                for one in dead_letters(catalog)
+            ),
+        )
+
+    async def _of_run(self, record: RunRecord, *, with_ping: bool) -> None:
+        try:
+            if with_ping:
+                await self._context.in_thread(queue_ping, self._context, record)
+            async with self._looking:
+                await self._context.in_thread(self._look_at_job, record.job, list(self._active()))
+        except (StrongroomError, OSError) as error:
+            # The next look finds it.
+            _log.warning("notices of run %s are delayed: %s", record.id, error)
+        except Exception:  # noqa: BLE001 - no run fails because people are told of it
+            _log.exception("notices of run %s", record.id)
+        self._posted.set()
+
+    def _look(self, active: list[RunRecord]) -> bool:
+        context, catalog = self._context, self._context.catalog
+        announcements = Announcements(context.configuration)
+        obstacle = self._clock_obstacle()
+        lasting = frozenset(one.topic for one in open_incidents(catalog))
+        messages = waiting(catalog)
+        dead = dead_letters(catalog)
+        found, undecided = self._jobs.conditions(active, clock_is_trusted=not obstacle)
+        found += self._storages.conditions(lasting)
+        found += undelivered(messages, dead)
+        found += suspect_snapshots(catalog)
+        found += self._expiry(announcements, is_trusted=not obstacle)
+        if obstacle:
+            found.append(_clock_condition(obstacle))
+
+        def judged(incident: Incident) -> bool:
+            topic = incident.topic
+            if topic.startswith(TOPIC):
+                is_known = not obstacle or incident.event not in TIMELY
+                return is_known and topic not in undecided
+            if topic.startswith(EXPIRY_TOPICS):
+                return not obstacle and self._expiring is not None
+            if topic.startswith((DISK, REACH)):
+                return self._storages.has_measured(topic)
+            return topic == _CLOCK or topic.startswith((OUTBOX_TOPIC, SNAPSHOT_TOPIC))
+
+        changed = settle(catalog, found, judged, announcements)
+        now_ns = clock.now_ns()
+        if not obstacle:
+            remove_old_incidents(catalog, now_ns - _KEPT_NS)
+            if dead and drop_dead(catalog, now_ns - _DEAD_KEPT_NS):
+                dead = dead_letters(catalog)
+        self.warnings = _warnings(len(dead))
+        return queue_digests(context, announcements.zone) or changed
+
+    def _look_at_job(self, job: str, active: list[RunRecord]) -> None:
+        catalog = self._context.catalog
+        found, undecided = self._jobs.conditions(
+            active, job, clock_is_trusted=not self._clock_obstacle()
+        )
+
+        def judged(incident: Incident) -> bool:
+            if incident.job != job or not incident.topic.startswith(TOPIC):
+                return False
+            is_known = not self._clock_obstacle() or incident.event not in TIMELY
+            return is_known and incident.topic not in undecided
+
+        settle(catalog, found, judged, Announcements(self._context.configuration))
+
+    def _expiry(self, announcements: Announcements, *, is_trusted: bool) -> list[Condition]:
+        now = clock.elapsed_seconds()
+        if is_trusted and (self._expiring is None or now >= self._expiry_at):
+            self._expiry_at = now + _EXPIRY_SECONDS
+            try:
+                self._expiring = expiry_conditions(self._context, announcements.zone)
+            except CatalogUnavailableError:
+                raise
+            except (StrongroomError, OSError) as error:
+                self._expiring = None
+                _log.warning("certificates cannot be looked at: %s", error)
+        return list(self._expiring or ()) if is_trusted else []
+
+    async def _repeat(
+        self, activity: Callable[[], Awaitable[None]], seconds: float, first: float
+    ) -> None:
+        await asyncio.sleep(first)
+        while True:
+            try:
+                await activity()
+            except (StrongroomError, OSError) as error:
+                _log.warning("notices: %s", error)
+            except Exception:  # noqa: BLE001 - without it nobody would be told of anything
+                _log.exception("notices have a fault, and go on")
+            await asyncio.sleep(seconds)
+
+    async def _delivering(self) -> None:
+        while True:
+            waits = True
+            try:
+                waits = await self.deliver()
+            except (StrongroomError, OSError) as error:
+                _log.warning("notices: %s", error)
+            except Exception:  # noqa: BLE001 - without it nobody would be told of anything
+                _log.exception("notices have a fault, and go on")
+            self._posted.clear()
+            if waits:
+                await asyncio.sleep(DELIVER_SECONDS)
+                continue
+            try:
+                await asyncio.wait_for(self._posted.wait(), LOOK_SECONDS)
+            except TimeoutError:
+                continue
+
+
+def _clock_condition(obstacle: str) -> Condition:
+    return Condition(
+        event="clock-jump",
+        topic=_CLOCK,
+        title="the director's clock jumped",
+        detail=f"{obstacle}. Until then nothing is forgotten, and nothing is called overdue",
+        remedy="set the clock right; see why it jumped",
+        since_ns=clock.now_ns(),
+    )
+
+
+def _warnings(dead: int) -> tuple[str, ...]:
+    if not dead:
+        return ()
+    what = "1 message" if dead == 1 else f"{dead} messages"
+    return (f"{what} could not be delivered; see `strongroom notify list`",)

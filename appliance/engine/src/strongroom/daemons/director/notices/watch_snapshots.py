@@ -1,0 +1,66 @@
+"""Snapshots that an operator has to look at: false ones, and newest ones that a store lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.incidents import Condition
+from strongroom.daemons.director.catalog.snapshots import (
+    false_snapshots,
+    missed_snapshots,
+    missed_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.daemons.director.catalog.database import Catalog
+
+TOPIC: Final = "snapshot:"
+# Beyond that the false snapshots of a client are told together: an agent can make any number.
+_MOST_OF_ONE: Final = 20
+
+
+def suspect_snapshots(catalog: Catalog) -> Iterator[Condition]:
+    """Those that the catalog knows of. Blocks. Raises CatalogError."""
+    now_ns = clock.now_ns()
+    counts: Counter[str] = Counter()
+    for one in reversed(false_snapshots(catalog)):
+        counts[one.client] += 1
+        if counts[one.client] > _MOST_OF_ONE:
+            continue
+        yield Condition(
+            event="false-snapshot",
+            topic=TOPIC + one.id[:64],
+            title=f"snapshot {one.id[:8]} of {one.client} is false",
+            detail=one.false_reason,
+            remedy="find out what its agent did; then strongroom forget it",
+            since_ns=now_ns,
+            job=one.job,
+            client=one.client,
+            storage=one.storage,
+        )
+    for client, count in counts.items():
+        if count > _MOST_OF_ONE:
+            yield Condition(
+                event="false-snapshot",
+                topic=f"{TOPIC}more:{client}",
+                title=f"more than {_MOST_OF_ONE} snapshots of {client} are false",
+                remedy="find out what its agent did",
+                since_ns=now_ns,
+                client=client,
+            )
+    for one in missed_snapshots(catalog):
+        yield Condition(
+            event="snapshot-missing",
+            topic=TOPIC + one.id[:64],
+            title=f"snapshot {one.id[:8]} of {one.client} is gone from {one.storage}",
+            detail=missed_text(one),
+            remedy="find out who removed it, or whether the disk was set back; run a backup",
+            since_ns=now_ns,
+            job=one.job,
+            client=one.client,
+            storage=one.storage,
+        )

@@ -1,0 +1,143 @@
+"""The disks of repositories: how full they are, and whether they can be reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.incidents import Condition
+from strongroom.errors import StrongroomError
+from strongroom.net.storage.place import parse_place
+from strongroom.net.storage.store import RemoteStore
+from strongroom.printable import printable
+from strongroom.stores.servable import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.stores.store import Store
+
+DISK: Final = "disk:"
+REACH: Final = "storage:"
+# A failure counts when it is seen so often in a row.
+_FAILURES: Final = 2
+# A disk is no longer full when it is so many percent below the threshold.
+_BELOW: Final = 2
+_FREE: Final = "strongroom_storage_free_bytes"
+_SIZE: Final = "strongroom_storage_size_bytes"
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was seen of one storage: used percent, None before the first look; failures in a row."""
+
+    used: float | None = None
+    free_bytes: int = 0
+    failures: int = 0
+    error: str = ""
+    failing_since_ns: int = 0
+
+
+@dataclass(slots=True)
+class StorageWatch:
+    """Measures in one thread, and is asked for conditions in another; each value is set at once."""
+
+    context: DirectorContext
+    _seen: dict[str, _Seen] = field(default_factory=dict)
+
+    def measure(self, storage: str) -> None:
+        """Look at one storage. Blocks, perhaps for long."""
+        seen = self._seen.setdefault(storage, _Seen())
+        try:
+            store = self.context.repositories.open_store(storage)
+            try:
+                space = _space(store, self.context.repositories.place(storage).place)
+            finally:
+                store.close()
+        except (StrongroomError, OSError) as error:
+            seen.error = printable(str(error), 300)
+            seen.failing_since_ns = seen.failing_since_ns or clock.now_ns()
+            seen.failures += 1
+            return
+        seen.failures, seen.failing_since_ns = 0, 0
+        if space is not None and space.size_bytes:
+            seen.free_bytes = space.free_bytes
+            seen.used = 100.0 * (1 - space.free_bytes / space.size_bytes)
+
+    def has_measured(self, topic: str) -> bool:
+        """Whether an incident of this topic can be judged now."""
+        begin, _, storage = topic.partition(":")
+        seen = self._seen.get(storage)
+        if storage not in self.context.configuration.storages:
+            return True
+        if seen is None:
+            return False
+        return seen.failures == 0 if begin + ":" == REACH else seen.used is not None
+
+    def conditions(self, lasting: frozenset[str]) -> Iterator[Condition]:
+        """What is wrong; lasting: the topics of open incidents."""
+        for name, storage in self.context.configuration.storages.items():
+            seen = self._seen.get(name)
+            if seen is None:
+                continue
+            if seen.failures >= _FAILURES:
+                yield Condition(
+                    event="storage-unreachable",
+                    topic=REACH + name,
+                    title=f"the repository of storage {name} cannot be reached",
+                    detail=seen.error,
+                    remedy="see whether the storage daemon runs and its disk is mounted",
+                    since_ns=seen.failing_since_ns,
+                    storage=name,
+                )
+            if seen.used is None:
+                continue
+            thresholds = [
+                (event, threshold, words)
+                for event, threshold, words in (
+                    ("disk-full", storage.full_at, "is full"),
+                    ("disk-nearly-full", storage.nearly_full_at, "is nearly full"),
+                )
+                if threshold
+            ]
+            for event, threshold, words in thresholds:
+                is_lowest = event == thresholds[-1][0]
+                room = _BELOW if is_lowest and DISK + name in lasting else 0
+                if seen.used >= threshold - room:
+                    free = f"{seen.free_bytes / (1 << 30):,.1f} GiB are free"
+                    yield Condition(
+                        event=event,
+                        topic=DISK + name,
+                        title=f"the disk of storage {name} {words}",
+                        detail=f"{seen.used:.0f} percent are used, {free}",
+                        remedy="prune, keep less, or enlarge the disk",
+                        since_ns=clock.now_ns(),
+                        storage=name,
+                    )
+                    break
+
+
+def _space(store: Store, place: str) -> Space | None:
+    """Of the file system with the objects; None where it cannot be known."""
+    from strongroom.stores.local import LocalStore
+
+    if isinstance(store, LocalStore):
+        return store.space()
+    if not isinstance(store, RemoteStore):
+        return None
+    from prometheus_client.parser import text_string_to_metric_families
+
+    named = parse_place(place).repository
+    found: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(store.metrics()):
+        for sample in family.samples:
+            if sample.name in (_FREE, _SIZE):
+                repository = sample.labels.get("repository", "")
+                found.setdefault(repository, {})[sample.name] = sample.value
+    # Without a name the place means the daemon's first repository.
+    chosen = found.get(named) or next(iter(found.values()), {})
+    if _FREE not in chosen or _SIZE not in chosen:
+        return None
+    return Space(int(chosen[_FREE]), int(chosen[_SIZE]))

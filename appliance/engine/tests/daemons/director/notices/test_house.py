@@ -1,0 +1,148 @@
+"""Disks, certificates and the catalog: each is told once, and once that it is over."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+
+import pytest
+
+from kit.connections import House
+from kit.director_in_process import in_loop, job
+from strongroom.daemons.director.catalog.database import Catalog
+from strongroom.errors import CatalogUnavailableError
+from strongroom.net.identities.trust import roots_of
+from strongroom.stores.local import LocalStore
+from strongroom.stores.servable import Space
+
+DAY = 86400.0
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    """A repository's folder on a disk whose free space a test says."""
+    (tmp_path / "repository").mkdir()
+    state = {"used": 50}
+    monkeypatch.setattr(LocalStore, "space", lambda _: Space(100 - state["used"], 100))
+    return state
+
+
+async def looked(director, told) -> list[tuple[str, str]]:
+    await director.service.notices.measure()
+    before = len(told.events())
+    await told.look(600)
+    return told.events()[before:]
+
+
+@in_loop
+async def test_a_disk_that_fills_is_told_when_nearly_full_when_full_and_when_it_is_over(
+    director, told, disk
+):
+    told.configure(job("nightly"), storage=f'Repository = "{director.folder}/repository"')
+    await director.open()
+    assert await looked(director, told) == []
+    disk["used"] = 91
+    assert await looked(director, told) == [("disk-nearly-full", "open")]
+    disk["used"] = 89
+    assert await looked(director, told) == []
+    await director.restart()
+    # A director that has not looked yet ends no incident.
+    await told.look(60)
+    assert told.events() == [("disk-nearly-full", "open")]
+    disk["used"] = 98
+    assert await looked(director, told) == [("disk-full", "open")]
+    disk["used"] = 93
+    assert await looked(director, told) == []
+    disk["used"] = 70
+    assert await looked(director, told) == [("disk-full", "resolved")]
+
+
+@in_loop
+async def test_the_thresholds_of_a_disk_can_be_set(director, told, disk):
+    storage = f'Repository = "{director.folder}/repository"; Nearly Full At = 40; Full At = 0'
+    told.configure(job("nightly"), storage=storage)
+    await director.open()
+    assert await looked(director, told) == [("disk-nearly-full", "open")]
+    disk["used"] = 99
+    assert await looked(director, told) == []
+
+
+@in_loop
+async def test_a_repository_that_cannot_be_reached_is_told(director, told):
+    told.configure(job("nightly"), storage='Repository = "unix:/nothing/there.sock"')
+    await director.open()
+    assert await looked(director, told) == []
+    assert await looked(director, told) == [("storage-unreachable", "open")]
+    assert await looked(director, told) == []
+
+
+@in_loop
+async def test_a_certificate_that_nobody_renews_is_told_before_and_when_it_ends(director, told):
+    authority = House(director.folder).authority
+    told.configure(job("nightly"))
+    file = director.folder / "etc/director.d/all/all.conf"
+    place = f'Director {{ Authority Directory = "{os.fsdecode(authority.folder)}"; '
+    file.write_text(file.read_text().replace("Director {", place, 1))
+    await director.open()
+    await told.look(20 * DAY)
+    assert told.events() == []
+    await told.look(11 * DAY)
+    # An agent's ends after a month, and web1 is the only client.
+    assert told.events() == [("certificate-expired", "open")]
+    assert "agent web1" in told.mail.mails[0].get_content()
+    await told.look(44 * DAY)
+    assert len(told.events()) == 1
+    await told.look(2 * DAY)
+    assert told.events()[1:] == [("certificate-expiring", "open")] * 3
+    await told.look(DAY)
+    authority.issue_identity(str(director.folder / "vault"), "vault", "storage", ("vault",))
+    before = len(told.events())
+    await told.look(700)
+    assert told.events()[before:] == [("certificate-expiring", "resolved")]
+    await told.look(20 * DAY)
+    assert told.events()[before + 1 :] == [("certificate-expired", "open")] * 2
+
+
+@in_loop
+async def test_the_end_of_the_authority_itself_is_told(director, told):
+    authority = House(director.folder).authority
+    told.configure(job("nightly"), notify="Events = certificate-expiring, certificate-expired")
+    file = director.folder / "etc/director.d/all/all.conf"
+    place = f'Director {{ Authority Directory = "{os.fsdecode(authority.folder)}"; '
+    file.write_text(file.read_text().replace("Director {", place, 1))
+    await director.open()
+    ends = roots_of(authority.certificate_pem)[0].not_valid_after_utc
+    left = ends.timestamp() - director.time.now_ns / 1e9
+    await told.look(left - 20 * DAY)
+    before = told.titles()
+    await told.look(10 * DAY)
+    assert told.titles()[len(before) :] == ["the certificate of the authority ends soon"]
+
+
+@in_loop
+async def test_a_catalog_that_is_away_is_told_from_memory_and_once(director, told, monkeypatch):
+    told.configure(job("nightly"))
+    await director.open()
+    reading = Catalog.reading
+    notices = director.service.notices
+
+    @contextmanager
+    def away(catalog):
+        raise CatalogUnavailableError("the disk is full")
+        yield
+
+    monkeypatch.setattr(Catalog, "reading", away)
+    told.web.answers = [500]
+    for _ in range(5):
+        director.time.pass_by(60)
+        await notices.look()
+    assert told.mailed() == ["error: the director's catalog is not available; no job can start"]
+    # The webhook failed once, and was asked again.
+    assert list(told.events()) == [("catalog-unavailable", "open")] * 2
+    monkeypatch.setattr(Catalog, "reading", reading)
+    for _ in range(3):
+        await told.look()
+    assert told.mailed()[1:] == [
+        "resolved: the director's catalog is not available; no job can start"
+    ]
+    assert told.events()[2:] == [("catalog-unavailable", "resolved")]

@@ -1,0 +1,372 @@
+"""One incident is told once, and once that it is over; nothing is told without a cause."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kit.director_in_process import OPERATOR, client, in_loop, job
+from strongroom.daemons.director.catalog import outbox
+from strongroom.daemons.director.catalog.runs import RunRecord, add_run
+from strongroom.daemons.director.catalog.snapshots import (
+    GONE,
+    SnapshotRecord,
+    add_snapshots,
+    note_false,
+    note_removed,
+    note_returned,
+)
+
+DAY = 86400.0
+
+
+@in_loop
+async def test_a_failed_job_is_told_once_and_that_it_is_over_once(director, told, fail):
+    told.configure()
+    await director.open()
+    agent = await director.agent("web1")
+    for _ in range(3):
+        await fail(agent)
+        await told.look()
+        await director.restart()
+        agent = await director.agent("web1")
+        await told.look()
+    assert told.events() == [("job-failed", "open")]
+    assert told.mailed() == ["error: the job nightly of web1 failed"]
+    run = await director.start("nightly")
+    await director.backed_up(agent, run.id, 1)
+    await told.look()
+    await told.look()
+    assert told.events() == [("job-failed", "open"), ("job-failed", "resolved")]
+    assert told.mailed()[1:] == ["resolved: the job nightly of web1 failed"]
+
+
+@in_loop
+async def test_a_notice_says_what_since_when_and_what_to_do(director, told, fail):
+    told.configure()
+    await director.open()
+    run = await fail(await director.agent("web1"))
+    await told.send()
+    (mail,) = told.mail.mails
+    text = mail.get_content()
+    assert "What: [store] no space" in text
+    assert f"What to do: strongroom log {run.id[:8]}" in text
+    assert "Since: 2026-11-21 12:00 UTC" in text
+    (asked,) = told.web.asked
+    (notice,) = asked.json["notices"]
+    assert (notice["job"], notice["client"], notice["severity"]) == ("nightly", "web1", "error")
+    assert mail["X-Strongroom-Incidents"] == notice["incident"]
+
+
+@in_loop
+async def test_nothing_is_told_of_jobs_that_are_well(director, told):
+    told.configure()
+    await director.open()
+    agent = await director.agent("web1")
+    for number in range(4):
+        await told.look(DAY if number else 9 * 3600)
+        for run in await director.runs(states=("running", "waiting", "queued")):
+            await director.backed_up(agent, run.id, number + 1)
+        await told.look()
+    assert len(await director.runs()) > 3
+    assert (told.events(), told.mailed()) == ([], [])
+
+
+@in_loop
+async def test_names_and_texts_of_others_forge_nothing(director, told, fail):
+    told.configure()
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("nightly")
+    await agent.start(run.id)
+    evil = "x\r\nBcc: eve@example.org\r\n\r\nWhat to do: rm -rf /\x1b[2J\u202e"
+    await director.end(agent, run.id, "failed", error_id="store", error=evil)
+    await told.send()
+    (mail,) = told.mail.mails
+    assert mail["Bcc"] is None
+    lines = mail.get_content().splitlines()
+    assert [line for line in lines if line.startswith("What to do:")] == [
+        f"What to do: strongroom log {run.id[:8]}"
+    ]
+    assert all(line.isprintable() for line in lines)
+
+
+@in_loop
+async def test_a_job_that_is_tried_again_is_told_when_no_attempt_is_left(director, told):
+    again = "RescheduleOnError = yes; RescheduleInterval = 600; RescheduleTimes = 1"
+    told.configure(job("nightly", more=again))
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("nightly")
+    for attempt in (1, 2):
+        await agent.start(run.id)
+        await director.end(agent, run.id, "failed", error_id="store", error="no space")
+        await told.look()
+        assert told.events() == [("job-failed", "open")] * (attempt - 1)
+        await told.look(700)
+        run = next(iter(await director.runs(states=("running",))), run)
+    assert told.events() == [("job-failed", "open")]
+    # A new series of attempts does not end it, until one succeeds.
+    run = await director.start("nightly")
+    await agent.start(run.id)
+    await director.end(agent, run.id, "failed", error_id="store", error="no space")
+    await told.look()
+    assert told.events() == [("job-failed", "open")]
+
+
+@in_loop
+async def test_an_agent_that_is_away_makes_its_job_missing_once(director, told):
+    told.configure()
+    await director.open()
+    for _ in range(12):
+        await told.look(DAY / 2)
+    assert told.events() == [("job-missing", "open")]
+    assert "agent web1 is not connected" in told.mail.mails[0].get_content()
+    agent = await director.agent("web1")
+    await director.go()
+    for run in await director.runs(states=("running", "waiting", "queued")):
+        await director.backed_up(agent, run.id, 1)
+    await told.look()
+    assert told.events()[-1] == ("job-missing", "resolved")
+    assert len(told.events()) == 2
+
+
+@in_loop
+async def test_what_is_due_and_cannot_be_started_is_missing(director, told):
+    told.configure(
+        'Storage { Name = off; Address = 192.0.2.4; Password = "x"; Device = d; MediaType = File\n'
+        "  Enabled = no }\n"
+        + job("nightly", more="Schedule = nights").replace("Storage = main", "Storage = off")
+    )
+    await director.open()
+    await director.agent("web1")
+    await told.look()
+    await told.look(9 * 3600 + 300)
+    assert told.events() == []
+    await told.look(600)
+    assert told.events() == [("job-missing", "open")]
+
+
+@in_loop
+async def test_a_run_that_waits_for_others_is_late(director, told):
+    told.configure(
+        job("nightly", more="Schedule = nights; LateAfter = 2 hours")
+        + job("other", "web2")
+        + client("web2"),
+        concurrent=1,
+    )
+    await director.open()
+    agent, other = await director.agent("web1"), await director.agent("web2")
+    first = await director.start("other")
+    await other.start(first.id)
+    await told.look(9 * 3600)
+    await told.look(3600)
+    assert told.events() == []
+    await told.look(3700)
+    assert told.events() == [("job-late", "open")]
+    await director.backed_up(other, first.id, 1)
+    await director.go()
+    (run,) = await director.runs(job="nightly")
+    await director.backed_up(agent, run.id, 2)
+    await told.look()
+    assert told.events() == [("job-late", "open"), ("job-late", "resolved")]
+
+
+@in_loop
+async def test_a_run_that_takes_too_long_is_slow(director, told):
+    told.configure(job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("nightly")
+    await agent.start(run.id)
+    director.time.pass_by(1800)
+    await director.backed_up(agent, run.id, 1)
+    run = await director.start("nightly")
+    await agent.start(run.id)
+    await told.look(2 * 3600)
+    assert told.events() == []
+    await told.look(3600)
+    assert told.events() == [("job-slow", "open")]
+    await director.backed_up(agent, run.id, 2)
+    await told.look()
+    assert told.events()[1:] == [("job-slow", "resolved")]
+
+
+@in_loop
+async def test_a_job_without_success_for_too_long_is_overdue(director, told):
+    # Somebody cancels it every night: nothing failed, nothing is missing.
+    told.configure()
+    await director.open()
+    await director.agent("web1")
+    await told.look(9 * 3600)
+    for _ in range(6):
+        await told.look(DAY / 2)
+        for run in await director.runs(states=("running", "waiting", "queued")):
+            await director.service.commands.cancel(run.id, OPERATOR)
+            await director.settle()
+    assert told.events() == [("job-overdue", "open")]
+
+
+@in_loop
+async def test_an_incomplete_backup_is_told_where_that_is_wanted(director, told):
+    told.configure(notify="Events = job-incomplete")
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("nightly")
+    summary = {"files": 3, "size_bytes": 100, "stored_bytes": 10, "problems": 2}
+    await agent.start(run.id)
+    await director.end(agent, run.id, "incomplete", snapshot="1" * 64, summary=summary)
+    await told.send()
+    assert told.events() == [("job-incomplete", "open")]
+    # It is another incident when nothing is backed up at all, but not one for these people.
+    run = await director.start("nightly")
+    await director.end(agent, run.id, "failed", error_id="store", error="no space")
+    await told.look()
+    assert told.events() == [("job-incomplete", "open")]
+
+
+@in_loop
+async def test_who_cancels_a_run_is_not_told_that_it_failed(director, told):
+    told.configure(job("nightly"))
+    await director.open()
+    await director.agent("web1")
+    run = await director.start("nightly")
+    await director.service.commands.cancel(run.id, OPERATOR)
+    director.time.pass_by(60)
+    await told.look()
+    assert told.events() == []
+
+
+@in_loop
+async def test_a_clock_that_jumps_is_told_once_and_calls_nothing_overdue(director, told):
+    told.configure()
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("nightly")
+    await director.backed_up(agent, run.id, 1)
+    director.time.jump(40 * DAY)
+    await told.look()
+    await director.restart()
+    await told.look()
+    assert told.events() == [("clock-jump", "open")]
+    director.time.jump(-40 * DAY)
+    await told.look()
+    assert told.events() == [("clock-jump", "open"), ("clock-jump", "resolved")]
+
+
+@in_loop
+async def test_a_token_that_ends_is_told_fourteen_days_before(director, told):
+    told.configure(job("nightly") + "Profile { Name = figures; Command ACL = metrics }\n")
+    await director.open()
+    commands = director.service.commands
+    await commands.create_token("prometheus", "figures", 90 * 86400, OPERATOR)
+    await commands.create_token("short", "figures", 86400, OPERATOR)
+    await told.look(75 * DAY)
+    assert told.events() == []
+    await told.look(2 * DAY)
+    await told.look(DAY)
+    assert told.events() == [("token-expiring", "open")]
+    await commands.create_token("prometheus", "figures", 90 * 86400, OPERATOR)
+    await told.look(700)
+    assert told.events() == [("token-expiring", "open"), ("token-expiring", "resolved")]
+
+
+@in_loop
+async def test_a_false_snapshot_is_told_once_for_ever(director, told):
+    told.configure(job("nightly"))
+    await director.open()
+    for _ in range(2):
+        refused = {"ab" * 32: "says that it is of another client, but web2 stored it"}
+        await director.service.notices.found_false("main", refused)
+        await told.send()
+        await director.restart()
+    assert told.events() == [("false-snapshot", "open")]
+
+
+@in_loop
+async def test_a_restore_test_that_fails_and_one_that_is_overdue_are_told(director, told):
+    test = job("test", kind="Verify", more="Level = Data; JobToVerify = nightly; Schedule = nights")
+    told.configure(
+        job("nightly") + test,
+        storage='Repository = "/nowhere"; Passphrase File = "/nowhere.passphrase"',
+        notify="Events = restore-test-failed, restore-test-overdue",
+    )
+    await director.open()
+    await told.look()
+    catalog = director.service.context.catalog
+
+    def ended(number: int, state: str) -> None:
+        now_ns = director.time.now_ns
+        times = {"scheduled_ns": now_ns, "queued_ns": now_ns, "started_ns": now_ns}
+        run = RunRecord(id=f"{number:032x}", job="test", client="web1", kind="verify", level="data")
+        add_run(catalog, msgspec.structs.replace(run, state=state, ended_ns=now_ns, **times))
+
+    ended(1, "done")
+    await told.look(1800)
+    assert told.events() == []
+    ended(2, "failed")
+    await told.look()
+    assert told.events() == [("restore-test-failed", "open")]
+    assert "the restore test test of web1 failed" in told.mailed()[0]
+    director.time.pass_by(1)
+    ended(3, "done")
+    await told.look()
+    assert told.events()[1:] == [("restore-test-failed", "resolved")]
+    # The scheduler does not run here, so nobody starts it any more.
+    director.time.pass_by(40 * 3600)
+    await director.service.notices.look()
+    await told.send()
+    assert told.events()[2:] == [("restore-test-overdue", "open")]
+
+
+@in_loop
+async def test_false_and_lost_snapshots_are_told_until_they_are_settled(director, told):
+    told.configure(job("nightly"))
+    await director.open()
+    catalog = director.service.context.catalog
+    usual = {"client": "web1", "job": "nightly", "storage": "main"}
+    ids = ("1" * 64, "2" * 64)
+    records = [
+        SnapshotRecord(id=one, start_ns=number, server_ns=number, **usual)
+        for number, one in enumerate(ids, 1)
+    ]
+    add_snapshots(catalog, records)
+    await told.look()
+    assert told.events() == []
+    note_false(catalog, {ids[0]: "lacks a block"})
+    note_removed(catalog, [ids[1]], director.time.now_ns, GONE)
+    for _ in range(2):
+        await told.look()
+    assert sorted(told.events()) == [("false-snapshot", "open"), ("snapshot-missing", "open")]
+    assert "lacks a block" in told.mail.mails[0].get_content()
+    note_false(catalog, {ids[0]: ""})
+    note_returned(catalog, [ids[1]], GONE)
+    await told.look()
+    assert sorted(told.events()[2:]) == [
+        ("false-snapshot", "resolved"),
+        ("snapshot-missing", "resolved"),
+    ]
+
+
+@in_loop
+async def test_an_agent_that_stores_false_snapshots_without_end_floods_nobody(director, told):
+    told.configure(job("nightly"))
+    await director.open()
+    catalog = director.service.context.catalog
+    usual = {"client": "web1", "job": "nightly", "storage": "main"}
+    ids = [f"{number:064x}" for number in range(1, 3001)]
+    records = [
+        SnapshotRecord(id=one, start_ns=number, server_ns=number, **usual)
+        for number, one in enumerate(ids, 1)
+    ]
+    add_snapshots(catalog, records)
+    note_false(catalog, dict.fromkeys(ids, "lacks a block"))
+    refused = {f"{number:064x}": "is damaged" for number in range(5000, 45_000)}
+    await director.service.notices.found_false("main", refused)
+    for _ in range(3):
+        await told.look()
+    assert len(told.web.asked) == 1
+    assert len((await director.service.queries.notices()).incidents) == 21
+    text = told.mail.mails[0].get_content()
+    assert "39981 more snapshots in storage main are false or damaged" in text
+    assert "41 notices" in told.mailed()[0]
+    assert outbox.dead_letters(catalog) == []
