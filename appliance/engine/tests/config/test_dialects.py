@@ -92,12 +92,15 @@ TREE_WITH_A_SLIP = {
     "director.d/director/dir.conf": (
         "Director { Name = dir; Password = p; Messages = m }\n"
         "Catalog { Name = c; DB Name = a; DB User = b }\nMessages { Name = m; Console = all }\n"
-        "Client { Name = c; Address = h; Password = p }\nFileSet { Name = f; Include { File = / } }\n"
+        "Client { Name = c; Address = h; Password = p }\n"
+        "FileSet { Name = f; Include { File = / } }\n"
         "Storage { Name = s; Address = h; Password = p; Device = d; Media Type = File }\n"
         "Job { Name = j; Type = Backup; Client = c; FileSet = f; Storage = s; Pool = p; "
         "Messages = m }\n"
     ),
-    "director.d/client/agent.conf": "Pool {\n  Name = p\n  Keep Dialy = 7\n  Minimum Retension = 7 days\n}\n",
+    "director.d/client/agent.conf": (
+        "Pool {\n  Name = p\n  Keep Dialy = 7\n  Minimum Retension = 7 days\n}\n"
+    ),
 }
 
 
@@ -119,7 +122,10 @@ def test_the_names_of_folders_say_whether_a_misspelt_directive_is_an_error(stem,
         (4, "Minimum Retension", "Minimum Retention"),
     ):
         place = f"{tmp_path / stem}/client/agent.conf:{line}:3"
-        assert f"{place}: {severity}: Pool has no directive {slip}; did you mean {meant}?" in done.stdout
+        assert (
+            f"{place}: {severity}: Pool has no directive {slip}; did you mean {meant}?"
+            in done.stdout
+        )
     assert done.returncode == (40 if is_own else 0)
     lenient = "unknown directives are warnings, as in a tree of Bareos: director"
     assert (lenient in done.stdout) is not is_own

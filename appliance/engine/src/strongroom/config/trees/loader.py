@@ -5,8 +5,9 @@ component's folder (`bareos-dir.d`), or one file. Bareos, Bacula and Strongroom 
 A folder is read two levels deep (`COMPONENT.d/*/*.conf`), the last name first, as Bareos does.
 
 The names also say whose language it is, unless a dialect is stated: what lies in `bareos-dir.d` or
-`bacula-dir.conf` is a tree of Bareos or Bacula, whose unknown directives and resources are warnings.
-Everything else is Strongroom's own, where they are errors: a misspelt directive would have no effect.
+`bacula-dir.conf` is a tree of Bareos or Bacula, in which unknown directives and resources are
+warnings. Everything else is our own: there they are errors, since a misspelt directive would have
+no effect.
 """
 
 from __future__ import annotations

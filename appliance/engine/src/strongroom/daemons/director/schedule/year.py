@@ -94,7 +94,9 @@ class _Year:
             # Every Storage is disabled, which was reported of the job.
             return
         if run.storage and not configuration.storage(run.storage).enabled:
-            message = f"this Run starts job {job.name} with Storage {run.storage}, which is disabled"
+            message = (
+                f"this Run starts job {job.name} with Storage {run.storage}, which is disabled"
+            )
             self._findings.at_directive(WARNING, "disabled", message, directive)
         try:
             require_complete(plan(configuration, job.name, Overrides.of_schedule(run)))
