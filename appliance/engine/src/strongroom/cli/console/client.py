@@ -29,7 +29,7 @@ from strongroom.errors import (
 )
 from strongroom.net.channels.tls_contexts import authority_context, client_context
 from strongroom.net.control.certificates import ended_text, has_ended
-from strongroom.net.control.own_requests import OWN_HEADERS, ENDS_HEADER
+from strongroom.net.control.own_requests import ENDS_HEADER, OWN_HEADERS
 
 if TYPE_CHECKING:
     import argparse

@@ -13,6 +13,7 @@ import fcntl
 import logging
 import os
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
@@ -52,6 +53,7 @@ class _Service:
         self._links = DirectorLinks(self._settings)
         self._stopped = asyncio.Event()
         self._told = DailyLog(_log)
+        self._woken = asyncio.Event()
         self._figures = MetricsFile(self._settings, self._links.is_welcome)
 
     async def run(self) -> None:
@@ -103,6 +105,7 @@ class _Service:
             supervisor.settings = settings
             self._settings = settings
             self._figures.use(settings)
+            self._woken.set()
             _log.info("the configuration was read again")
         except (StrongroomError, OSError) as error:
             _log.error("the configuration stays as it was: %s", error)
@@ -120,7 +123,9 @@ class _Service:
                 self._told.forget(_RENEWAL)
                 self._links.use_identity(identity)
                 await self._fetch_list(identity)
-            await asyncio.sleep(_LOOK_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
+            self._woken.clear()
 
     async def _renewed(self) -> Identity:
         """The certificate, after a renewal if that was due."""

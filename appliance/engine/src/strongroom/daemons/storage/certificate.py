@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("strongroom.storage")
 
 _LOOK_SECONDS: Final = 300.0
+# A director that starts with the machine, or is restarted, is no news.
+_MISSED_LISTS: Final = 3
 _RENEWAL: Final = "renewal"
 _LIST: Final = "list"
 
@@ -47,6 +49,7 @@ class CertificateKeeper:
         self._configuration = configuration
         self._changed = changed
         self._told = DailyLog(log)
+        self._missed: dict[str, int] = {}
         self._stopped = threading.Event()
         self._woken = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="certificate", daemon=True)
@@ -114,10 +117,12 @@ class CertificateKeeper:
                 if fetch_revoked(_place(director), identity):
                     log.info("a newer list of revoked certificates is in force")
             except (StrongroomError, OSError) as error:
-                if director.host:
+                missed = self._missed[director.name] = self._missed.get(director.name, 0) + 1
+                if director.host and missed >= _MISSED_LISTS:
                     text = f"the list of revoked certificates could not be fetched: {error}"
                     self._told.warn(f"{_LIST} {director.name}", text)
             else:
+                self._missed.pop(director.name, None)
                 self._told.forget(f"{_LIST} {director.name}")
                 return
 

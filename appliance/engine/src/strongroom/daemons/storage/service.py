@@ -151,7 +151,7 @@ class StorageService:
         except (StrongroomError, OSError) as error:
             log.error("the renewed certificate is invalid: %s", error)  # noqa: TRY400
         else:
-            log.info("the certificate was renewed")
+            log.info("a new certificate is in force")
         self._seen = changed
 
     def _certificate_time(self) -> int:
