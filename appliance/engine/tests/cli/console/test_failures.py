@@ -9,7 +9,7 @@ import pytest
 
 from kit.connections import House
 from strongroom import clock
-from strongroom.net.control import certificates
+from strongroom.net.renewal import certificates
 
 ONE_COMMAND_EACH = (
     ("status",), ("clients",), ("clients", "web1"), ("jobs",), ("runs",), ("run", "nightly-web1"),

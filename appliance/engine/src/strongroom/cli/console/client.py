@@ -28,8 +28,8 @@ from strongroom.errors import (
     error_named,
 )
 from strongroom.net.channels.tls_contexts import authority_context, client_context
-from strongroom.net.control.certificates import ended_text, has_ended
 from strongroom.net.control.own_requests import ENDS_HEADER, OWN_HEADERS
+from strongroom.net.renewal.certificates import ended_text, has_ended
 
 if TYPE_CHECKING:
     import argparse

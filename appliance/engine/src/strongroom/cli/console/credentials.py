@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.errors import StrongroomError, UsageError
-from strongroom.net.control.certificates import (
+from strongroom.net.identities.endings import ends_soon
+from strongroom.net.identities.identity import Identity
+from strongroom.net.renewal.certificates import (
     DirectorAddress,
     has_ended,
     renew_certificate,
 )
-from strongroom.net.identities.endings import ends_soon
-from strongroom.net.identities.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from strongroom.daemons.agent.settings import load_settings
 from strongroom.daemons.preflight import Preflight
 from strongroom.errors import KeyRightError, PeerRefusedError
 from strongroom.net.channels.tls_contexts import client_context
-from strongroom.net.control.certificates import require_living
 from strongroom.net.identities.identity import Identity
+from strongroom.net.renewal.certificates import require_living
 
 if TYPE_CHECKING:
     from strongroom.daemons.agent.settings import AgentSettings

@@ -25,10 +25,10 @@ from strongroom.net.channels.tls_contexts import (
     load_certificate,
     server_context,
 )
-from strongroom.net.control.certificates import require_living
 from strongroom.net.control.messages import LARGEST_MESSAGE_BYTES
 from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.net.identities.identity import Identity
+from strongroom.net.renewal.certificates import require_living
 
 if TYPE_CHECKING:
     import ssl

@@ -16,14 +16,6 @@ from urllib.parse import urlsplit
 from strongroom.daemons.agent.put_keys import keep_put_key
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.channels.tls_contexts import authority_context
-from strongroom.net.control.certificates import (
-    Authority,
-    DirectorAddress,
-    Issued,
-    ask,
-    keep_revoked,
-    renew_certificate,
-)
 from strongroom.net.identities.identity import (
     Identity,
     certificate_request,
@@ -31,6 +23,14 @@ from strongroom.net.identities.identity import (
     store_identity,
 )
 from strongroom.net.identities.trust import Trust, authority_with_fingerprint
+from strongroom.net.renewal.certificates import (
+    Authority,
+    DirectorAddress,
+    Issued,
+    ask,
+    keep_revoked,
+    renew_certificate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

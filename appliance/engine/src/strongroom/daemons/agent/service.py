@@ -25,8 +25,8 @@ from strongroom.daemons.agent.supervisor import Supervisor
 from strongroom.daemons.daily_log import DailyLog
 from strongroom.daemons.service_manager import notify
 from strongroom.errors import DirectorError, OperatingSystemError, StrongroomError, UsageError
-from strongroom.net.control.certificates import fetch_revoked, require_living
 from strongroom.net.identities.identity import Identity
+from strongroom.net.renewal.certificates import fetch_revoked, require_living
 
 if TYPE_CHECKING:
     from strongroom.daemons.agent.settings import AgentSettings

@@ -33,8 +33,6 @@ _log = logging.getLogger(__name__)
 EXPIRY_METRIC: Final = "strongroom_expiry_timestamp_seconds"
 # Tokens for a task of a day or two are not told of.
 _SHORTEST_LIFE_NS: Final = 2 * 86400 * SECOND_NS
-# When the authority ends, every machine enrols anew: that takes preparation.
-_AUTHORITY_WARNING_SECONDS: Final = 180 * 86400
 _RENEWED: Final = {
     "director": "see why the director does not renew it: its log says",
     "storage": "see why the storage daemon {name} does not renew it: its log says; or `strongroom "
@@ -103,7 +101,7 @@ def _certificates(context: DirectorContext) -> Iterator[Expiry]:
         begun_ns, ends_ns = _ns(root.not_valid_before_utc), _ns(root.not_valid_after_utc)
         name = root.subject.rfc4514_string()
         remedy = "make a new one with `strongroom ca init`, and enrol every machine anew"
-        is_soon = ends_soon(begun_ns, ends_ns, now_ns, _AUTHORITY_WARNING_SECONDS)
+        is_soon = ends_soon(begun_ns, ends_ns, now_ns, settings.expiry_warning_seconds)
         yield Expiry("authority", name, "", "", "", begun_ns, ends_ns, is_soon, remedy)
     clients, storages = context.configuration.clients, context.configuration.storages
     for (role, name), (begun_ns, ends_ns) in newest.items():

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom.daemons.daily_log import DailyLog
 from strongroom.errors import PeerRefusedError, StrongroomError
-from strongroom.net.control.certificates import ended_text, has_ended
 from strongroom.net.identities.identity import (
     Identity,
     certificate_request,
@@ -21,6 +20,7 @@ from strongroom.net.identities.identity import (
 )
 from strongroom.net.identities.peer import parse_certificate
 from strongroom.net.identities.trust import host_names
+from strongroom.net.renewal.certificates import ended_text, has_ended
 
 if TYPE_CHECKING:
     from strongroom.net.identities.authority import Authority

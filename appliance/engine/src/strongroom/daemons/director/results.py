@@ -215,7 +215,7 @@ class Expiry:
         if self.kind == "token":
             return f"the API token {self.id} of {self.name}"
         if self.kind == "authority":
-            return f"the certificate authority {self.name}"
+            return "the certificate of the authority"
         return f"the certificate of {self.kind} {self.name}"
 
 

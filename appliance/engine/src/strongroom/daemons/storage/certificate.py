@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom.daemons.daily_log import DailyLog
 from strongroom.errors import DirectorError, StrongroomError
-from strongroom.net.control.certificates import (
+from strongroom.net.identities.identity import Identity, has_identity
+from strongroom.net.renewal.certificates import (
     DirectorAddress,
     ended_text,
     fetch_revoked,
     has_ended,
     renew_certificate,
 )
-from strongroom.net.identities.identity import Identity, has_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

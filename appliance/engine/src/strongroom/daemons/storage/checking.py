@@ -25,8 +25,8 @@ def check_storage(path: str) -> tuple[StorageDaemonSettings, Preflight]:
     look = Preflight()
     if os.path.exists(os.path.join(settings.identity_folder, b"certificate.pem")):
         from strongroom.net.channels.tls_contexts import server_context
-        from strongroom.net.control.certificates import require_living
         from strongroom.net.identities.identity import Identity
+        from strongroom.net.renewal.certificates import require_living
 
         with look.part("Identity Directory"):
             identity = Identity.load(settings.identity_folder)

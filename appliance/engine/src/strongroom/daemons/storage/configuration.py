@@ -17,7 +17,7 @@ from strongroom.config.settings.storage_peers import parse_operator
 from strongroom.daemons.storage.admission import Admission
 from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
 from strongroom.errors import ConfigurationError
-from strongroom.net.control.certificates import DirectorAddress
+from strongroom.net.renewal.certificates import DirectorAddress
 
 if TYPE_CHECKING:
     from strongroom.config.model import Resource
