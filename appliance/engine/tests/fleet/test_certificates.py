@@ -92,6 +92,11 @@ def test_every_holder_renews_its_certificate_and_tokens_are_warned_of(house):
     house.command("status", *place, "--token-file", str(token), *authority)
     assert house.messages.count(f"warning: the token in {token} ends on") == 1
 
+    house.director.stop()
+    house.start_director()
+    house.director.await_said("the certificate of operator old ends on")
+    house.director.await_said("the API token")
+
     # The connection with the new certificates works, on all sides.
     after(house, 83)
     house.agents["web1"].await_said(RENEWED, 4)

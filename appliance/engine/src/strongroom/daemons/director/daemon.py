@@ -81,6 +81,8 @@ class DirectorDaemon:
         self._tls_context: ssl.SSLContext
         self._director: Director
         self._dialling: AgentDialling
+        # Set after a reload: a certificate may have been replaced along with the configuration.
+        self._looking = asyncio.Event()
         self.limits = ConnectionLimits()
         self.ports: list[int] = []
 
@@ -122,7 +124,7 @@ class DirectorDaemon:
             agents.start()
             await server.start()
             self._dialling.follow()
-            self._director.context.followers.append(self._dialling.follow)
+            self._director.context.followers += (self._dialling.follow, self._looking.set)
             self.ports = server.ports
             for (address, _), port in zip(self.settings.addresses, server.ports, strict=True):
                 _log.info("director %s listens on %s port %d", self.settings.name, address, port)
@@ -142,10 +144,11 @@ class DirectorDaemon:
         ended = asyncio.create_task(server.wait())
         stop = asyncio.create_task(stopping.wait())
         reload = asyncio.create_task(reloading.wait())
+        look = asyncio.create_task(self._looking.wait())
         try:
             while not stop.done() and not ended.done():
                 await asyncio.wait(
-                    (ended, stop, reload),
+                    (ended, stop, reload, look),
                     timeout=LOOK_SECONDS,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
@@ -155,12 +158,15 @@ class DirectorDaemon:
                     if not await self._reload():
                         loop = asyncio.get_running_loop()
                         loop.call_later(RETRY_SECONDS, reloading.set)
+                if look.done():
+                    self._looking.clear()
+                    look = asyncio.create_task(self._looking.wait())
                 await self._follow_identity()
             if ended.done():
                 ended.result()
             _log.info("director %s is stopping", self.settings.name)
         finally:
-            for task in (ended, stop, reload):
+            for task in (ended, stop, reload, look):
                 task.cancel()
 
     async def _reload(self) -> bool:
