@@ -35,14 +35,16 @@ def test_every_error_is_found_and_what_is_right_is_kept(read):
     reading = read(BROKEN)
     assert [(one.place[1], one.place[2]) for one in reading.loaded.diagnostics.sorted("error")] == [
         (3, 13),
+        (4, 3),
         (5, 3),
+        (8, 1),
         (14, 11),
         (15, 1),
         (17, 3),
         (19, 1),
         (22, 18),
     ]
-    assert reading.codes("warning") == ["unknown-directive", "unknown-resource"]
+    assert reading.codes("warning") == []
     kinds = [(kind, dict(directives)) for kind, directives in reading.resources]
     assert kinds[0] == ("Pool", {"Name": "one", "LabelFormat": "kept"})
     assert [kind for kind, _ in kinds] == ["Pool", "Job", "Pool", "Schedule"]
@@ -85,11 +87,11 @@ def test_a_very_long_line_is_shown_around_the_place(read):
 
 def test_directives_of_another_daemon_are_named(read):
     reading = read("Client { Name = c; Address = a; Password = b; Pki Cipher = aes128 }")
-    assert "it belongs to Client of the agent" in reading.warnings[0]
+    assert "it belongs to Client of the agent" in reading.errors[0]
 
 
 def test_a_resource_of_another_daemon_is_named(read):
-    assert "it belongs to the storage" in read("Device { Name = d }").warnings[0]
+    assert "it belongs to the storage" in read("Device { Name = d }").errors[0]
 
 
 def test_names_are_unique_within_a_type(read):

@@ -36,3 +36,8 @@ def test_the_shipped_tree_has_no_finding(strict):
     loaded = load_trees(DEFAULTS, LoadOptions(strict=strict))
     assert [one.head() for one in loaded.diagnostics.entries] == []
     assert sorted(loaded.trees) == ["agent", "director", "monitor", "storage"]
+
+
+@pytest.mark.parametrize("tree", [str(SITE), *([DEFAULTS] if DEFAULTS else [])])
+def test_every_scheduled_run_of_such_a_tree_can_be_planned(tree, config):
+    assert "error: " not in config("check", tree).stdout

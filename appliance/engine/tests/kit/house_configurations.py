@@ -8,7 +8,7 @@ Storage {{ Name = {storage}; Address = 127.0.0.1; Port = {port}
   Identity Directory = "{folder}/vault"
   Clients = "*all*"
   {further} }}
-Director {{ Name = boss; Password = unused }}
+Director {{ Name = boss; Password = unused; Address = 127.0.0.1; Port = {director_port} }}
 Device {{ Name = disk; Media Type = File; Archive Device = "{folder}/repository" }}
 """
 DIRECTOR_TEXT = """

@@ -9,7 +9,8 @@ All is made as an operator makes it: the authority and the daemons' certificates
 the repository through the storage daemon's socket, agents enrolled by one-time tokens. Agents reach
 the storage daemon through `storage_link` and the director through `director_link`, which tests
 drop, stall and cut. `storage`, `director` and `agents` can be killed and started again. With
-`clocks` each daemon and what it starts has a wall clock of its own that tests move.
+`clocks` each daemon and what it starts has a wall clock of its own that tests move, and so have
+commands. `messages` is what the last command wrote to standard error.
 
 `like`: another house whose authority, certificates and (empty) repository are copied, which is
 quicker than making them. `catalog`: what the Catalog resource says, of PostgreSQL for instance.
@@ -76,6 +77,7 @@ class HouseOfDaemons:
         self.job_further = job_further
         self.client_further = client_further
         self.schedules = schedules
+        self.messages = ""
         self._like = like
         self._api: dict[str, httpx.Client] = {}
         self.storage_port, self.director_port = free_port(), free_port()
@@ -86,6 +88,7 @@ class HouseOfDaemons:
         self.storage = self._daemon("storage", "storage", clocks)
         self.director = self._daemon("director", "director", clocks)
         self.agents = {name: self._daemon("agent", f"agent-{name}", clocks) for name in agents}
+        self.clock = ShiftedClock(folder, "commands") if clocks else None
 
     # Beginning and end.
 
@@ -141,7 +144,12 @@ class HouseOfDaemons:
         """Write all configurations as the fields are now; daemons read them when told to."""
         words = {"folder": self.folder, "director": DIRECTOR, "storage": STORAGE}
         self.storage.configuration.write_text(
-            STORAGE_TEXT.format(**words, port=self.storage_port, further=self.storage_further)
+            STORAGE_TEXT.format(
+                **words,
+                port=self.storage_port,
+                director_port=self.director_port,
+                further=self.storage_further,
+            )
         )
         parts = [
             DIRECTOR_TEXT.format(
@@ -238,7 +246,7 @@ class HouseOfDaemons:
         """Give a command of ours; what it prints."""
         answer = subprocess.run(
             [sys.executable, "-m", "strongroom", *words],
-            env=self.environment,
+            env={**self.environment, **(self.clock.environment if self.clock else {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -246,7 +254,16 @@ class HouseOfDaemons:
             check=False,
         )
         assert answer.returncode == exit_code, (words, answer.returncode, answer.stderr)
+        self.messages = answer.stderr
         return answer.stdout + (answer.stderr if exit_code else "")
+
+    def set_clocks(self, ahead_seconds: float) -> None:
+        """Move the clocks of all daemons, and of commands from now on."""
+        for daemon in self.daemons:
+            assert daemon.clock is not None
+            daemon.clock.set(ahead_seconds)
+        assert self.clock is not None
+        self.clock.set(ahead_seconds)
 
     def console(self, *words: str, person: str = "admin", exit_code: int = 0) -> str:
         """Give a command of a console."""

@@ -228,6 +228,8 @@ def _run(words: Sequence[str], terminal: Terminal) -> int:
     terminal.quiet = arguments.quiet
     terminal.verbose = arguments.verbose
     terminal.as_json = arguments.json
+    # For connections to the director, which most commands open by their arguments.
+    arguments.warn = terminal.warn
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _cancel)
     exit_code: int = arguments.run(arguments, terminal)

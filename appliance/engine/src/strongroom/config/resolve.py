@@ -46,27 +46,26 @@ def load(
 
     Raises ConfigurationError with every error found, UsageError where nothing is there.
     """
-    configuration, warnings = load_with_warnings(path, options, component)
-    for warning in warnings:
+    loaded = load_trees(path, options or LoadOptions(), component)
+    configuration = resolve(loaded, whole=is_whole(path, component))
+    for warning in accepted(loaded.diagnostics, path):
         _log.warning("%s", warning)
     return configuration
 
 
-def load_with_warnings(
-    path: str, options: LoadOptions | None = None, component: str | None = None
-) -> tuple[Configuration, tuple[str, ...]]:
-    """The same, and its warnings, each with its place."""
-    loaded = load_trees(path, options or LoadOptions(), component)
-    configuration = resolve(loaded, whole=is_whole(path, component))
-    if loaded.diagnostics.has_errors:
-        errors = loaded.diagnostics.sorted(ERROR)
+def accepted(diagnostics: Diagnostics, path: str) -> tuple[str, ...]:
+    """The warnings about what is at `path`, each with its place.
+
+    Raises ConfigurationError with every error found.
+    """
+    if diagnostics.has_errors:
+        errors = diagnostics.sorted(ERROR)
         shown = "\n".join(error.head() for error in errors[:_SHOWN_ERRORS])
         more = len(errors) - _SHOWN_ERRORS
         rest = f"\n... and {more} more; see `strongroom config check {path}`" if more > 0 else ""
         count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
         raise ConfigurationError(f"{count} in {path}:\n{shown}{rest}")
-    warnings = loaded.diagnostics.sorted(WARNING)
-    return configuration, tuple(warning.head() for warning in warnings)
+    return tuple(warning.head() for warning in diagnostics.sorted(WARNING))
 
 
 def resolve(loaded: Loaded, *, whole: bool = True) -> Configuration:

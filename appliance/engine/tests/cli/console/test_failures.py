@@ -9,7 +9,7 @@ import pytest
 
 from kit.connections import House
 from strongroom import clock
-from strongroom.cli.console import client as director_client
+from strongroom.net.renewal import certificates
 
 ONE_COMMAND_EACH = (
     ("status",), ("clients",), ("clients", "web1"), ("jobs",), ("runs",), ("run", "nightly-web1"),
@@ -115,10 +115,10 @@ def test_a_certificate_that_may_do_nothing(told, director, name, role, reason):
 def test_a_certificate_that_has_ended_is_not_even_shown(told, director, monkeypatch):
     identity = director.identity("admin")
     ended = identity.not_after + timedelta(seconds=1)
-    monkeypatch.setattr(director_client, "clock", _Later(int(ended.timestamp()) * 1_000_000_000))
+    monkeypatch.setattr(certificates, "clock", _Later(int(ended.timestamp()) * 1_000_000_000))
     line = told("--identity", identity.folder.decode(), exit_code=62)
-    assert "our certificate ended at" in line
-    assert "`strongroom ca issue NAME --role operator`" in line
+    assert "cannot renew itself any more" in line
+    assert "`strongroom ca issue admin --role operator`" in line
 
 
 class _Later:

@@ -94,6 +94,7 @@ stored_bytes gauge owner repository
 doubted_objects gauge kind repository
 false_objects gauge kind repository
 clock_ahead_seconds gauge repository
+restart_needed gauge
 free_bytes gauge repository
 size_bytes gauge repository
 """

@@ -147,7 +147,8 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--dialect",
         metavar="NAME",
-        help="strongroom (usual), bareos23 to bareos26, bacula9 to bacula15",
+        help="strongroom, bareos23 to bareos26, bacula9 to bacula15 (default: by the names of "
+        "files and folders; only strongroom rejects unknown directives without --strict)",
     )
     add(
         "--strict",
@@ -177,7 +178,7 @@ def _load_options(arguments: argparse.Namespace) -> LoadOptions:
     if name is None and not arguments.strict and any(path and is_bacula(path) for path in paths):
         name = "bacula15"
     return LoadOptions(
-        dialect=dialect_named(name, strict=arguments.strict),
+        dialect=None if name is None else dialect_named(name),
         strict=arguments.strict,
         werror=arguments.werror,
         allow_commands=arguments.allow_commands,
@@ -222,7 +223,12 @@ def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     loaded = load_trees(arguments.path, _load_options(arguments), arguments.component)
     whole = not arguments.fragment and is_whole(arguments.path, arguments.component)
-    resolve(loaded, whole=whole)
+    director = resolve(loaded, whole=whole).director
+    has_errors = loaded.diagnostics.has_errors
+    if director is not None and whole and not arguments.strict and not has_errors:
+        from strongroom.daemons.director.schedule.year import plan_year
+
+        plan_year(director, loaded.diagnostics)
     findings = loaded.diagnostics.sorted()
     for finding in findings:
         terminal.emit({"type": "finding", **finding.as_json()})
@@ -237,6 +243,7 @@ def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
             "type": "summary",
             "files": len(loaded.files),
             "resources": resources,
+            "lenient": sorted(loaded.lenient),
             "errors": counts["error"],
             "warnings": counts["warning"],
             "notes": counts["note"],
@@ -247,6 +254,9 @@ def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
         f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in counts.items()
     )
     terminal.line(f"{len(loaded.files)} files read; resources: {read}; {findings_text}")
+    if loaded.lenient:
+        names = ", ".join(sorted(loaded.lenient))
+        terminal.line(f"unknown directives are warnings, as in a tree of Bareos: {names}")
     if loaded.diagnostics.dropped:
         terminal.warn(f"{loaded.diagnostics.dropped} more findings are not shown")
     return ConfigurationError.exit_code if loaded.diagnostics.has_errors else EXIT_DONE

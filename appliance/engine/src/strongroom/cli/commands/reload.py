@@ -17,7 +17,8 @@ examples:
   strongroom reload
 
 Active runs are not affected. If the new configuration has errors, the present one stays in force,
-and the exit code is 40.
+and the exit code is 40. What has changed but is in force only after a restart of the director is
+named, here and in `strongroom status` until then: addresses, folders, keys, the catalog.
 """
 
 
@@ -35,5 +36,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     terminal.emit({"type": "reload", **report})
     for warning in report["warnings"]:
         terminal.warn(warning)
-    terminal.line("the new configuration is in force")
+    for directive in report["restart_needed"]:
+        terminal.warn(f"{directive}: changed, but in force only after a restart of the director")
+    rest = ", except what needs a restart" if report["restart_needed"] else ""
+    terminal.line(f"the new configuration is in force{rest}")
     return EXIT_DONE

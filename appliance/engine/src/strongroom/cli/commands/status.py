@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strongroom.cli.console.expiries import warn_of_endings, write_expiries
 from strongroom.cli.console.place import add_director_options
 from strongroom.cli.console.view import local_time, moment_ns, short_id, write_runs
 from strongroom.cli.quantities import duration_text
@@ -23,7 +24,8 @@ examples:
   strongroom status --director https://backup.example --token-file ~/.config/strongroom/token
   strongroom status --json
 
-Shows running and waiting runs, the last results, jobs due within a day, and warnings.
+Shows running and waiting runs, the last results, jobs due within a day, warnings, and when
+certificates and tokens end.
 """
 _DUE_COLUMNS = (
     Column("DUE"),
@@ -55,6 +57,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     )
     for warning in status["warnings"]:
         terminal.line(f"warning: {printable(warning)}")
+    warn_of_endings(terminal, status["expiries"])
     for title, runs in (("running and waiting", status["active"]), ("ended", status["recent"])):
         terminal.line()
         terminal.line(f"{title}:" if runs else f"{title}: nothing")
@@ -67,6 +70,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         for due in status["due"]
     ]  # fmt: skip
     write_table(terminal, _DUE_COLUMNS, rows)
+    write_expiries(terminal, status["expiries"])
     for active in status["active"]:
         if active["message"]:
             terminal.detail(f"{short_id(active['id'])}: {printable(active['message'])}")

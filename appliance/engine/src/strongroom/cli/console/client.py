@@ -15,10 +15,10 @@ from urllib.parse import quote
 
 import httpx
 
-from strongroom import __version__, clock
+from strongroom import __version__
+from strongroom.cli.console.credentials import keep_identity, warn_of_token
 from strongroom.cli.console.failures import told_who, unreachable
 from strongroom.cli.console.place import director_place
-from strongroom.clock import SECOND_NS
 from strongroom.errors import (
     DirectorError,
     NotAuthenticatedError,
@@ -28,11 +28,12 @@ from strongroom.errors import (
     error_named,
 )
 from strongroom.net.channels.tls_contexts import authority_context, client_context
-from strongroom.net.control.own_requests import OWN_HEADERS
+from strongroom.net.control.own_requests import ENDS_HEADER, OWN_HEADERS
+from strongroom.net.renewal.certificates import ended_text, has_ended
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from strongroom.cli.console.place import DirectorPlace
@@ -47,8 +48,12 @@ _GREATEST_AUTHORITY_BYTES = 1 << 20
 class DirectorClient:
     """A connection to one director; a context manager. Methods raise the director's errors."""
 
-    def __init__(self, place: DirectorPlace) -> None:
+    def __init__(self, place: DirectorPlace, warn: Callable[[str], None] = lambda _: None) -> None:
+        """`warn` is told, at most once each, of credentials that end soon."""
         self._place = place
+        self._warn = warn
+        self._has_warned = False
+        keep_identity(place, warn)
         headers = {"user-agent": f"strongroom/{__version__}", **OWN_HEADERS}
         if token := place.token():
             headers["authorization"] = f"Bearer {token}"
@@ -97,6 +102,7 @@ class DirectorClient:
                 if answer.status_code >= 400:
                     answer.read()
                     raise told_who(self._place, _error_of(answer))
+                self._look_at(answer)
                 data: list[str] = []
                 for line in answer.iter_lines():
                     if line.startswith("data:"):
@@ -108,6 +114,12 @@ class DirectorClient:
             raise unreachable(self._place, error) from error
         except httpx.InvalidURL as error:
             raise self._false_id(error) from error
+
+    def _look_at(self, answer: httpx.Response) -> None:
+        """Warn once of a token that ends soon."""
+        if not self._has_warned and (ends := answer.headers.get(ENDS_HEADER, "")):
+            self._has_warned = True
+            warn_of_token(self._place, ends, self._warn)
 
     def _false_id(self, error: httpx.InvalidURL) -> DirectorError:
         return DirectorError(f"{self._place.url} named something by an id that is none: {error}")
@@ -130,6 +142,7 @@ class DirectorClient:
             raise self._false_id(error) from error
         if answer.status_code >= 400:
             raise told_who(self._place, _error_of(answer))
+        self._look_at(answer)
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
@@ -145,7 +158,7 @@ def named(name: str) -> str:
 
 def open_director(arguments: argparse.Namespace) -> DirectorClient:
     """The director that the options of a command select. Raises UsageError, ConfigurationError."""
-    return DirectorClient(director_place(arguments))
+    return DirectorClient(director_place(arguments), arguments.warn)
 
 
 def _context(place: DirectorPlace) -> ssl.SSLContext:
@@ -154,10 +167,8 @@ def _context(place: DirectorPlace) -> ssl.SSLContext:
 
         with _told_of(f"--identity {place.identity}"):
             identity = Identity.load(place.identity)
-        if identity.not_after.timestamp() * SECOND_NS <= clock.now_ns():
-            raise told_who(
-                place, NotAuthenticatedError(f"our certificate ended at {identity.not_after}")
-            )
+        if has_ended(identity):
+            raise NotAuthenticatedError(ended_text(identity))
         if place.authority:
             identity = replace(identity, authority_pem=_read(place.authority))
         with _told_of(place.authority or f"--identity {place.identity}"):

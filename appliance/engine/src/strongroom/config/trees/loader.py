@@ -3,6 +3,11 @@
 A path may be a tree (a folder with `director.d`, `bareos-dir.d`, `bareos-dir.conf` and the like), a
 component's folder (`bareos-dir.d`), or one file. Bareos, Bacula and Strongroom names are known.
 A folder is read two levels deep (`COMPONENT.d/*/*.conf`), the last name first, as Bareos does.
+
+The names also say whose language it is, unless a dialect is stated: what lies in `bareos-dir.d` or
+`bacula-dir.conf` is a tree of Bareos or Bacula, in which unknown directives and resources are
+warnings. Everything else is our own: there they are errors, since a misspelt directive would have
+no effect.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ STEMS = {
     "console": ("console", "bconsole"),
     "monitor": ("monitor", "tray-monitor", "bareos-tray-monitor"),
 }
+_FOREIGN_STEMS = frozenset(stem for _, *foreign in STEMS.values() for stem in foreign)
 # Names the components go by elsewhere.
 COMPONENT_ALIASES = {
     **{stem: component for component, stems in STEMS.items() for stem in stems},
@@ -43,7 +49,7 @@ COMPONENT_ALIASES = {
 class LoadOptions:
     """How a tree is read and judged."""
 
-    dialect: Dialect | None = None  # None: ours, or Bareos 26 when strict
+    dialect: Dialect | None = None  # None: by the names of the files, or Bareos 26 when strict
     strict: bool = False
     werror: bool = False
     allow_commands: bool = False
@@ -56,15 +62,26 @@ class LoadOptions:
         """The dialect that judges."""
         return self.dialect or dialect_named(None, strict=self.strict)
 
+    def rejects_unknown(self, path: str) -> bool:
+        """Whether a directive that nobody knows is an error in the file or folder at `path`."""
+        if self.strict or self.layout:
+            # The printer keeps what nobody knows as it is written.
+            return self.strict
+        return is_own(path) if self.dialect is None else self.dialect.has_own
+
 
 @dataclass(slots=True)
 class Loaded:
-    """The trees of a path, by component, and what was found wrong."""
+    """The trees of a path, by component, and what was found wrong.
+
+    lenient: the components in which unknown directives are warnings.
+    """
 
     trees: dict[str, ComponentTree]
     diagnostics: Diagnostics
     files: list[str]
     options: LoadOptions
+    lenient: frozenset[str] = frozenset()
 
 
 def load_trees(path: str, options: LoadOptions, component: str | None = None) -> Loaded:
@@ -77,14 +94,18 @@ def load_trees(path: str, options: LoadOptions, component: str | None = None) ->
         diagnostics, options.limits, allow_commands=options.allow_commands, root=options.root
     )
     trees: dict[str, ComponentTree] = {}
+    lenient = set()
     for name, files in component_files(path, component).items():
-        parser = _parser(name, reader, options)
+        rejects_unknown = options.rejects_unknown(files[0] if files else path)
+        if not rejects_unknown:
+            lenient.add(name)
+        parser = _parser(name, reader, options, rejects_unknown=rejects_unknown)
         for file in files:
             source = reader.read(file)
             if source is not None:
                 parser.parse(source)
         trees[name] = parser.tree
-    return Loaded(trees, diagnostics, reader.files_read, options)
+    return Loaded(trees, diagnostics, reader.files_read, options, frozenset(lenient))
 
 
 def load_text(
@@ -98,7 +119,8 @@ def load_text(
     reader = Reader(
         diagnostics, options.limits, allow_commands=options.allow_commands, root=options.root
     )
-    parser = _parser(component, reader, options)
+    rejects_unknown = options.rejects_unknown(path)
+    parser = _parser(component, reader, options, rejects_unknown=rejects_unknown)
     text = decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     if text is None:
         diagnostics.add(
@@ -106,7 +128,8 @@ def load_text(
         )
     else:
         parser.parse(SourceText(path, text))
-    return Loaded({component: parser.tree}, diagnostics, reader.files_read, options)
+    lenient = frozenset(() if rejects_unknown else (component,))
+    return Loaded({component: parser.tree}, diagnostics, reader.files_read, options, lenient)
 
 
 def component_files(path: str, component: str | None = None) -> dict[str, list[str]]:
@@ -159,6 +182,18 @@ def is_bacula(path: str) -> bool:
     return bool(stems & {"bacula-dir", "bacula-sd", "bacula-fd"})
 
 
+def is_own(path: str) -> bool:
+    """Whether a file or folder is Strongroom's own: no name of Bareos or Bacula is about it."""
+    folder = os.path.abspath(path)
+    # The folder of the component decides: in bareos-dir.d there may well be an `agent.conf`.
+    for _ in range(4):
+        base = os.path.basename(folder)
+        if base.endswith(".d") and base[:-2] in COMPONENT_ALIASES:
+            return base[:-2] not in _FOREIGN_STEMS
+        folder = os.path.dirname(folder)
+    return os.path.basename(os.path.abspath(path)).removesuffix(".conf") not in _FOREIGN_STEMS
+
+
 def is_whole(path: str, component: str | None) -> bool:
     """Whether `path` is all that a component reads: a folder, a main file, or declared to be.
 
@@ -188,11 +223,14 @@ def _component_of(path: str) -> str:
     )
 
 
-def _parser(component: str, reader: Reader, options: LoadOptions) -> Parser:
+def _parser(
+    component: str, reader: Reader, options: LoadOptions, *, rejects_unknown: bool
+) -> Parser:
     return Parser(
         schema().components[component],
         options.effective_dialect,
         reader,
         strict=options.strict,
+        rejects_unknown=rejects_unknown,
         layout=options.layout,
     )

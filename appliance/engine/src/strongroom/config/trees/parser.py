@@ -39,6 +39,7 @@ class Parser:
         reader: Reader,
         *,
         strict: bool = False,
+        rejects_unknown: bool = False,
         layout: bool = False,
     ) -> None:
         self.component = component
@@ -48,7 +49,7 @@ class Parser:
         self.strict = strict
         self.layout = layout
         self.tree = ComponentTree(component.name)
-        self._rejected = ERROR if strict else WARNING
+        self._of_unknown = ERROR if rejects_unknown else WARNING
         self._verdicts: dict[tuple[str, str], Verdict] = {}
         self._assignments = Assignments(component.name, dialect, reader, strict=strict)
         self._resource_names = tuple(spec.name for spec in component.resources.values())
@@ -184,7 +185,7 @@ class Parser:
         ]
         where = f"; it belongs to the {' or the '.join(others)}" if others else ""
         self._add(
-            self._rejected,
+            self._of_unknown,
             "unknown-resource",
             f"the {self.component.name} has no resource {head.text}{where}",
             source,
@@ -284,7 +285,7 @@ class Parser:
                 self._unknown_names[block.spec.name, key] = explained
         where, suggestion = explained
         self._add(
-            self._rejected,
+            self._of_unknown,
             "unknown-directive",
             f"{block.spec.name} has no directive {head.text[:60]}{where}",
             source,

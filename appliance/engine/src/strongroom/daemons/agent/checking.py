@@ -12,6 +12,7 @@ from strongroom.daemons.preflight import Preflight
 from strongroom.errors import KeyRightError, PeerRefusedError
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.identities.identity import Identity
+from strongroom.net.renewal.certificates import require_living
 
 if TYPE_CHECKING:
     from strongroom.daemons.agent.settings import AgentSettings
@@ -31,6 +32,7 @@ def check_agent(path: str) -> tuple[AgentSettings, Preflight]:
                 f"the certificate in {settings.identity_folder} is of {identity.peer}, but this "
                 f"agent is {settings.name!r}: enrol it, or correct the Client's Name"
             )
+        require_living(identity)
         client_context(identity, check_hostname=False)
         with look.part("put keys in the Identity Directory"):
             try:

@@ -20,12 +20,19 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 from strongroom import clock
 from strongroom.daemons.agent.conversation import Conversation
 from strongroom.errors import PeerRefusedError, StrongroomError
-from strongroom.net.channels.tls_contexts import client_context, server_context
+from strongroom.net.channels.tls_contexts import (
+    client_context,
+    load_certificate,
+    server_context,
+)
 from strongroom.net.control.messages import LARGEST_MESSAGE_BYTES
 from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.net.identities.identity import Identity
+from strongroom.net.renewal.certificates import require_living
 
 if TYPE_CHECKING:
+    import ssl
+
     from websockets.asyncio.connection import Connection
     from websockets.asyncio.server import Server, ServerConnection
 
@@ -54,6 +61,7 @@ class DirectorLinks:
         self._conversations: dict[str, Conversation] = {}
         self._dialling: dict[str, tuple[KnownDirector, asyncio.Task[None]]] = {}
         self._servers: list[Server] = []
+        self._served: tuple[ssl.SSLContext, str] | None = None
 
     def news(self, director: str) -> None:
         """There is something to send to a director."""
@@ -73,22 +81,39 @@ class DirectorLinks:
         self._dial_all()
 
     async def reload(self, settings: AgentSettings) -> None:
-        """Apply new settings; connections of unchanged directors stay."""
-        moved = settings.listen_addresses != self.settings.listen_addresses
+        """Apply new settings; connections of unchanged directors stay.
+
+        Raises OSError where it cannot listen, and stays with the settings before.
+        """
+        before = self.settings
+        if settings.listen_addresses != before.listen_addresses:
+            await self._stop_listening()
+            self.settings = settings
+            try:
+                await self._listen()
+            except (OSError, StrongroomError):
+                self.settings = before
+                await self._stop_listening()
+                await self._listen()
+                raise
         changed = {
             name
             for name, (director, _) in self._dialling.items()
             if settings.directors.get(name) != director
-            or settings.name != self.settings.name
-            or settings.identity_folder != self.settings.identity_folder
+            or settings.name != before.name
+            or settings.identity_folder != before.identity_folder
         }
         self.settings = settings
         for name in changed:
             await _end(self._dialling.pop(name)[1])
-        if moved:
-            await self._stop_listening()
-            await self._listen()
         self._dial_all()
+
+    def use_identity(self, identity: Identity) -> None:
+        """Present this certificate to directors that dial us, if it is another than before."""
+        if self._served is not None and self._served[1] != identity.serial:
+            context = self._served[0]
+            load_certificate(context, identity)
+            self._served = (context, identity.serial)
 
     async def stop(self) -> None:
         """End all connections."""
@@ -131,6 +156,7 @@ class DirectorLinks:
     async def _dial(self, director: KnownDirector) -> None:
         identity = Identity.load(self.settings.identity_folder)
         self._check_name(identity)
+        require_living(identity)
         context = client_context(identity, check_hostname=False)
         address = (director.address, director.port)
         connected = await asyncio.to_thread(socket.create_connection, address, _OPEN_SECONDS)
@@ -169,6 +195,7 @@ class DirectorLinks:
         identity = Identity.load(self.settings.identity_folder)
         self._check_name(identity)
         context = server_context(identity)
+        self._served = (context, identity.serial)
         for host, port in self.settings.listen_addresses:
             server = await serve(
                 self._answer,

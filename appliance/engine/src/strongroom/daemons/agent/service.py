@@ -3,7 +3,7 @@
 After SIGHUP new runs use the new configuration, active runs are not disturbed, and connections of
 unchanged directors stay. A configuration with errors changes nothing. SIGTERM and SIGINT stop the
 jobs; their runs are resumed when the agent starts again. The certificate is renewed after two
-thirds of its lifetime.
+thirds of its lifetime, and the list of revoked ones is fetched every few minutes.
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ import fcntl
 import logging
 import os
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.daemons.agent.connections import DirectorLinks
-from strongroom.daemons.agent.enrolment import renew
+from strongroom.daemons.agent.enrolment import address_of, renew
 from strongroom.daemons.agent.metrics_file import MetricsFile
 from strongroom.daemons.agent.settings import load_settings
 from strongroom.daemons.agent.supervisor import Supervisor
+from strongroom.daemons.daily_log import DailyLog
 from strongroom.daemons.service_manager import notify
-from strongroom.errors import OperatingSystemError, StrongroomError, UsageError
+from strongroom.errors import DirectorError, OperatingSystemError, StrongroomError, UsageError
 from strongroom.net.identities.identity import Identity
+from strongroom.net.renewal.certificates import fetch_revoked, require_living
 
 if TYPE_CHECKING:
     from strongroom.daemons.agent.settings import AgentSettings
 
-_RENEWAL_LOOK_SECONDS: Final = 3600.0
-_RENEWAL_RETRY_SECONDS: Final = 300.0
+_LOOK_SECONDS: Final = 300.0
+_RENEWAL: Final = "renewal"
+_LIST: Final = "list"
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +52,8 @@ class _Service:
         self._settings = load_settings(path)
         self._links = DirectorLinks(self._settings)
         self._stopped = asyncio.Event()
+        self._told = DailyLog(_log)
+        self._woken = asyncio.Event()
         self._figures = MetricsFile(self._settings, self._links.is_welcome)
 
     async def run(self) -> None:
@@ -73,7 +79,7 @@ class _Service:
         except OSError as error:
             raise OperatingSystemError(f"cannot listen: {error.strerror or error}") from error
         supervisor.resume()
-        renewing = asyncio.create_task(self._keep_renewing(), name="renewal")
+        renewing = asyncio.create_task(self._keep_certificate(), name="certificate")
         writing = asyncio.create_task(self._figures.keep_writing(), name="metrics file")
         notify("READY=1")
         _log.info("agent %s is ready", settings.name)
@@ -91,37 +97,70 @@ class _Service:
         try:
             settings = load_settings(self._path)
             if settings.working_folder != self._settings.working_folder:
-                raise UsageError("Working Directory changes only with a restart")
-            supervisor.settings = settings
+                raise UsageError(
+                    "Working Directory has changed, which needs a restart of the agent"
+                )
+            # First what can fail: all of it is in force, or nothing.
             await self._links.reload(settings)
+            supervisor.settings = settings
             self._settings = settings
             self._figures.use(settings)
+            self._woken.set()
             _log.info("the configuration was read again")
         except (StrongroomError, OSError) as error:
             _log.error("the configuration stays as it was: %s", error)
         finally:
             notify("READY=1")
 
-    async def _keep_renewing(self) -> None:
+    async def _keep_certificate(self) -> None:
+        """Renew the certificate when that is due, and fetch the list of revoked ones."""
         while True:
-            pause_seconds = _RENEWAL_LOOK_SECONDS
             try:
-                await self._renew()
+                identity = await self._renewed()
             except (StrongroomError, OSError) as error:
-                _log.error("the certificate could not be renewed: %s", error)
-                pause_seconds = _RENEWAL_RETRY_SECONDS
-            await asyncio.sleep(pause_seconds)
+                self._told.warn(_RENEWAL, f"the certificate could not be renewed: {error}")
+            else:
+                self._told.forget(_RENEWAL)
+                self._links.use_identity(identity)
+                await self._fetch_list(identity)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
+            self._woken.clear()
 
-    async def _renew(self) -> None:
+    async def _renewed(self) -> Identity:
+        """The certificate, after a renewal if that was due."""
         settings = self._settings
-        if not Identity.load(settings.identity_folder).renewal_due():
-            return
+        identity = Identity.load(settings.identity_folder)
+        require_living(identity)
+        if not identity.renewal_due():
+            return identity
+        failure: StrongroomError = UsageError(
+            "no Director has an Address to request a certificate from; the certificate ends on "
+            f"{identity.not_after:%Y-%m-%d %H:%M} UTC"
+        )
         for director in settings.directors.values():
             if director.address:
-                renewed = await asyncio.to_thread(renew, director, settings.identity_folder)
-                _log.info("the certificate was renewed until %s", renewed.not_after)
+                try:
+                    identity = await asyncio.to_thread(renew, director, settings.identity_folder)
+                except DirectorError as error:
+                    failure = error
+                    continue
+                _log.info("the certificate was renewed until %s", identity.not_after)
+                return identity
+        raise failure
+
+    async def _fetch_list(self, identity: Identity) -> None:
+        for director in self._settings.directors.values():
+            if not director.address:
+                continue
+            try:
+                await asyncio.to_thread(fetch_revoked, address_of(director), identity)
+            except (StrongroomError, OSError) as error:
+                text = f"the list of revoked certificates could not be fetched: {error}"
+                self._told.warn(f"{_LIST} {director.name}", text)
+            else:
+                self._told.forget(f"{_LIST} {director.name}")
                 return
-        raise UsageError("no Director has an Address to request a certificate from")
 
 
 def _lock_folder(settings: AgentSettings) -> int:

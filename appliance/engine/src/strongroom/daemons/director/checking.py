@@ -18,6 +18,7 @@ from strongroom.daemons.director.repositories.access import read_passphrase
 from strongroom.daemons.preflight import Preflight
 from strongroom.errors import CatalogError, RepositoryNotFoundError
 from strongroom.net.identities.authority import Authority
+from strongroom.net.renewal.certificates import require_living
 
 if TYPE_CHECKING:
     from strongroom.config.settings.catalog import CatalogSettings
@@ -51,6 +52,9 @@ def check_director(path: str) -> tuple[DirectorSettings, Preflight]:
 def _identity(look: Preflight, settings: DirectorSettings) -> None:
     with look.part("Identity Directory"):
         identity = own_identity(settings)
+        if not settings.authority_folder:
+            # With the authority it gets another one when it starts.
+            require_living(identity)
         with look.part("TLS Cipher Suites"):
             tls_context(identity, settings.cipher_suites)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,6 +27,7 @@ from strongroom.daemons.director.catalog.runs import load_run
 from strongroom.daemons.director.catalog.snapshots import GONE, load_snapshot, note_removed
 from strongroom.daemons.director.configuration import read_configuration, repository_places
 from strongroom.daemons.director.consoles import console_type, missing_resource
+from strongroom.daemons.director.restart import log_reload, with_what_stays
 from strongroom.daemons.director.results import Actor
 from strongroom.daemons.director.runs.active_run import ActiveRun, Ending
 from strongroom.daemons.director.runs.plan import plan
@@ -188,17 +189,24 @@ class Commands:
     async def reload(self, who: Actor) -> Reload:
         """Reload the configuration; active runs are not disturbed."""
         async with self._audited(who, "reload", self._path):
-            loaded, report = await self._context.in_thread(read_configuration, self._path)
+            context = self._context
+            loaded, report = await context.in_thread(read_configuration, self._path)
             if loaded is not None:
-                self._context.configuration = loaded.settings
-                self._context.resources = loaded.resources
-                self._context.repositories.replace(repository_places(loaded.settings))
+                context.configuration, context.restart_needed = with_what_stays(
+                    context.configuration, loaded.settings
+                )
+                report = replace(report, restart_needed=context.restart_needed)
+                context.resources = loaded.resources
+                context.repositories.replace(repository_places(loaded.settings))
                 await self._scheduler.reload()
                 await self.remove_orphaned_tokens()
-                for name in list(self._context.hellos):
+                for name in list(context.hellos):
                     if refusal := self._agents.refusal(name):
-                        await self._context.link.disconnect(name, refusal)
+                        await context.link.disconnect(name, refusal)
+                for follow in context.followers:
+                    follow()
                 await self._runs.dispatch()
+            log_reload(report)
             return report
 
     async def test_notices(self, destination: str, who: Actor) -> list[NoticeTest]:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from strongroom.config.feasibility.judgement import device_warnings
-from strongroom.config.resolve import load, load_with_warnings, resolve
+from strongroom.config.resolve import accepted, resolve
 from strongroom.config.settings.configuration import DirectorConfiguration
 from strongroom.config.trees.loader import LoadOptions, has_component, load_trees
 from strongroom.daemons.director.catalog.database import catalog_url, open_catalog
 from strongroom.daemons.director.context import DirectorContext
 from strongroom.daemons.director.repositories.access import Repositories, RepositoryPlace
 from strongroom.daemons.director.results import Reload
+from strongroom.daemons.director.schedule.year import plan_year
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
+    from strongroom.config.language.diagnostics import Diagnostics
     from strongroom.config.model import ComponentConfiguration, Configuration
     from strongroom.net.identities.identity import Identity
+
+_log = logging.getLogger(__name__)
 
 
 class LoadedConfiguration(NamedTuple):
@@ -28,8 +33,14 @@ class LoadedConfiguration(NamedTuple):
 
 
 def load_configuration(path: str) -> LoadedConfiguration:
-    """The configuration at `path`. Blocks. Raises ConfigurationError, UsageError."""
-    return _director_of(load(path, component="director"), path)
+    """The configuration at `path`; warnings are logged. Blocks.
+
+    Raises ConfigurationError, UsageError.
+    """
+    configuration, diagnostics = _judged(path)
+    for warning in accepted(diagnostics, path):
+        _log.warning("%s", warning)
+    return _director_of(configuration, path)
 
 
 def check_configuration(path: str) -> tuple[LoadedConfiguration, tuple[str, ...]]:
@@ -37,7 +48,8 @@ def check_configuration(path: str) -> tuple[LoadedConfiguration, tuple[str, ...]
 
     They include Devices that the storage daemon of the same tree does not serve.
     """
-    configuration, warnings = load_with_warnings(path, component="director")
+    configuration, diagnostics = _judged(path)
+    warnings = accepted(diagnostics, path)
     loaded = _director_of(configuration, path)
     if not has_component(path, "storage"):
         return loaded, warnings
@@ -49,10 +61,9 @@ def check_configuration(path: str) -> tuple[LoadedConfiguration, tuple[str, ...]
 
 def read_configuration(path: str) -> tuple[LoadedConfiguration | None, Reload]:
     """The configuration at `path`, and its errors and warnings; None with errors. Blocks."""
-    loaded = load_trees(path, LoadOptions(), "director")
-    configuration = resolve(loaded, whole=True)
-    errors = tuple(one.head() for one in loaded.diagnostics.sorted("error"))
-    warnings = tuple(one.head() for one in loaded.diagnostics.sorted("warning"))
+    configuration, diagnostics = _judged(path)
+    errors = tuple(one.head() for one in diagnostics.sorted("error"))
+    warnings = tuple(one.head() for one in diagnostics.sorted("warning"))
     if errors:
         return None, Reload(False, errors, warnings)
     return _director_of(configuration, path), Reload(True, (), warnings)
@@ -85,6 +96,15 @@ def repository_places(configuration: DirectorConfiguration) -> dict[str, Reposit
     """Storage -> where the director itself accesses its repository."""
     storages = configuration.storages.items()
     return {name: place for name, one in storages if (place := RepositoryPlace.of(one)) is not None}
+
+
+def _judged(path: str) -> tuple[Configuration, Diagnostics]:
+    """What is at `path`, and all that is wrong with it, runs that cannot be started included."""
+    loaded = load_trees(path, LoadOptions(), "director")
+    configuration = resolve(loaded)
+    if configuration.director is not None and not loaded.diagnostics.has_errors:
+        plan_year(configuration.director, loaded.diagnostics)
+    return configuration, loaded.diagnostics
 
 
 def _director_of(configuration: Configuration, path: str) -> LoadedConfiguration:

@@ -1,9 +1,9 @@
 """The director as a process: configuration, identity, director, API, signals.
 
 SIGTERM and SIGINT end it: active requests are answered, agents are disconnected, runs on agents
-continue. SIGHUP reloads its configuration and certificate; addresses, folders and the authority
-stay as they were at the start. With a local authority the director renews its own certificate in
-time; otherwise it loads a certificate that replaced the old file.
+continue. SIGHUP reloads its configuration, as the API's `reload` does, and its certificate; what
+stays as it was at the start is listed in `restart`. With a local authority the director renews its
+own certificate in time; otherwise it loads a certificate that replaced the old file.
 """
 
 from __future__ import annotations
@@ -23,21 +23,18 @@ from strongroom.daemons.director.api.cross_site import OwnNames
 from strongroom.daemons.director.api.enrolment import Enrolling
 from strongroom.daemons.director.api.failed_attempts import Attempts
 from strongroom.daemons.director.api.request_context import ApiContext
-from strongroom.daemons.director.api.server import ApiServer, renew_identity, tls_context
+from strongroom.daemons.director.api.server import ApiServer, tls_context
 from strongroom.daemons.director.catalog.retry import RETRY_SECONDS
 from strongroom.daemons.director.configuration import load_configuration
 from strongroom.daemons.director.director import Director
 from strongroom.daemons.director.key_files import appliance_keys, authority_passphrase
+from strongroom.daemons.director.own_certificate import OwnCertificate
 from strongroom.daemons.director.results import Actor
 from strongroom.daemons.service_manager import notify
-from strongroom.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
+from strongroom.errors import CatalogUnavailableError, PeerRefusedError
+from strongroom.net.channels.tls_contexts import load_certificate
 from strongroom.net.identities.authority import Authority
-from strongroom.net.identities.identity import (
-    Identity,
-    certificate_request,
-    new_key,
-    store_identity,
-)
+from strongroom.net.identities.identity import Identity
 
 if TYPE_CHECKING:
     import ssl
@@ -74,12 +71,18 @@ class DirectorDaemon:
         loaded = load_configuration(path)
         self._loaded: LoadedConfiguration | None = loaded
         self.settings = loaded.settings.director
-        self._identity = own_identity(self.settings)
+        identity = own_identity(self.settings)
         self._authority = self._open_authority()
+        self._certificate = OwnCertificate(identity, self._authority)
+        # One that ended while the machine was off is of no use to a server.
+        self._certificate.follow()
+        self._identity = self._certificate.identity
         self._appliance_keys = appliance_keys(self.settings)
         self._tls_context: ssl.SSLContext
         self._director: Director
         self._dialling: AgentDialling
+        # Set after a reload: a certificate may have been replaced along with the configuration.
+        self._looking = asyncio.Event()
         self.limits = ConnectionLimits()
         self.ports: list[int] = []
 
@@ -121,6 +124,7 @@ class DirectorDaemon:
             agents.start()
             await server.start()
             self._dialling.follow()
+            self._director.context.followers += (self._dialling.follow, self._looking.set)
             self.ports = server.ports
             for (address, _), port in zip(self.settings.addresses, server.ports, strict=True):
                 _log.info("director %s listens on %s port %d", self.settings.name, address, port)
@@ -140,10 +144,11 @@ class DirectorDaemon:
         ended = asyncio.create_task(server.wait())
         stop = asyncio.create_task(stopping.wait())
         reload = asyncio.create_task(reloading.wait())
+        look = asyncio.create_task(self._looking.wait())
         try:
             while not stop.done() and not ended.done():
                 await asyncio.wait(
-                    (ended, stop, reload),
+                    (ended, stop, reload, look),
                     timeout=LOOK_SECONDS,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
@@ -153,53 +158,35 @@ class DirectorDaemon:
                     if not await self._reload():
                         loop = asyncio.get_running_loop()
                         loop.call_later(RETRY_SECONDS, reloading.set)
+                if look.done():
+                    self._looking.clear()
+                    look = asyncio.create_task(self._looking.wait())
                 await self._follow_identity()
             if ended.done():
                 ended.result()
             _log.info("director %s is stopping", self.settings.name)
         finally:
-            for task in (ended, stop, reload):
+            for task in (ended, stop, reload, look):
                 task.cancel()
 
     async def _reload(self) -> bool:
         """Reload; returns whether that is finished, with or without errors, or must be retried."""
         try:
-            report = await self._director.commands.reload(Actor("root", "signal"))
+            await self._director.commands.reload(Actor("root", "signal"))
         except CatalogUnavailableError as away:
             _log.error("reload failed and is retried: %s", away)
             return False
-        for warning in report.warnings:
-            _log.warning("reload: %s", warning)
-        for error in report.errors:
-            _log.error("reload: %s", error)
-        if report.is_loaded:
-            _log.info("reload: the new configuration is in force")
-            self._dialling.follow()
-        else:
-            _log.error("reload: the configuration in force stays")
         return True
 
     async def _follow_identity(self) -> None:
         """Renew the certificate when it is time, and use a new one."""
-        try:
-            if self._authority is not None and self._identity.renewal_due():
-                await asyncio.to_thread(_renew, self._authority, self._identity)
-            found = await asyncio.to_thread(Identity.load, self.settings.identity_folder)
-        except (StrongroomError, OSError) as error:
-            _log.error("the director's certificate cannot be renewed: %s", error)
+        if not await asyncio.to_thread(self._certificate.follow):
             return
-        if found.serial != self._identity.serial:
-            renew_identity(self._tls_context, found)
-            self._identity = found
-            self._names.follow(found)
-            self._director.use_identity(found)
-            self._dialling.identity = found
-            _log.info("the director's certificate was replaced, valid until %s", found.not_after)
-        elif found.renewal_due():
-            _log.warning(
-                "the director's certificate ends %s; `strongroom ca issue` makes a new one",
-                found.not_after,
-            )
+        found = self._identity = self._certificate.identity
+        load_certificate(self._tls_context, found)
+        self._names.follow(found)
+        self._director.use_identity(found)
+        self._dialling.identity = found
 
     def _api_context(self, agents: AgentConnections, revocations: Revocations) -> ApiContext:
         wrong_tokens = Attempts(WRONG_TOKENS, WINDOW_SECONDS)
@@ -219,10 +206,3 @@ class DirectorDaemon:
         if not folder:
             return None
         return Authority(os.fsencode(folder), authority_passphrase(self.settings))
-
-
-def _renew(authority: Authority, identity: Identity) -> None:
-    key_pem = new_key()
-    request = certificate_request(key_pem, identity.name)
-    certificate_pem = authority.renew(identity.certificate_der, request)
-    store_identity(identity.folder, key_pem, certificate_pem, identity.authority_pem)

@@ -21,9 +21,11 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
+from strongroom.daemons.daily_log import DailyLog
 from strongroom.daemons.director.agents.messages import Agents
 from strongroom.daemons.director.commands import Commands
 from strongroom.daemons.director.configuration import open_context
+from strongroom.daemons.director.expiries import log_expiries
 from strongroom.daemons.director.notices.office import NoticeOffice
 from strongroom.daemons.director.own_jobs.own_jobs import OwnJobs
 from strongroom.daemons.director.queries import Queries
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 # The first comparison of the catalog with the repositories, and the interval.
 FIRST_LOOK_SECONDS: Final = 60.0
 RECONCILE_SECONDS: Final = 3600.0
+EXPIRY_LOOK_SECONDS: Final = 3600.0
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +76,7 @@ class Director:
         )
         self._scheduling: asyncio.Task[None] | None = None
         self._reconciling: asyncio.Task[None] | None = None
+        self._watching_ends: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -117,11 +121,12 @@ class Director:
         await self.scheduler.load()
         self._scheduling = asyncio.create_task(self.scheduler.run(), name="scheduler")
         self._reconciling = asyncio.create_task(self._reconcile(), name="reconciliation")
+        self._watching_ends = asyncio.create_task(self._watch_expiries(), name="expiries")
         self.notices.start()
 
     async def stop(self) -> None:
         """Stop; agents continue their jobs and report them to the next director process."""
-        for task in (self._scheduling, self._reconciling):
+        for task in (self._scheduling, self._reconciling, self._watching_ends):
             if task is not None:
                 task.cancel()
                 await asyncio.wait((task,))
@@ -147,3 +152,15 @@ class Director:
                 except Exception:  # noqa: BLE001 - the loop must continue
                     _log.exception("the catalog cannot be compared with storage %s", storage)
             await asyncio.sleep(RECONCILE_SECONDS)
+
+    async def _watch_expiries(self) -> None:
+        """Log once a day what ends soon."""
+        told = DailyLog(_log)
+        while True:
+            try:
+                log_expiries(told, await self.queries.expiries())
+            except (StrongroomError, OSError) as error:
+                _log.warning("it is not known which certificates end: %s", error)
+            except Exception:  # noqa: BLE001 - the loop must continue
+                _log.exception("certificates cannot be looked at")
+            await asyncio.sleep(EXPIRY_LOOK_SECONDS)

@@ -5,6 +5,7 @@ Nothing here changes anything. See `director` for the errors raised.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -26,11 +27,13 @@ from strongroom.daemons.director.catalog.snapshots import (
     missed_snapshots,
     missed_text,
 )
+from strongroom.daemons.director.expiries import all_expiries, expiry_metrics
 from strongroom.daemons.director.metrics import catalog_metrics, live_metrics, permitted
 from strongroom.daemons.director.notices.figures import notice_metrics
 from strongroom.daemons.director.results import (
     FINAL_STATES,
     Client,
+    Expiry,
     Job,
     RunEvent,
     RunFilter,
@@ -41,6 +44,7 @@ from strongroom.daemons.director.results import (
 )
 from strongroom.daemons.director.runs.plan import plan, tls_mode_of
 from strongroom.daemons.director.runs.retention import snapshot_info
+from strongroom.errors import StrongroomError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -105,7 +109,15 @@ class Queries:
         obstacle = self._scheduler.guard.obstacle
         trust = context.identity.trust.revocations if context.identity is not None else None
         unlisted = trust.fault if trust is not None else ""
-        faults = (obstacle, unlisted and f"nobody new is let in: {unlisted}")
+        faults = [obstacle, unlisted and f"nobody new is let in: {unlisted}"]
+        expiries: list[Expiry] = []
+        try:
+            expiries = await self.expiries(permits)
+        except (StrongroomError, OSError) as error:
+            faults.append(f"it is not known which certificates end: {error}")
+        if context.restart_needed:
+            names = "; ".join(context.restart_needed)
+            faults.append(f"{names}: changed, but in force only after a restart of the director")
         return Status(
             name=context.name,
             version=_version(),
@@ -135,7 +147,18 @@ class Queries:
                 ),
                 *self._notices.warnings,
             ),
+            expiries=tuple(expiries),
+            restart_needed=context.restart_needed,
         )
+
+    async def expiries(self, permits: Permits = permits_all) -> list[Expiry]:
+        """What ends when, of the clients and storages that are permitted, the first first."""
+        found = await self._context.in_thread(all_expiries, self._context)
+        return [
+            one
+            for one in found
+            if permits("client", one.client) and permits("storage", one.storage)
+        ]
 
     async def clients(self) -> list[Client]:
         """All Client resources by name."""
@@ -283,6 +306,8 @@ class Queries:
         live = live_metrics(context, active, held, permits)
         found = [*live, *await context.in_thread(catalog_metrics, context, permits)]
         found += await context.in_thread(notice_metrics, context, self._notices.delivery)
+        with suppress(StrongroomError, OSError):
+            found += expiry_metrics(await self.expiries(permits))
         return [permitted(metric, permits) for metric in found]
 
     async def _snapshot(self, beginning: str) -> SnapshotRecord:

@@ -192,10 +192,41 @@ class DueRun:
 
 @served()
 @dataclass(frozen=True, slots=True)
+class Expiry:
+    """What ends: a certificate, a token, the authority. remedy: what to do when it ends soon.
+
+    kind: authority, director, storage, agent, operator or token. id: of a token. client: that an
+    agent is; storage: that a storage daemon of this name serves. is_soon: it ends soon, or has.
+    """
+
+    kind: str
+    name: str
+    id: str
+    client: str
+    storage: str
+    begun_ns: Time
+    ends_ns: Time
+    is_soon: bool
+    remedy: str
+
+    @property
+    def title(self) -> str:
+        """What ends, in words."""
+        if self.kind == "token":
+            return f"the API token {self.id} of {self.name}"
+        if self.kind == "authority":
+            return "the certificate of the authority"
+        return f"the certificate of {self.kind} {self.name}"
+
+
+@served()
+@dataclass(frozen=True, slots=True)
 class Status:
     """Status of the director, with the runs and clients that the caller may see.
 
-    warnings: conditions that need an operator (a clock that jumped).
+    warnings: conditions that need an operator (a clock that jumped). expiries: of certificates and
+    tokens, the first to end first. restart_needed: directives that were changed and are in force
+    only after a restart.
     """
 
     name: str
@@ -209,6 +240,8 @@ class Status:
     recent: tuple[Run, ...]
     due: tuple[DueRun, ...]
     warnings: tuple[str, ...]
+    expiries: tuple[Expiry, ...]
+    restart_needed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +417,7 @@ class Reload:
     is_loaded: bool
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    restart_needed: tuple[str, ...] = ()
 
 
 @served()

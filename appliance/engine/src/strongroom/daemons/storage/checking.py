@@ -26,9 +26,11 @@ def check_storage(path: str) -> tuple[StorageDaemonSettings, Preflight]:
     if os.path.exists(os.path.join(settings.identity_folder, b"certificate.pem")):
         from strongroom.net.channels.tls_contexts import server_context
         from strongroom.net.identities.identity import Identity
+        from strongroom.net.renewal.certificates import require_living
 
         with look.part("Identity Directory"):
             identity = Identity.load(settings.identity_folder)
+            require_living(identity)
             trust = identity.trust.revocations
             if trust is not None and trust.fault:
                 raise PeerRefusedError(trust.fault)

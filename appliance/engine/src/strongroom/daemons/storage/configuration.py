@@ -17,6 +17,7 @@ from strongroom.config.settings.storage_peers import parse_operator
 from strongroom.daemons.storage.admission import Admission
 from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
 from strongroom.errors import ConfigurationError
+from strongroom.net.renewal.certificates import DirectorAddress
 
 if TYPE_CHECKING:
     from strongroom.config.model import Resource
@@ -48,6 +49,12 @@ class StorageConfiguration:
                 directors=frozenset(configuration.of_type("Director")),
                 operators=dict(map(parse_operator, daemon.texts("operators"))),
             ),
+        )
+        # Where each may be asked for a certificate; a host of "" is this machine.
+        self.directors = tuple(
+            DirectorAddress(director.text("address"), director.number("port"), director.name)
+            for director in configuration.of_type("Director").values()
+            if not director.switch("monitor")
         )
         self.cipher_suites = daemon.text("tls_cipher_suites")
         self._plain_allowed = not daemon.switch("tls_enable") or not daemon.switch("tls_require")

@@ -50,6 +50,10 @@ _HELP: Final[dict[str, tuple[MetricKind, str]]] = {
         "counter",
         "TLS records that the kernel could not decrypt.",
     ),
+    "strongroom_storage_restart_needed": (
+        "gauge",
+        "Whether changed directives are in force only after a restart; the log names them.",
+    ),
     "strongroom_storage_free_bytes": ("gauge", "Free bytes of the repository's file system."),
     "strongroom_storage_size_bytes": ("gauge", "Size of the repository's file system."),
 }

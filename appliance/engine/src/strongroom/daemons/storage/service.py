@@ -1,8 +1,8 @@
 """The storage daemon as a service: configuration, identity, signals.
 
 SIGTERM and SIGINT end it. SIGHUP reloads its configuration: limits, who may connect and in which
-TLS mode, certificate. Addresses and devices stay as they were at the start. A renewed certificate
-is noticed within a minute without SIGHUP.
+TLS mode, certificate. Addresses and devices stay as they were at the start. The daemon renews its
+certificate itself (see `certificate`); one that somebody else replaced is noticed within a minute.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from strongroom.daemons.service_manager import notify
+from strongroom.daemons.storage.certificate import CertificateKeeper
 from strongroom.daemons.storage.configuration import StorageConfiguration
 from strongroom.daemons.storage.descriptors import raise_open_files, within_open_files
 from strongroom.daemons.storage.server import StorageServer
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("strongroom.storage")
 
 _LOOK_SECONDS: Final = 60.0
+# Beside signals in their queue: the certificate may have changed.
+_RENEWED: Final = 0
 _GRANT_PURPOSE: Final = "restore"
 
 
@@ -41,10 +44,14 @@ class StorageService:
         self._started = self._configuration = StorageConfiguration(path)
         self._acceptor: Acceptor | None = None
         self._seen = 0
+        self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._keeper = CertificateKeeper(
+            lambda: self._configuration, lambda: self._signals.put(_RENEWED)
+        )
 
     def run(self) -> None:
         """Serve until a signal ends it. Raises StoreError, OSError, PeerRefusedError."""
-        signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+        signals = self._signals
 
         def note(number: int, _frame: FrameType | None) -> None:
             signals.put(number)
@@ -54,11 +61,14 @@ class StorageService:
         server = self._server()
         server.start()
         notify("READY=1")
+        self._keeper.start()
         try:
             while True:
                 try:
                     received = signals.get(timeout=_LOOK_SECONDS)
                 except queue.Empty:
+                    received = _RENEWED
+                if received == _RENEWED:
                     self._follow_identity()
                     continue
                 if received != signal.SIGHUP:
@@ -66,6 +76,7 @@ class StorageService:
                     return
                 self._reload(server)
         finally:
+            self._keeper.stop()
             server.stop()
             if self._acceptor is not None:
                 self._acceptor.close()
@@ -118,8 +129,11 @@ class StorageService:
         server.set_limits(self._limits())
         server.set_admission(self._configuration.settings.admission)
         self._follow_identity()
+        self._keeper.look_now()
         log.info("the configuration was read again")
-        if waiting := self._configuration.differences(self._started):
+        waiting = self._configuration.differences(self._started)
+        server.serving.restart_needed = waiting
+        if waiting:
             log.warning(
                 "%s: changed, but in force only after a restart of the daemon", "; ".join(waiting)
             )
@@ -137,7 +151,7 @@ class StorageService:
         except (StrongroomError, OSError) as error:
             log.error("the renewed certificate is invalid: %s", error)  # noqa: TRY400
         else:
-            log.info("the certificate was renewed")
+            log.info("a new certificate is in force")
         self._seen = changed
 
     def _certificate_time(self) -> int:

@@ -46,6 +46,8 @@ class Serving:
         """
         self.limits: StorageLimits = settings.limits
         self.admission: Admission = settings.admission
+        # Directives that were changed and are in force only after a restart.
+        self.restart_needed: tuple[str, ...] = ()
         self.metrics = Metrics()
         self.stopped = threading.Event()
         self.bandwidths = Bandwidths(settings.limits.bytes_per_second, self.stopped)
@@ -113,6 +115,7 @@ class Serving:
         """All metrics for Prometheus."""
         gauges = [*self._count_connections(), *kernel_tls()]
         gauges.append(("uploads", (), float(self.shares.uploads)))
+        gauges.append(("restart_needed", (), float(bool(self.restart_needed))))
         for served in self._repositories.values():
             gauges += served.gauges()
         return self.metrics.exposition(gauges)

@@ -38,7 +38,7 @@ def server_context(
     context.verify_mode = ssl.CERT_REQUIRED if require_certificate else ssl.CERT_OPTIONAL
     context.num_tickets = 0
     _prepare(context, identity.authority_pem, cipher_suites, ktls=ktls)
-    _load_certificate(context, identity)
+    load_certificate(context, identity)
     return context
 
 
@@ -52,7 +52,7 @@ def client_context(
     """
     context = authority_context(identity.authority_pem, cipher_suites, ktls=ktls)
     context.check_hostname = check_hostname
-    _load_certificate(context, identity)
+    load_certificate(context, identity)
     return context
 
 
@@ -108,7 +108,7 @@ def _prepare(
         raise UsageError(f"the authority's certificate is damaged: {error}") from error
 
 
-def _load_certificate(context: ssl.SSLContext, identity: Identity) -> None:
+def load_certificate(context: ssl.SSLContext, identity: Identity) -> None:
     """Give OpenSSL the identity as loaded: the files may have been renewed since."""
     descriptor = os.memfd_create("identity", os.MFD_CLOEXEC)
     try:

@@ -12,3 +12,5 @@ from typing import Final
 OWN_HEADER: Final = "Strongroom-Request"
 # Any other text does as well.
 OWN_HEADERS: Final = {OWN_HEADER: "1"}
+# In answers to a token that ends soon: the second of its end, since 1970.
+ENDS_HEADER: Final = "Strongroom-Token-Ends"

@@ -201,7 +201,12 @@ def test_a_token_of_a_console_that_is_gone_is_good_for_nothing(own_director):
     start, end = before.index("Console { Name = ann"), before.index("Where ACL = /srv/restore }")
     own_director.configure(before[:start] + before[end + len("Where ACL = /srv/restore }") :])
     with connection(own_director, "admin") as admin:
-        assert admin.post("/reload").json() == {"loaded": True, "errors": [], "warnings": []}
+        assert admin.post("/reload").json() == {
+            "loaded": True,
+            "errors": [],
+            "warnings": [],
+            "restart_needed": [],
+        }
     with own_director.client(token=made["text"]) as api:
         assert api.get("/me").status_code == 401
     with connection(own_director, "ann") as ann:

@@ -3,6 +3,7 @@
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from prometheus_client.parser import text_string_to_metric_families
 
 from strongroom.daemons.director.daemon import WRONG_ENROLMENTS
 from strongroom.errors import PeerRefusedError
@@ -225,3 +226,41 @@ def test_a_renewed_certificate_of_the_director_is_shown_to_new_connections(own_d
             return f"{found.serial_number:x}"
 
     own_director.wait_for(lambda: shown() == renewed.serial)
+
+
+def expiring(api, director):
+    """What ends, as the caller sees it in the status and in the figures."""
+    status = {(one["kind"], one["name"]) for one in api.get("/status").json()["expiries"]}
+    figures = api.get(director.url + "/metrics")
+    if figures.status_code != 200:
+        return status, None
+    families = text_string_to_metric_families(figures.text)
+    found = next(one for one in families if one.name == "strongroom_expiry_timestamp_seconds")
+    return status, {(one.labels["kind"], one.labels["name"]) for one in found.samples}
+
+
+def test_everything_that_ends_is_shown_to_who_may_see_it(own_director, admin):
+    for name, role in (("web1", "agent"), ("db1", "agent"), ("vault", "storage")):
+        own_director.identity(name, role)
+    with own_director.client("ann") as ann:
+        ann.post("/tokens", json={"name": "ann"})
+        admin.post("/tokens", json={"name": "admin", "lifetime_seconds": 86400})
+        status, figures = expiring(admin, own_director)
+        assert status == figures
+        assert {kind for kind, _ in status} == {
+            "authority", "director", "storage", "agent", "operator", "token",
+        }  # fmt: skip
+        assert {("agent", "db1"), ("operator", "admin"), ("token", "admin")} < status
+        hers, _ = expiring(ann, own_director)
+        assert {("agent", "web1"), ("operator", "ann"), ("storage", "vault")} < hers
+        assert not hers & {("agent", "db1"), ("operator", "admin"), ("token", "admin")}
+
+
+def test_what_was_revoked_or_replaced_does_not_end(own_director, admin):
+    own_director.identity("web1", "agent")
+    first = next(one for one in admin.get("/status").json()["expiries"] if one["name"] == "web1")
+    own_director.house.authority.issue_identity(str(own_director.folder / "web1"), "web1", "agent")
+    ends = [one for one in admin.get("/status").json()["expiries"] if one["name"] == "web1"]
+    assert [one["ends"] >= first["ends"] for one in ends] == [True]
+    own_director.house.authority.revoke("web1")
+    assert ("agent", "web1") not in expiring(admin, own_director)[0]

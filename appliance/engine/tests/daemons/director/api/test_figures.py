@@ -29,6 +29,7 @@ director_handshakes gauge
 director_refused_handshakes_total counter
 director_retention_held gauge
 director_run_bytes gauge
+expiry_timestamp_seconds gauge kind name id client storage
 incidents gauge
 notices_dead gauge
 notices_failed_total counter

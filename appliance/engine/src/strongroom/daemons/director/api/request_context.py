@@ -6,11 +6,15 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Final
 
-from fastapi import Depends, Request, Security
+from fastapi import Depends, Request, Response, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.results import Run
 from strongroom.errors import NotPermittedError
+from strongroom.net.control.own_requests import ENDS_HEADER
+from strongroom.net.identities.endings import ends_soon
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -111,6 +115,14 @@ class ApiRequest:
             pool=thing.pool,
         )
 
+    def may_know_of_credential(self, kind: str, name: str) -> bool:
+        """Whether the caller may see when somebody's certificate or token ends.
+
+        Those of people only who they are of, and who may see all clients.
+        """
+        is_of_a_person = kind in ("operator", "token")
+        return not is_of_a_person or name == self.actor.name or self.rights.permits_every("client")
+
     def require_sight(self, thing: Run | Snapshot) -> None:
         """Raise NotPermittedError unless the caller may see this run or snapshot."""
         if not self.may_see(thing):
@@ -146,6 +158,7 @@ def address_of(request: Request) -> str:
 
 async def _identified(
     request: Request,
+    response: Response,
     shown: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
 ) -> ApiRequest:
     context: ApiContext = request.app.state.context
@@ -154,6 +167,11 @@ async def _identified(
     caller = await context.callers.identify(state, address, authorization)
     # For the audit log, if this request is denied.
     request.state.caller = caller
+    if caller.token is not None and (token := caller.token).expires_ns:
+        warning_seconds = context.director.configuration.director.expiry_warning_seconds
+        now_ns = clock.now_ns()
+        if ends_soon(token.created_ns, token.expires_ns, now_ns, warning_seconds):
+            response.headers[ENDS_HEADER] = str(token.expires_ns // SECOND_NS)
 
     async def identify() -> Caller:
         return await context.callers.identify(state, address, authorization, is_known=True)

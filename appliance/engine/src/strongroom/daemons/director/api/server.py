@@ -64,11 +64,6 @@ def tls_context(identity: Identity, cipher_suites: str = "") -> ssl.SSLContext:
     return context
 
 
-def renew_identity(context: ssl.SSLContext, identity: Identity) -> None:
-    """Use the current certificate of `identity` for new connections."""
-    context.load_cert_chain(identity.certificate_path, identity.key_path)
-
-
 class ApiServer:
     """Serves `application` and `agents` on `addresses`, once start() has returned.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -21,12 +20,13 @@ from strongroom.errors import ConfigurationError, NotPermittedError, UnknownName
 router = APIRouter(tags=["administration"])
 
 _READ_AT_ONCE: Final = 1000
-_log = logging.getLogger(__name__)
 
 
 @router.post("/reload", responses={409: {"model": Reload}})
 async def reload(asked: Asked) -> Reload:
     """Reload the configuration; with errors the old one stays, and they are listed.
+
+    `restart_needed`: directives that have changed but are in force only after a restart.
 
     Errors and warnings are shown to callers with all rights, otherwise they are in the log.
     """
@@ -35,8 +35,6 @@ async def reload(asked: Asked) -> Reload:
     errors = "\n".join(report.errors)
     if not asked.rights.is_unlimited:
         # They quote the configuration of every client.
-        for text in (*report.errors, *report.warnings):
-            _log.warning("reload by %s: %s", asked.actor.title, text)
         errors = (
             f"the configuration has {len(report.errors)} errors; they are in the director's log"
         )

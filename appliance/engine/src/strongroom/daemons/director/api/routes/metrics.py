@@ -7,13 +7,15 @@ storages that it may see; Prometheus sends a bearer token.
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 
 from strongroom.daemons.director.api.request_context import Asked
+from strongroom.daemons.director.expiries import EXPIRY_METRIC
 from strongroom.daemons.exposition import Metric, exposition
 
 if TYPE_CHECKING:
@@ -32,11 +34,21 @@ _TEXT: dict[int | str, dict[str, object]] = {
 async def metrics(asked: Asked) -> PlainTextResponse:
     """Metrics of the jobs, clients and storages that the caller may see, now."""
     asked.rights.require_command("metrics")
-    found = [
-        *await asked.director.queries.metrics(cache(asked.rights.permits)),
-        *_own(asked.context),
-    ]
+    found = await asked.director.queries.metrics(cache(asked.rights.permits))
+    found = [*map(partial(_known, asked), found), *_own(asked.context)]
     return PlainTextResponse(exposition(found), media_type=CONTENT_TYPE)
+
+
+def _known(asked: Asked, metric: Metric) -> Metric:
+    """A metric without the credentials of others, which not everybody may know of."""
+    if metric.name != EXPIRY_METRIC:
+        return metric
+    samples = tuple(
+        (labels, value)
+        for labels, value in metric.samples
+        if asked.may_know_of_credential(labels["kind"], labels["name"])
+    )
+    return replace(metric, samples=samples)
 
 
 def _own(context: ApiContext) -> list[Metric]:

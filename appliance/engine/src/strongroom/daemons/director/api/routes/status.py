@@ -39,6 +39,9 @@ async def status(asked: Asked) -> Status:
         due=tuple(
             due for due in found.due if asked.rights.permits_all(job=due.job, client=due.client)
         ),
+        expiries=tuple(
+            one for one in found.expiries if asked.may_know_of_credential(one.kind, one.name)
+        ),
     )
 
 

@@ -1,0 +1,153 @@
+"""Everything that ends: the authority, the certificates that it issued, and API tokens.
+
+The one table for `status`, /metrics, the log and notices. Only the newest certificate of a name and
+role counts, and the newest token of a name and Profile; what was revoked is not here, nor agents
+that the configuration does not have. Certificates of an authority elsewhere are not known, except
+the director's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.clock import SECOND_NS, utc_text
+from strongroom.daemons.director.catalog.access import list_tokens
+from strongroom.daemons.director.results import Expiry
+from strongroom.daemons.exposition import Metric
+from strongroom.net.identities.authority import Authority
+from strongroom.net.identities.endings import ends_soon
+from strongroom.net.identities.trust import roots_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from strongroom.daemons.daily_log import DailyLog
+    from strongroom.daemons.director.context import DirectorContext
+
+_log = logging.getLogger(__name__)
+
+EXPIRY_METRIC: Final = "strongroom_expiry_timestamp_seconds"
+# Tokens for a task of a day or two are not told of.
+_SHORTEST_LIFE_NS: Final = 2 * 86400 * SECOND_NS
+_RENEWED: Final = {
+    "director": "see why the director does not renew it: its log says",
+    "storage": "see why the storage daemon {name} does not renew it: its log says; or `strongroom "
+    "ca issue {name} --role storage`, or `ca revoke {name}` if it is gone",
+    "agent": "see why the agent on {name} does not renew it; enrol it anew if need be",
+    "operator": "any command of {name} renews it; or `strongroom ca issue {name} --role operator`, "
+    "or `ca revoke {name}` if nobody needs it",
+}
+
+
+def all_expiries(context: DirectorContext) -> list[Expiry]:
+    """Everything that ends, the first first. Blocks. Raises StrongroomError, OSError."""
+    found = [*_certificates(context), *_tokens(context)]
+    return sorted(found, key=lambda one: (one.ends_ns, one.kind, one.name))
+
+
+def soon_texts(expiries: list[Expiry]) -> list[tuple[Expiry, str]]:
+    """What ends soon, and a sentence about each."""
+    return [
+        (one, f"{one.title} {_ends(one)} on {utc_text(one.ends_ns)[:10]}; {one.remedy}")
+        for one in expiries
+        if one.is_soon
+    ]
+
+
+def log_expiries(told: DailyLog, expiries: list[Expiry]) -> None:
+    """Once a day a line of the log for each that ends soon."""
+    for one, text in soon_texts(expiries):
+        told.warn(f"{one.kind} {one.name} {one.id} {one.ends_ns}", text)
+
+
+def expiry_metrics(expiries: list[Expiry]) -> list[Metric]:
+    """When each ends, for /metrics."""
+    samples = tuple(
+        (
+            {
+                "kind": one.kind,
+                "name": one.name,
+                "id": one.id,
+                "client": one.client,
+                "storage": one.storage,
+            },
+            one.ends_ns / SECOND_NS,
+        )
+        for one in expiries
+    )
+    text = "When a certificate, an API token or the authority ends."
+    return [Metric(EXPIRY_METRIC, text, "gauge", samples)]
+
+
+def _certificates(context: DirectorContext) -> Iterator[Expiry]:
+    settings = context.configuration.director
+    now_ns = clock.now_ns()
+    newest: dict[tuple[str, str], tuple[int, int]] = {}
+    root_pem = b"" if context.identity is None else context.identity.authority_pem
+    if settings.authority_folder:
+        authority = Authority(os.fsencode(settings.authority_folder))
+        root_pem = authority.certificate_pem
+        revoked = authority.revoked()
+        for one in authority.issued():
+            if not revoked.covers(one.role, one.name, one.issued):
+                newest[one.role, one.name] = (one.issued_ns, one.not_after_ns)
+    if (identity := context.identity) is not None:
+        newest[identity.role, identity.name] = (_ns(identity.not_before), _ns(identity.not_after))
+    for root in roots_of(root_pem) if root_pem else ():
+        begun_ns, ends_ns = _ns(root.not_valid_before_utc), _ns(root.not_valid_after_utc)
+        name = root.subject.rfc4514_string()
+        remedy = "make a new one with `strongroom ca init`, and enrol every machine anew"
+        is_soon = ends_soon(begun_ns, ends_ns, now_ns, settings.expiry_warning_seconds)
+        yield Expiry("authority", name, "", "", "", begun_ns, ends_ns, is_soon, remedy)
+    clients, storages = context.configuration.clients, context.configuration.storages
+    for (role, name), (begun_ns, ends_ns) in newest.items():
+        if role == "agent" and name not in clients:
+            continue
+        yield Expiry(
+            kind=role,
+            name=name,
+            id="",
+            client=name if role == "agent" else "",
+            storage=name if role == "storage" and name in storages else "",
+            begun_ns=begun_ns,
+            ends_ns=ends_ns,
+            is_soon=ends_soon(begun_ns, ends_ns, now_ns, settings.expiry_warning_seconds),
+            remedy=_RENEWED[role].format(name=name),
+        )
+
+
+def _tokens(context: DirectorContext) -> Iterator[Expiry]:
+    now_ns = clock.now_ns()
+    warning_seconds = context.configuration.director.expiry_warning_seconds
+    tokens = list_tokens(context.catalog)
+    latest: dict[tuple[str, str], int] = {}
+    for one in tokens:
+        of = (one.name, one.profile)
+        latest[of] = max(latest.get(of, 0), one.expires_ns or 1 << 62)
+    for one in tokens:
+        if not one.expires_ns or one.expires_ns < latest[one.name, one.profile]:
+            continue
+        yield Expiry(
+            kind="token",
+            name=one.name,
+            id=one.id,
+            client="",
+            storage="",
+            begun_ns=one.created_ns,
+            ends_ns=one.expires_ns,
+            is_soon=one.expires_ns - one.created_ns >= _SHORTEST_LIFE_NS
+            and ends_soon(one.created_ns, one.expires_ns, now_ns, warning_seconds),
+            remedy=f"`strongroom token create {one.name}`, or `token withdraw {one.id}`",
+        )
+
+
+def _ends(expiry: Expiry) -> str:
+    return "ended" if expiry.ends_ns <= clock.now_ns() else "ends"
+
+
+def _ns(moment: datetime) -> int:
+    return int(moment.timestamp()) * SECOND_NS

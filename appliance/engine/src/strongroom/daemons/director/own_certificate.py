@@ -1,0 +1,76 @@
+"""The director's own certificate, which it renews itself where it has the authority.
+
+One that ended while the machine was off is issued anew: who has the authority's key may do that,
+and so an appliance works again after a long pause. What was revoked is never renewed, nor issued
+anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from strongroom.daemons.daily_log import DailyLog
+from strongroom.errors import PeerRefusedError, StrongroomError
+from strongroom.net.identities.identity import (
+    Identity,
+    certificate_request,
+    new_key,
+    store_identity,
+)
+from strongroom.net.identities.peer import parse_certificate
+from strongroom.net.identities.trust import host_names
+from strongroom.net.renewal.certificates import ended_text, has_ended
+
+if TYPE_CHECKING:
+    from strongroom.net.identities.authority import Authority
+
+_log = logging.getLogger(__name__)
+_OWN: Final = "own"
+
+
+class OwnCertificate:
+    """The certificate in the folder of `identity`; `authority`: None where it is elsewhere."""
+
+    def __init__(self, identity: Identity, authority: Authority | None) -> None:
+        self.identity = identity
+        self._authority = authority
+        self._told = DailyLog(_log)
+
+    def follow(self) -> bool:
+        """Renew it when that is due, and take a new one; whether there is one. Blocks."""
+        try:
+            if self._authority is not None and self.identity.renewal_due():
+                _renew(self._authority, self.identity)
+            found = Identity.load(self.identity.folder)
+        except (StrongroomError, OSError) as error:
+            self._told.warn(_OWN, f"the director's certificate cannot be renewed: {error}")
+            return False
+        if found.serial != self.identity.serial:
+            self.identity = found
+            self._told.forget(_OWN)
+            _log.info("the director's certificate was replaced, valid until %s", found.not_after)
+            return True
+        if has_ended(found):
+            self._told.warn(_OWN, ended_text(found))
+        elif found.renewal_due():
+            self._told.warn(
+                _OWN,
+                f"the director's certificate ends {found.not_after}, and there is no Authority "
+                f"Directory here to renew it; `strongroom ca issue {found.name} --role director` "
+                "where the authority is makes a new one",
+            )
+        return False
+
+
+def _renew(authority: Authority, identity: Identity) -> None:
+    if has_ended(identity):
+        if authority.revoked().is_revoked(identity.peer):
+            raise PeerRefusedError(f"the certificate of {identity.peer} was revoked")
+        hosts = host_names(parse_certificate(identity.certificate_der))
+        authority.issue_identity(identity.folder, identity.name, identity.role, hosts)
+        return
+    key_pem = new_key()
+    request = certificate_request(key_pem, identity.name)
+    certificate_pem = authority.renew(identity.certificate_der, request)
+    store_identity(identity.folder, key_pem, certificate_pem, identity.authority_pem)

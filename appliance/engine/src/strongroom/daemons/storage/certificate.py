@@ -1,0 +1,131 @@
+"""Renews the storage daemon's certificate, and fetches the list of what was revoked.
+
+Both come from a director that the configuration names: at its Address, or on this machine. Every
+few minutes the list is fetched, and the certificate is renewed once two thirds of its life have
+passed; what changed is in force at once. Without an Address a director that does not answer is
+usual (it listens elsewhere, or copies the list into the identity folder), so only a renewal that
+fails is told then; whatever is told is told once a day.
+
+One thread of its own, so that a director that hangs delays nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from strongroom.daemons.daily_log import DailyLog
+from strongroom.errors import DirectorError, StrongroomError
+from strongroom.net.identities.identity import Identity, has_identity
+from strongroom.net.renewal.certificates import (
+    DirectorAddress,
+    ended_text,
+    fetch_revoked,
+    has_ended,
+    renew_certificate,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.daemons.storage.configuration import StorageConfiguration
+
+log = logging.getLogger("strongroom.storage")
+
+_LOOK_SECONDS: Final = 300.0
+# A director that starts with the machine, or is restarted, is no news.
+_MISSED_LISTS: Final = 3
+_RENEWAL: Final = "renewal"
+_LIST: Final = "list"
+
+
+class CertificateKeeper:
+    """Keeps the certificate of `configuration()`; calls `changed` after a renewal."""
+
+    def __init__(
+        self, configuration: Callable[[], StorageConfiguration], changed: Callable[[], None]
+    ) -> None:
+        self._configuration = configuration
+        self._changed = changed
+        self._told = DailyLog(log)
+        self._missed: dict[str, int] = {}
+        self._stopped = threading.Event()
+        self._woken = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="certificate", daemon=True)
+
+    def start(self) -> None:
+        """Look now, and from now on."""
+        self._thread.start()
+
+    def look_now(self) -> None:
+        """Look at once: the configuration or the certificate may have changed."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Look no more. A request under way ends by itself."""
+        self._stopped.set()
+        self._woken.set()
+
+    def _keep(self) -> None:
+        while not self._stopped.is_set():
+            self._woken.clear()
+            try:
+                self._look()
+            except Exception:
+                log.exception("the certificate cannot be kept, and this is tried again")
+            self._woken.wait(_LOOK_SECONDS)
+
+    def _look(self) -> None:
+        configuration = self._configuration()
+        folder = configuration.settings.identity_folder
+        if not has_identity(folder):
+            return
+        try:
+            identity = Identity.load(folder)
+            if has_ended(identity):
+                self._told.warn(_RENEWAL, ended_text(identity))
+                return
+            if identity.renewal_due():
+                identity = self._renewed(configuration, identity)
+        except (StrongroomError, OSError) as error:
+            self._told.warn(_RENEWAL, f"the certificate could not be renewed: {error}")
+        else:
+            self._told.forget(_RENEWAL)
+        self._fetch_list(configuration, identity)
+
+    def _renewed(self, configuration: StorageConfiguration, old: Identity) -> Identity:
+        """The identity after a renewal at the first director that answers."""
+        failure: StrongroomError = DirectorError("no Director resource names one to ask")
+        for director in configuration.directors:
+            try:
+                identity, _ = renew_certificate(_place(director), old.folder)
+            except DirectorError as error:
+                failure = DirectorError(
+                    f"{error}; say its Address in the Director resource {director.name} of this "
+                    f"daemon; the certificate ends on {old.not_after:%Y-%m-%d %H:%M} UTC"
+                )
+                continue
+            log.info("the certificate was renewed until %s", identity.not_after)
+            self._changed()
+            return identity
+        raise failure
+
+    def _fetch_list(self, configuration: StorageConfiguration, identity: Identity) -> None:
+        for director in configuration.directors:
+            try:
+                if fetch_revoked(_place(director), identity):
+                    log.info("a newer list of revoked certificates is in force")
+            except (StrongroomError, OSError) as error:
+                missed = self._missed[director.name] = self._missed.get(director.name, 0) + 1
+                if director.host and missed >= _MISSED_LISTS:
+                    text = f"the list of revoked certificates could not be fetched: {error}"
+                    self._told.warn(f"{_LIST} {director.name}", text)
+            else:
+                self._missed.pop(director.name, None)
+                self._told.forget(f"{_LIST} {director.name}")
+                return
+
+
+def _place(director: DirectorAddress) -> DirectorAddress:
+    return director if director.host else director._replace(host="localhost")

@@ -1,0 +1,181 @@
+"""What holders of certificates ask of the director over HTTPS: renewal, and what was revoked.
+
+Storage daemons, agents and operators renew alike: a new key, a request under the current
+certificate, and the answer in the identity folder. The authority stays the one of the folder: no
+answer may change it. A certificate that has ended renews nothing; `ended_text` says what to do.
+All functions block, for up to half a minute.
+"""
+
+from __future__ import annotations
+
+import http.client
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from strongroom import clock
+from strongroom.clock import SECOND_NS
+from strongroom.errors import DirectorError, PeerRefusedError
+from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.control.own_requests import OWN_HEADERS
+from strongroom.net.identities.identity import (
+    Identity,
+    certificate_request,
+    new_key,
+    store_identity,
+)
+from strongroom.net.identities.revocations import install_list
+from strongroom.net.identities.trust import roots_of
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    import ssl
+
+_TIMEOUT_SECONDS: Final = 30.0
+_LARGEST_ANSWER_BYTES: Final = 4 << 20
+
+
+class DirectorAddress(NamedTuple):
+    """Where a director is reached. name: its own, "" for one of the host in its certificate."""
+
+    host: str
+    port: int
+    name: str = ""
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """What the director answers to an enrolment or renewal; PEM, `put_keys` as text."""
+
+    certificate: str
+    authority: str
+    revoked: str = ""
+    director: str = ""
+    put_keys: tuple[str, ...] = ()
+
+
+class Authority(msgspec.Struct, frozen=True):
+    """The director's authority and its list of revoked certificates (PEM)."""
+
+    authority: str
+    revoked: str = ""
+
+
+def renew_certificate(
+    director: DirectorAddress, folder: bytes | str
+) -> tuple[Identity, tuple[str, ...]]:
+    """Get the next certificate with the current one; returns it, and an agent's put keys.
+
+    Raises UsageError, PeerRefusedError (also for a certificate that has ended), DirectorError.
+    """
+    identity = Identity.load(folder)
+    require_living(identity)
+    key_pem = new_key()
+    question = {"csr": certificate_request(key_pem, identity.name).decode("ascii")}
+    issued: Issued = _ask_as(identity, director, "POST", "/api/v1/renew", question, Issued)
+    renewed = store_identity(folder, key_pem, issued.certificate.encode(), identity.authority_pem)
+    keep_revoked(renewed, issued.revoked)
+    return renewed, issued.put_keys
+
+
+def fetch_revoked(director: DirectorAddress, identity: Identity) -> bool:
+    """Fetch the list of revoked certificates; whether it is newer than the one in the folder.
+
+    Raises PeerRefusedError (also for a list that our authority has not signed), DirectorError.
+    """
+    found: Authority = _ask_as(identity, director, "GET", "/api/v1/authority", None, Authority)
+    return keep_revoked(identity, found.revoked)
+
+
+def keep_revoked(identity: Identity, revoked_pem: str) -> bool:
+    """Put a list of revoked certificates beside an identity; whether it is newer."""
+    if not revoked_pem:
+        return False
+    roots = roots_of(identity.authority_pem)
+    return install_list(identity.revoked_path, revoked_pem.encode(), roots)
+
+
+def has_ended(identity: Identity) -> bool:
+    """Whether a certificate is not valid any more."""
+    return identity.not_after.timestamp() * SECOND_NS <= clock.now_ns()
+
+
+def require_living(identity: Identity) -> None:
+    """Raise PeerRefusedError, with the mend, for a certificate that has ended."""
+    if has_ended(identity):
+        raise PeerRefusedError(ended_text(identity))
+
+
+def ended_text(identity: Identity) -> str:
+    """That a certificate has ended, and how its holder gets another."""
+    name = printable(identity.name)
+    if identity.role == "agent":
+        mend = (
+            f"`strongroom ca token {name}` at the appliance makes a token, and `strongroom agent "
+            "enrol` with it gets a new certificate here"
+        )
+    else:
+        mend = (
+            f"`strongroom ca issue {name} --role {identity.role}` at the appliance makes another, "
+            "with --host for each address of a daemon; put it into this folder"
+        )
+    return (
+        f"the certificate of {identity.peer} in {printable(identity.folder)} ended on "
+        f"{identity.not_after:%Y-%m-%d %H:%M} UTC and cannot renew itself any more; {mend}"
+    )
+
+
+def ask(
+    director: DirectorAddress,
+    context: ssl.SSLContext,
+    method: str,
+    path: str,
+    question: dict[str, str] | None,
+    answer: type[Any],
+    judge: Any = None,
+) -> Any:
+    """One request and its answer. `judge` checks the server's certificate before it is sent."""
+    host, port, _ = director
+    connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_SECONDS, context=context)
+    try:
+        connection.connect()
+        if judge is not None:
+            judge(connection.sock.getpeercert(True))
+        body = None if question is None else msgspec.json.encode(question)
+        headers = {} if body is None else {"Content-Type": "application/json", **OWN_HEADERS}
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        data = response.read(_LARGEST_ANSWER_BYTES + 1)
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise DirectorError(f"the director at {host}:{port} cannot be reached: {reason}") from error
+    finally:
+        connection.close()
+    if response.status >= 300:
+        raise PeerRefusedError(f"the director refuses: {_said(data, response.status)}")
+    try:
+        return msgspec.json.decode(data, type=answer)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DirectorError(f"the director's answer is invalid: {error}") from error
+
+
+def _ask_as(
+    identity: Identity,
+    director: DirectorAddress,
+    method: str,
+    path: str,
+    question: dict[str, str] | None,
+    answer: type[Any],
+) -> Any:
+    def judge(certificate: bytes) -> None:
+        identity.trust.judge_server(certificate, director.name or director.host, ("director",))
+
+    context = client_context(identity, check_hostname=False)
+    return ask(director, context, method, path, question, answer, judge)
+
+
+def _said(data: bytes, status: int) -> str:
+    try:
+        said: Any = msgspec.json.decode(data)
+        return printable(str(said["message"]))
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+        return f"HTTP status {status}"
