@@ -18,7 +18,7 @@ from strongroom.daemons.director.catalog.access import list_tokens
 from strongroom.daemons.director.results import Expiry
 from strongroom.daemons.exposition import Metric
 from strongroom.net.identities.authority import Authority
-from strongroom.net.identities.endings import ends_soon
+from strongroom.net.identities.endings import AUTHORITY_WARNING_SECONDS, ends_soon
 from strongroom.net.identities.trust import roots_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def _certificates(context: DirectorContext) -> Iterator[Expiry]:
         begun_ns, ends_ns = _ns(root.not_valid_before_utc), _ns(root.not_valid_after_utc)
         name = root.subject.rfc4514_string()
         remedy = "make a new one with `strongroom ca init`, and enrol every machine anew"
-        is_soon = ends_soon(begun_ns, ends_ns, now_ns, settings.expiry_warning_seconds)
+        warning_seconds = max(settings.expiry_warning_seconds, AUTHORITY_WARNING_SECONDS)
+        is_soon = ends_soon(begun_ns, ends_ns, now_ns, warning_seconds)
         yield Expiry("authority", name, "", "", "", begun_ns, ends_ns, is_soon, remedy)
     clients, storages = context.configuration.clients, context.configuration.storages
     for (role, name), (begun_ns, ends_ns) in newest.items():

@@ -12,6 +12,8 @@ from strongroom.clock import SECOND_NS
 
 # Unless the director's Expiry Warning says otherwise.
 WARNING_SECONDS: Final = 14 * 86400
+# Of an authority, whose end every machine feels: so long before at least.
+AUTHORITY_WARNING_SECONDS: Final = 180 * 86400
 
 
 def ends_soon(
