@@ -99,6 +99,7 @@ COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in 
 
 _VALUE_OPTIONS = frozenset(
     (
+        "-r",
         "--repo",
         "--password-file",
         "--password-command",
@@ -139,7 +140,7 @@ def overview() -> str:
         lines += [f"  {name:<12}{summary}" for name, (_, summary) in commands.items()]
     lines += [
         "",
-        "The repository is named by --repo or $STRONGROOM_REPOSITORY; the passphrase comes from",
+        "The repository is named by -r, --repo or $STRONGROOM_REPOSITORY; the passphrase comes from",
         "--password-file, --password-command, $STRONGROOM_PASSWORD, or is asked for.",
         "`strongroom COMMAND --help` shows a command's options and examples.",
         "",
