@@ -44,6 +44,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "init": ("init", "make a new repository"),
         "backup": ("backup", "store files, a stream or a command's output as a snapshot"),
         "restore": ("restore", "bring files back from a snapshot"),
+        "dump": ("dump", "write a file of a snapshot, or a folder as tar, to standard output"),
         "mount": ("mount", "show all snapshots as a read-only file system"),
     },
     "inspect snapshots": {
