@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import begin_store, open_repository, read_key_file
@@ -13,6 +14,7 @@ from strongroom.cli.quantities import duration_text, size_text
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
 from strongroom.printable import printable
 from strongroom.scan.share_folders import DEFAULT_SHARE_BELOW, share_folders
+from strongroom.sources.files import FilesSource
 
 if TYPE_CHECKING:
     import argparse
@@ -31,9 +33,11 @@ examples:
   pg_dump db | strongroom backup --stdin --stdin-name db.sql
   strongroom backup --source command --stdin-name db.sql -- pg_dump db
   strongroom backup --dry-run --verbose /home
+  find /srv -name '*.db' -print0 | strongroom backup --files-from-raw -
   strongroom backup --fileset-config /etc/bareos/bareos-dir.d/fileset/LinuxAll.conf:LinuxAll
 
-Exit code 3: the snapshot was made, but some files could not be read, or changed while being read.
+Exit code 3: the snapshot was made, but some files could not be read, or changed while being read, or
+one of several paths is not there. Exit code 4: nothing that was named is there; no snapshot.
 """
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -43,6 +47,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the source and the options."""
     parser.add_argument("path", nargs="*", help="files and directories, or a source's arguments")
     what = parser.add_argument_group("what")
+    what.add_argument(
+        "--files-from",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="also the paths in FILE, one a line, as they are; - is standard input",
+    )
+    what.add_argument(
+        "--files-from-raw",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the same with a NUL after each path, as find -print0 writes them",
+    )
     what.add_argument(
         "--source", default="files", metavar="NAME", help="files, command or a plugin's name"
     )
@@ -115,6 +133,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     options = _options(arguments)
     if arguments.fileset_config is None:
         source = _source(arguments)
+        if isinstance(source, FilesSource):
+            options = replace(options, known_problems=source.problems)
     else:
         source, options = _of_fileset(arguments, options, terminal)
     store = begin_store(arguments, options.tuning.shard_count())
@@ -140,7 +160,10 @@ def _source(arguments: argparse.Namespace) -> Source:
     from strongroom.sources.registry import open_source
     from strongroom.sources.source import SourceRequest
 
-    if arguments.stdin and (arguments.path or arguments.source != "files"):
+    listed = _listed_paths(arguments)
+    if listed and arguments.source != "files":
+        raise UsageError("--files-from goes with files, not with another source")
+    if arguments.stdin and (arguments.path or listed or arguments.source != "files"):
         raise UsageError("with --stdin name neither paths nor another source")
     options = {}
     for text in arguments.source_option:
@@ -149,11 +172,32 @@ def _source(arguments: argparse.Namespace) -> Source:
             raise UsageError(f"--source-option {text}: write KEY=VALUE")
         options[key] = value
     request = SourceRequest(
-        tuple(os.fsencode(path) for path in arguments.path),
+        (*(os.fsencode(path) for path in arguments.path), *listed),
         os.fsencode(arguments.stdin_name),
         options,
     )
     return open_source("stdin" if arguments.stdin else arguments.source, request)
+
+
+def _listed_paths(arguments: argparse.Namespace) -> list[bytes]:
+    """The paths that --files-from and --files-from-raw name, "-" at most once. UsageError."""
+    found: list[bytes] = []
+    lists = [(name, b"\n") for name in arguments.files_from]
+    lists += [(name, b"\0") for name in arguments.files_from_raw]
+    if sum(name == "-" for name, _ in lists) > 1 or (lists and arguments.stdin):
+        raise UsageError("standard input can be read once: as a list of files, or as --stdin")
+    for name, end in lists:
+        try:
+            with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
+                paths = [path for path in file.read().split(end) if path]
+        except OSError as error:
+            raise UsageError(f"--files-from {printable(name)}: {error.strerror}") from error
+        if any(b"\0" in path for path in paths):
+            raise UsageError(f"{printable(name)} holds NUL: give it as --files-from-raw")
+        if not paths:
+            raise UsageError(f"{printable(name)} names no file, so there is nothing to back up")
+        found += paths
+    return found
 
 
 def _of_fileset(
@@ -165,7 +209,8 @@ def _of_fileset(
     from strongroom.filesets.resolve import resolve_fileset
     from strongroom.jobs.backup.fileset_options import with_fileset
 
-    if arguments.path or arguments.stdin or arguments.source != "files":
+    is_listed = arguments.files_from or arguments.files_from_raw
+    if arguments.path or is_listed or arguments.stdin or arguments.source != "files":
         raise UsageError("with --fileset-config name neither paths nor another source")
     if options.selection != SelectionOptions():
         raise UsageError("with --fileset-config the FileSet says what is left out")
@@ -278,4 +323,4 @@ def _print(report: BackupReport, terminal: Terminal) -> None:
     )
     failed = sum(not problem.is_harmless for problem in report.problems)
     if failed:
-        terminal.line(f"{failed:,} files could not be read whole; exit code 3")
+        terminal.line(f"{failed:,} problems, each named above; exit code 3")
