@@ -33,7 +33,8 @@ class FilesSource:
                 found.add(settled_path(path))
             except SourceError as error:
                 failures.append(error)
-                problems.append(Problem(_absolute(path), 0, str(error)))
+                reason = str(error).rpartition(": ")[2]
+                problems.append(Problem(_absolute(path), 0, f"it was named: {reason}"))
         if not found:
             more = f", nor {len(failures) - 1:,} others that were named" if failures[1:] else ""
             raise SourceError(f"{failures[0]}{more}")

@@ -11,6 +11,7 @@ from strongroom.cli.access import begin_store, open_repository, read_key_file
 from strongroom.cli.knob_options import add_knob_options, knob_settings
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text, size_text
+from strongroom.cli.snapshot_choice import shown_path
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
 from strongroom.printable import printable
 from strongroom.scan.share_folders import DEFAULT_SHARE_BELOW, share_folders
@@ -19,8 +20,10 @@ from strongroom.sources.files import FilesSource
 if TYPE_CHECKING:
     import argparse
 
+    from strongroom.cli.settings import Settings
     from strongroom.cli.terminal import Terminal
     from strongroom.jobs.backup.backup import BackupReport
+    from strongroom.jobs.backup.examined import ExaminedEntry
     from strongroom.jobs.backup.options import BackupOptions
     from strongroom.sources.problem import Problem
     from strongroom.sources.source import Source
@@ -35,6 +38,9 @@ examples:
   strongroom backup --dry-run --verbose /home
   find /srv -name '*.db' -print0 | strongroom backup --files-from-raw -
   strongroom backup --fileset-config /etc/bareos/bareos-dir.d/fileset/LinuxAll.conf:LinuxAll
+
+-n -v lists every entry: new, changed or unchanged, left out (with the reason) or not entered; -vv
+lists them without -n, too.
 
 Exit code 3: the snapshot was made, but some files could not be read, or changed while being read, or
 one of several paths is not there. Exit code 4: nothing that was named is there; no snapshot.
@@ -106,7 +112,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="offer public files below DIR to other clients of the repository; usual: "
         f'{", ".join(DEFAULT_SHARE_BELOW)}; "" for none',
     )
-    snapshot.add_argument("-n", "--dry-run", action="store_true", help="read, but store nothing")
+    snapshot.add_argument("-n", "--dry-run", action="store_true", help="read, but store nothing; with -v say of each entry "
+        "what would become of it, and why others are left out")
     add_knob_options(parser.add_argument_group("knobs (0: choose for me)"))
 
 
@@ -141,9 +148,16 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     # Imported while a remote store is being connected: it imports numpy.
     from strongroom.jobs.backup.backup import back_up
 
+    def tell(entry: ExaminedEntry) -> None:
+        path = shown_path(entry.path)
+        told: dict[str, object] = {"type": "entry", "action": entry.action, "path": path}
+        terminal.emit({**told, "reason": entry.reason} if entry.reason else told)
+        reason = f": {entry.reason}" if entry.reason else ""
+        terminal.line(f"{entry.action:<12}{printable(path)}{reason}")
+
     repository = open_repository(arguments, terminal, "write", store)
     try:
-        report = back_up(repository, source, options, lambda: show_progress(terminal, "backup"))
+        report = back_up(repository, source, options, lambda: show_progress(terminal, "backup"), tell)
     finally:
         repository.close()
     for warning in report.warnings:
@@ -242,6 +256,7 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         exclude_larger_than_bytes=_size(arguments.exclude_larger_than, "--exclude-larger-than"),
         exclude_smaller_than_bytes=_size(arguments.exclude_smaller_than, "--exclude-smaller-than"),
     )
+    settings: Settings = arguments.settings
     return BackupOptions(
         host=arguments.host or _own_name(arguments),
         job=arguments.job,
@@ -250,6 +265,8 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         tags=tuple(sorted({tag for text in arguments.tag for tag in text.split(",") if tag})),
         parent=arguments.parent,
         dry_run=arguments.dry_run,
+        tells_entries=bool(settings.verbose) and (arguments.dry_run or settings.verbose > 1),
+        counts_ahead=settings.as_json or not settings.quiet,
         selection=selection,
         tuning=settle_tuning(knob_settings(arguments), spelling="option"),
         cache_folder=arguments.settings.cache_folder,
@@ -323,4 +340,4 @@ def _print(report: BackupReport, terminal: Terminal) -> None:
     )
     failed = sum(not problem.is_harmless for problem in report.problems)
     if failed:
-        terminal.line(f"{failed:,} problems, each named above; exit code 3")
+        terminal.line(f"{failed:,} problem{'s'[: failed != 1]}, named above; exit code 3")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
+    from strongroom.jobs.backup.examined import ExaminedEntry
     from strongroom.jobs.backup.options import BackupOptions
     from strongroom.jobs.backup.parent_cache import ListingKeeper
     from strongroom.jobs.writing.pack_lanes import OpenPack
@@ -106,10 +107,11 @@ def back_up(
     source: Source,
     options: BackupOptions,
     show: Callable[[], AbstractContextManager[Progress]],
+    tell: Callable[[ExaminedEntry], None] | None = None,
 ) -> BackupReport:
     """Make a snapshot of `source`.
 
-    `show` gives the progress; it is entered after the shards were started, so it may start
+    `tell` gets what becomes of each entry, in no order, where the options ask for that. `show` gives the progress; it is entered after the shards were started, so it may start
     threads. Raises SourceError, StoreError, LeaseError, DamageError; then nothing is listed.
     """
     started = clock.elapsed_seconds()
@@ -118,7 +120,7 @@ def back_up(
         if not options.dry_run:
             # Left-overs of killed jobs may be what fills the disk.
             repository.store.remove_abandoned()
-        return _Backup(repository, source, options, lease, started).run(show)
+        return _Backup(repository, source, options, lease, started).run(show, tell)
 
 
 def _generation(repository: Repository) -> int:
@@ -152,7 +154,11 @@ class _Backup:
             self._keep_footer(footer)
         self._deduplication = Deduplication(self._stored.load_table, repository.writer.client)
 
-    def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> BackupReport:
+    def run(
+        self,
+        show: Callable[[], AbstractContextManager[Progress]],
+        tell: Callable[[ExaminedEntry], None] | None,
+    ) -> BackupReport:
         """Scan, store, commit."""
         options = self._options
         paths = self._source.paths()
@@ -167,11 +173,20 @@ class _Backup:
         with (
             self._keeper(cache) as keeper,
             ShardGroup(
-                self._repository, self._source, paths, options, limit_ns, self._new_pack
+                self._repository,
+                self._source,
+                paths,
+                options,
+                limit_ns,
+                self._new_pack,
+                counts_ahead=options.counts_ahead and base is None and bool(paths),
             ) as shards,
             show() as progress,
         ):
             self._lease.start_renewing()
+            if base is not None:
+                totals = base.totals
+                progress.total(totals.files, totals.content_bytes, is_estimate=True)
             listing = ListingWriter(
                 self._repository.writer,
                 self._stored.blocks,
@@ -193,6 +208,8 @@ class _Backup:
                 shards.scan_threads,
                 options.known_problems,
                 options.share_below,
+                shards.count,
+                tell,
             )
 
             def finish() -> Snapshot:
