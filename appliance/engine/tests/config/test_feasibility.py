@@ -122,7 +122,8 @@ def test_nothing_is_wrong_with_the_base():
          "there is no time zone 'Europe/Wien', so the system's own is used"),
         (('Storage { Name = t; Address = h; Password = "p"; Device = d; Media Type = File\n'
          "  Repository = vault }"), 3, "error",
-         "vault: a Repository is the absolute path of a folder, or unix:PATH of the storage daemon's socket"),
+         ("vault: a Repository is the absolute path of a folder, or unix:PATH of the storage "
+          "daemon's socket")),
         (('Storage { Name = t; Address = h; Password = "p"; Device = d; Media Type = File\n'
          '  Repository = "unix:vault" }'), 3, "error", "unix:vault: the socket's path is absolute"),
         ('Client { Name = t; Address = h; Password = "p"; Maximum Concurrent Jobs = 0 }', 49,

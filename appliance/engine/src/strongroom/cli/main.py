@@ -141,8 +141,8 @@ def overview() -> str:
         lines += [f"  {name:<12}{summary}" for name, (_, summary) in commands.items()]
     lines += [
         "",
-        "The repository is named by -r, --repo or $STRONGROOM_REPOSITORY; the passphrase comes from",
-        "--password-file, --password-command, $STRONGROOM_PASSWORD, or is asked for.",
+        "The repository is named by -r, --repo or $STRONGROOM_REPOSITORY; the passphrase comes",
+        "from --password-file, --password-command, $STRONGROOM_PASSWORD, or is asked for.",
         "`strongroom COMMAND --help` shows a command's options and examples.",
         "",
     ]

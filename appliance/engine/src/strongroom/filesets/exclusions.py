@@ -112,7 +112,9 @@ class Selection:
             pattern = self._patterns.excluding(path, name, is_directory=is_directory)
             if pattern:
                 return f"excluded by {printable(pattern)}"
-        return "too small" if size_bytes < self._smallest_bytes else "too large"
+        if size_bytes < self._smallest_bytes:
+            return f"{size_bytes:,} bytes, fewer than {self._smallest_bytes:,}"
+        return f"{size_bytes:,} bytes, more than {self._largest_bytes:,}"
 
     def _fitting_sizes(self, stats: array[int]) -> list[bool]:
         sizes = stats[SIZE::COLUMN_COUNT]

@@ -1,4 +1,4 @@
-"""A place of a repository that only other programs understand is never taken for a folder's name."""
+"""A place that only other programs understand is never taken for the name of a folder."""
 
 import os
 

@@ -42,8 +42,8 @@ examples:
 -n -v lists every entry: new, changed or unchanged, left out (with the reason) or not entered; -vv
 lists them without -n, too.
 
-Exit code 3: the snapshot was made, but some files could not be read, or changed while being read, or
-one of several paths is not there. Exit code 4: nothing that was named is there; no snapshot.
+Exit code 3: the snapshot was made, but some files could not be read, or changed while being read,
+or one of several paths is not there. Exit code 4: nothing that was named is there; no snapshot.
 """
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -112,8 +112,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="offer public files below DIR to other clients of the repository; usual: "
         f'{", ".join(DEFAULT_SHARE_BELOW)}; "" for none',
     )
-    snapshot.add_argument("-n", "--dry-run", action="store_true", help="read, but store nothing; with -v say of each entry "
-        "what would become of it, and why others are left out")
+    snapshot.add_argument(
+        "-n",
+        "--dry-run",
+        action="store_true",
+        help="read, but store nothing; with -v say of each entry "
+        "what would become of it, and why others are left out",
+    )
     add_knob_options(parser.add_argument_group("knobs (0: choose for me)"))
 
 
@@ -157,7 +162,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     repository = open_repository(arguments, terminal, "write", store)
     try:
-        report = back_up(repository, source, options, lambda: show_progress(terminal, "backup"), tell)
+        report = back_up(
+            repository, source, options, lambda: show_progress(terminal, "backup"), tell
+        )
     finally:
         repository.close()
     for warning in report.warnings:
@@ -333,9 +340,10 @@ def _print(report: BackupReport, terminal: Terminal) -> None:
         f"{size_text(report.size_bytes)}"
     )
     seconds = max(report.elapsed_seconds, 1e-3)
+    stored = "stored" if report.snapshot is not None else "would store"
     terminal.line(
         f"read {report.files_read:,} files, {size_text(report.bytes_read)}; "
-        f"new {size_text(report.new_bytes)}, stored {size_text(report.stored_bytes)}; "
+        f"new {size_text(report.new_bytes)}, {stored} {size_text(report.stored_bytes)}; "
         f"{duration_text(seconds)}, {size_text(report.bytes_read / seconds)}/s"
     )
     failed = sum(not problem.is_harmless for problem in report.problems)

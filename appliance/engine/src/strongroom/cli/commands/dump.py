@@ -59,7 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="`latest` or the beginning of an id",
     )
     # `path` is the filter --path.
-    parser.add_argument("inside", metavar="PATH", nargs="?", help="a file or folder in it; / is all")
+    parser.add_argument(
+        "inside", metavar="PATH", nargs="?", help="a file or folder in it; / is all"
+    )
     add_snapshot_filters(parser)
 
 
@@ -121,7 +123,9 @@ def _dump_file(row: RowView, reader: PartReader, terminal: Terminal) -> None:
     if not stat.S_ISREG(row.mode):
         raise UsageError(f"{shown} is neither a file nor a folder, so there is nothing to dump")
     if row.state == UNREADABLE:
-        raise SourceError(f"{shown}: the backup could not read it, so the snapshot lacks its content")
+        raise SourceError(
+            f"{shown}: the backup could not read it, so the snapshot lacks its content"
+        )
     content = FileContent(row, reader)
     if terminal.shows_output:
         _show_text(content, shown, terminal)

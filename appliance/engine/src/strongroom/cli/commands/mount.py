@@ -123,9 +123,7 @@ def _serve(
     from strongroom.jobs.mount.fuse import serve
     from strongroom.jobs.mount.repository import MountedRepository
 
-    mounted = MountedRepository(
-        repository, snapshot_filter(arguments), arguments.cache_size << 20
-    )
+    mounted = MountedRepository(repository, snapshot_filter(arguments), arguments.cache_size << 20)
     try:
         serve(
             MountedFiles(mounted, report),

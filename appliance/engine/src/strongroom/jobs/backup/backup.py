@@ -111,8 +111,9 @@ def back_up(
 ) -> BackupReport:
     """Make a snapshot of `source`.
 
-    `tell` gets what becomes of each entry, in no order, where the options ask for that. `show` gives the progress; it is entered after the shards were started, so it may start
-    threads. Raises SourceError, StoreError, LeaseError, DamageError; then nothing is listed.
+    `tell` gets what becomes of each entry, in no order, where the options ask for that. `show`
+    gives the progress; it is entered after the shards were started, so it may start threads.
+    Raises SourceError, StoreError, LeaseError, DamageError; then nothing is listed.
     """
     started = clock.elapsed_seconds()
     repository = repository.for_client(options.host, _generation(repository))

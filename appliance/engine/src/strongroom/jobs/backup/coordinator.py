@@ -258,9 +258,7 @@ class Coordinator:
             )
             self._order.defer(node, content)
         else:
-            self._settle(
-                node, [without_vanished(rows)], message.tallied_files, message.read_bytes
-            )
+            self._settle(node, [without_vanished(rows)], message.tallied_files, message.read_bytes)
 
     def _content_settled(self, shard: _ShardState, read: ContentRead, message: Settled) -> None:
         self._settled(shard, read)
@@ -272,9 +270,7 @@ class Coordinator:
         whole = node.content.settle(read.place, decode_rows(message.rows))
         if whole is not None:
             content, node.content = node.content, None
-            self._settle(
-                node, [without_vanished(whole)], content.tallied_files, content.read_bytes
-            )
+            self._settle(node, [without_vanished(whole)], content.tallied_files, content.read_bytes)
 
     def _settle(
         self, node: Node, rows: list[Rows], tallied_files: int = 0, read_bytes: int = 0

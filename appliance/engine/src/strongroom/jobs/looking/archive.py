@@ -18,7 +18,7 @@ from strongroom.errors import DamageError
 from strongroom.jobs.looking.file_content import FileContent
 from strongroom.printable import printable
 from strongroom.rows.rows import UNREADABLE
-from strongroom.rows.views import views
+from strongroom.rows.views import path_key, views
 from strongroom.scan.attributes import decode_xattrs
 
 if TYPE_CHECKING:
@@ -58,39 +58,55 @@ def write_archive(
         encoding="utf-8",
         errors="surrogateescape",
     ) as archive:
-        names: dict[tuple[int, int], str] = {}
+        written = _Archive(archive, path, reader)
+        # Directories that are to come, the next one last: each goes just before what is in it, for
+        # tar sets the time of a directory as soon as something beside it follows.
+        waiting: list[RowView] = []
         for rows in listing.rows(path):
+            here = path_key(rows.directory)
+            while waiting and path_key(waiting[-1].path) <= here:
+                written.add(waiting.pop())
+            directories = []
             for row in views(rows):
                 if not row.name:
                     continue
-                if row.state == UNREADABLE and not stat.S_ISDIR(row.mode):
+                if stat.S_ISDIR(row.mode):
+                    directories.append(row)
+                elif row.state == UNREADABLE:
                     left_out(row.path)
-                    continue
-                name = _decoded(row.path[len(path) :].lstrip(b"/"))
-                _add(archive, row, name, names, reader)
+                else:
+                    written.add(row)
+            waiting += reversed(directories)
+        while waiting:
+            written.add(waiting.pop())
 
 
-def _add(
-    archive: tarfile.TarFile,
-    row: RowView,
-    name: str,
-    names: dict[tuple[int, int], str],
-    reader: PartReader,
-) -> None:
-    entry = _entry(row, name)
-    key = row.hard_link_key
-    if key is not None and (first := names.setdefault(key, name)) != name:
-        entry.type, entry.linkname, entry.size = tarfile.LNKTYPE, first, 0
-    content = None
-    if entry.type == tarfile.REGTYPE:
-        content = _FileReader(FileContent(row, reader))
-        entry.size = row.size
-    try:
-        archive.addfile(entry, content)
-    except DamageError as error:
-        raise DamageError(
-            f"the archive ends in the middle of {printable(b'/' + row.path)}: {error}"
-        ) from error
+class _Archive:
+    """Adds rows to an archive, their names relative to `path`."""
+
+    def __init__(self, archive: tarfile.TarFile, path: bytes, reader: PartReader) -> None:
+        self._archive = archive
+        self._path = path
+        self._reader = reader
+        self._names: dict[tuple[int, int], str] = {}
+
+    def add(self, row: RowView) -> None:
+        """Add one row. Raises DamageError."""
+        name = _decoded(row.path[len(self._path) :].lstrip(b"/"))
+        entry = _entry(row, name)
+        key = row.hard_link_key
+        if key is not None and (first := self._names.setdefault(key, name)) != name:
+            entry.type, entry.linkname, entry.size = tarfile.LNKTYPE, first, 0
+        try:
+            content = None
+            if entry.type == tarfile.REGTYPE:
+                content = _FileReader(FileContent(row, self._reader))
+                entry.size = row.size
+            self._archive.addfile(entry, content)
+        except DamageError as error:
+            raise DamageError(
+                f"the archive ends before or in {printable(b'/' + row.path)}: {error}"
+            ) from error
 
 
 def _entry(row: RowView, name: str) -> tarfile.TarInfo:

@@ -84,9 +84,7 @@ class MountedRepository:
         with self._lock:
             opened = self._opened.get(snapshot.id)
             if opened is None:
-                pages = self._with_connection(
-                    lambda: self._repository.snapshot(snapshot.id).pages
-                )
+                pages = self._with_connection(lambda: self._repository.snapshot(snapshot.id).pages)
                 chunks = ClientContent(self, snapshot.owner)
                 opened = self._opened[snapshot.id] = RowLookup(pages, chunks)
                 if len(self._opened) > OPEN_SNAPSHOTS:

@@ -98,8 +98,8 @@ def restore(
     threads. `observer` gets events of single entries meanwhile.
 
     Raises PathNotFoundError when it has no such sub-path, NothingMatchedError when the includes
-    match nothing in it, OperatingSystemError when the target cannot be created or is full, NotPermittedError when `where` denies it, DamageError when the
-    listing is not sound, StoreError.
+    match nothing in it, OperatingSystemError when the target cannot be created or is full,
+    NotPermittedError when `where` denies it, DamageError when the listing is not sound, StoreError.
     """
     return _Restore(repository, snapshot, options, show, observer).run()
 

@@ -92,7 +92,8 @@ def verify(
 
     `show` gives the progress; it is entered after the workers were forked. Raises
     PathNotFoundError when the snapshot has no such sub-path, NothingMatchedError when the includes
-    match nothing in it, OperatingSystemError when the root cannot be opened, DamageError when the listing is not sound, StoreError.
+    match nothing in it, OperatingSystemError when the root cannot be opened, DamageError when
+    the listing is not sound, StoreError.
     """
     return _Verification(repository, snapshot, options, observer).run(show)
 

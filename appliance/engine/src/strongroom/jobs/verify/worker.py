@@ -120,8 +120,8 @@ class RowComparer:
             then, now = stat.S_IMODE(row.mode), stat.S_IMODE(status.st_mode)
             self._differs("mode", name, f"{then:04o} then, {now:04o} now")
         if row.mtime_ns != status.st_mtime_ns and not self._leads_on(row):
-            then, now = _times_apart(row.mtime_ns, status.st_mtime_ns)
-            self._differs("mtime", name, f"{then} then, {now} now")
+            times = _times_apart(row.mtime_ns, status.st_mtime_ns)
+            self._differs("mtime", name, "{} then, {} now".format(*times))
         if stat.S_ISREG(row.mode) and row.size != status.st_size:
             self._differs("size", name, f"{row.size} bytes then, {status.st_size} now")
         if stat.S_ISLNK(row.mode) and row.state != UNREADABLE and os.readlink(name) != row.target:

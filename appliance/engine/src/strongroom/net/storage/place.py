@@ -76,7 +76,9 @@ def parse_place(place: str) -> RemotePlace:
     if place.startswith(_UNIX):
         path, _, repository = place[len(_UNIX) :].partition("#")
         if not path.startswith("/"):
-            raise UsageError(f"{printable(place)}: the socket's path is absolute, as in unix:/run/x.sock")
+            raise UsageError(
+                f"{printable(place)}: the socket's path is absolute, as in unix:/run/x.sock"
+            )
         return RemotePlace(place, path, "", 0, repository)
     try:
         parts = urlsplit(place)
@@ -84,9 +86,7 @@ def parse_place(place: str) -> RemotePlace:
     except ValueError as error:
         raise UsageError(f"{printable(place)}: {error}") from error
     if not place.startswith(_NETWORK) or not parts.hostname or parts.username or parts.query:
-        raise UsageError(
-            f"{printable(place)}: a storage daemon is named as strongroom://HOST:PORT"
-        )
+        raise UsageError(f"{printable(place)}: a storage daemon is named as strongroom://HOST:PORT")
     return RemotePlace(place, "", parts.hostname, port, unquote(parts.path.strip("/")))
 
 

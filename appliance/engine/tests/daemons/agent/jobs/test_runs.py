@@ -135,7 +135,11 @@ def test_a_restore_that_finds_nothing_says_so(agent: AgentSite) -> None:
     snapshot = run(agent, agent.backup()).snapshot
     target = agent.folder / "back"
     nothing = run(agent, restore_of(agent, snapshot, str(target), includes=("none.txt",)))
-    assert (nothing.status, nothing.error_id, nothing.exit_code) == ("failed", "nothing-matched", 16)
+    assert (nothing.status, nothing.error_id, nothing.exit_code) == (
+        "failed",
+        "nothing-matched",
+        16,
+    )
     missing = run(agent, restore_of(agent, snapshot, str(target), subpath="/none"))
     assert (missing.status, missing.error_id, missing.exit_code) == ("failed", "path-not-found", 15)
     assert not target.exists()

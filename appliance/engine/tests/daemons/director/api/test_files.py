@@ -150,7 +150,11 @@ def test_a_restore_goes_to_the_agent_with_a_ticket_for_just_this_snapshot(own_di
 
 @pytest.mark.parametrize(
     ("asked", "directive", "overwrite"),
-    [({}, "Never", "never"), ({"overwrite": "always"}, "Never", "always"), ({}, "IfNewer", "if-newer")],
+    [
+        ({}, "Never", "never"),
+        ({"overwrite": "always"}, "Never", "always"),
+        ({}, "IfNewer", "if-newer"),
+    ],
 )
 def test_replace_of_the_restore_job_holds_unless_somebody_says_otherwise(
     own_director, asked, directive, overwrite

@@ -227,9 +227,7 @@ class DirectoryScan:
             yield Lot([partial(_at, fd, self._tell_left_out, path, found, kept_rows)])
         return without(found._replace(left=left, treatments=treatments), kept_rows)
 
-    def _tell_left_out(
-        self, path: bytes, found: FoundRows, kept_rows: list[bool] | None
-    ) -> None:
+    def _tell_left_out(self, path: bytes, found: FoundRows, kept_rows: list[bool] | None) -> None:
         self._send(Examined(left_out(self._rules.selection, path, found, kept_rows)))
 
     def _compared(

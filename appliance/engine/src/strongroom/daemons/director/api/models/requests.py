@@ -51,7 +51,7 @@ class NewRestore(Question):
     target: str = Field("", max_length=4096)
     in_place: bool = False
     overwrite: Literal["", "always", "if-changed", "if-newer", "never"] = Field(
-        "", description="\"\": as Replace of the Restore job says."
+        "", description='"": as Replace of the Restore job says.'
     )
     delete: bool = False
     dry_run: bool = False
