@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from strongroom.cli.settings import Settings
     from strongroom.cli.terminal import Terminal
     from strongroom.jobs.backup.backup import BackupReport
-    from strongroom.jobs.backup.examined import ExaminedEntry
     from strongroom.jobs.backup.options import BackupOptions
+    from strongroom.jobs.backup.shards.examined import ExaminedEntry
     from strongroom.sources.problem import Problem
     from strongroom.sources.source import Source
 

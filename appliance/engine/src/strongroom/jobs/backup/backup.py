@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from strongroom.jobs.backup.examined import ExaminedEntry
     from strongroom.jobs.backup.options import BackupOptions
     from strongroom.jobs.backup.parent_cache import ListingKeeper
+    from strongroom.jobs.backup.shards.examined import ExaminedEntry
     from strongroom.jobs.writing.pack_lanes import OpenPack
     from strongroom.progress import Progress
     from strongroom.repo.leases import Lease

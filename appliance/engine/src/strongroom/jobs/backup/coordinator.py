@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.jobs.backup.count_ahead import CountAhead
-    from strongroom.jobs.backup.examined import ExaminedEntry
     from strongroom.jobs.backup.parent_listing import ParentListing
+    from strongroom.jobs.backup.shards.examined import ExaminedEntry
     from strongroom.jobs.backup.shards.messages import FromShard, OfScan
     from strongroom.jobs.backup.shards.tally import ShardTally
     from strongroom.jobs.writing.deduplication import ChunkGroup, GroupAnswer

@@ -129,6 +129,7 @@ class _Verification:
         self._backed_up = BackedUp(snapshot.paths, options.base)
         self._row_count = 0
         self._has_match = False
+        self._finds_extra = options.finds_extra
         self._read_bytes = 0
         self._differences: Counter[str] = Counter()
         self._live_of: dict[tuple[int, int], tuple[int, int]] = {}
@@ -223,6 +224,8 @@ class _Verification:
                 windows.add(place, one, set(), 0, is_new=False)
             self._lead_to(self._place_of(path))
             return listing.rows(path)
+        # What is beside a file was not asked about.
+        self._finds_extra = False
         if path == self._base:
             self._base = directory
             self._backed_up = BackedUp(self._snapshot.paths, directory)
@@ -304,7 +307,7 @@ class _Verification:
         level.present = []
         try:
             os.fchdir(self._directories.descriptor(level.place))
-            if self._options.finds_extra and self._backed_up(level.place):
+            if self._finds_extra and self._backed_up(level.place):
                 level.present = sorted(os.listdir(b"."))
         except OSError as error:
             if error.errno not in _MISSING:
@@ -337,7 +340,7 @@ class _Verification:
     def _leave(self, level: _Level) -> None:
         if level.present:
             self._tell_extra(level, level.present[level.position :])
-        if level.present is None or not self._options.finds_extra:
+        if level.present is None or not self._finds_extra:
             return
         for name in sorted(level.below):
             below = _Level(join_path(level.place, name), level.is_wanted)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom.jobs.backup.examined import left_out, taken
 from strongroom.jobs.backup.scanned_rows import ROOT_NAME
 from strongroom.jobs.backup.shards.directory_work import DirectoryWork, problem
+from strongroom.jobs.backup.shards.examined import left_out, taken
 from strongroom.jobs.backup.shards.found_rows import FoundRows, directories_of, without
 from strongroom.jobs.backup.shards.messages import (
     ContentIsRead,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from strongroom.jobs.backup.examined import ExaminedEntry  # noqa: TC001 - msgspec reads annotations
+from strongroom.jobs.backup.shards.examined import ExaminedEntry  # noqa: TC001 - msgspec reads annotations
 from strongroom.jobs.workers.messages import Failed, WorkerMessage
 from strongroom.jobs.writing.deduplication import (  # noqa: TC001 - msgspec reads annotations
     ChunkGroup,
