@@ -273,7 +273,8 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         parent=arguments.parent,
         dry_run=arguments.dry_run,
         tells_entries=bool(settings.verbose) and (arguments.dry_run or settings.verbose > 1),
-        counts_ahead=settings.as_json or not settings.quiet,
+        # Programs that read JSON have the totals of the parent; nobody watches a quiet backup.
+        counts_ahead=not settings.as_json and not settings.quiet,
         selection=selection,
         tuning=settle_tuning(knob_settings(arguments), spelling="option"),
         cache_folder=arguments.settings.cache_folder,
