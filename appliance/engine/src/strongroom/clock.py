@@ -70,3 +70,16 @@ def utc_text(time_ns: int) -> str:
         f"{utc.tm_year:04}-{utc.tm_mon:02}-{utc.tm_mday:02}"
         f"T{utc.tm_hour:02}:{utc.tm_min:02}:{utc.tm_sec:02}.{fraction:09}Z"
     )
+
+
+def local_text(time_ns: int) -> str:
+    """`2026-11-21 13:10:38`, local time; `@seconds` where the calendar ends."""
+    seconds = time_ns // SECOND_NS
+    try:
+        local = time.localtime(seconds)
+    except (OverflowError, ValueError, OSError):
+        return f"@{seconds}"
+    return (
+        f"{local.tm_year:04}-{local.tm_mon:02}-{local.tm_mday:02} "
+        f"{local.tm_hour:02}:{local.tm_min:02}:{local.tm_sec:02}"
+    )

@@ -106,6 +106,20 @@ class UnknownFormatError(StrongroomError):
     error_id = "unknown-format"
 
 
+class PathNotFoundError(StrongroomError):
+    """The snapshot does not hold the path that was asked for."""
+
+    exit_code = 15
+    error_id = "path-not-found"
+
+
+class NothingMatchedError(StrongroomError):
+    """What was asked for by patterns is nowhere in the snapshot, so nothing was done."""
+
+    exit_code = 16
+    error_id = "nothing-matched"
+
+
 class DamageError(StrongroomError):
     """Stored bytes differ from what was written: forged, truncated, corrupted or missing."""
 

@@ -122,7 +122,8 @@ def test_nothing_is_wrong_with_the_base():
          "there is no time zone 'Europe/Wien', so the system's own is used"),
         (('Storage { Name = t; Address = h; Password = "p"; Device = d; Media Type = File\n'
          "  Repository = vault }"), 3, "error",
-         "vault: a Repository is an absolute path, or unix:PATH of a daemon's socket"),
+         ("vault: a Repository is the absolute path of a folder, or unix:PATH of the storage "
+          "daemon's socket")),
         (('Storage { Name = t; Address = h; Password = "p"; Device = d; Media Type = File\n'
          '  Repository = "unix:vault" }'), 3, "error", "unix:vault: the socket's path is absolute"),
         ('Client { Name = t; Address = h; Password = "p"; Maximum Concurrent Jobs = 0 }', 49,
@@ -322,7 +323,10 @@ def test_storages_elsewhere_are_not_compared_with_the_daemon_here(tree):
 
 def test_a_storage_daemon_says_what_it_could_not_serve():
     (found,) = findings(STORAGE % ("sd", "srv"), "storage")
-    assert found == "4:39: error: Archive Device of d is no absolute path of a folder"
+    assert found == (
+        "4:39: error: Archive Device of d is srv: write the absolute path of a folder; "
+        "other machines and protocols are not supported"
+    )
     text = (STORAGE % ("sd", "/srv")).replace("/run/x.sock", '/run/x.sock; Quota Of = "web1 many"')
     (found,) = findings(text, "storage")
     assert found == '2:56: error: Quota Of = "web1 many" has no size such as 500 GB'

@@ -39,18 +39,19 @@ def repository_place(arguments: argparse.Namespace) -> str:
 def open_store(place: str, settings: Settings | None = None) -> Store:
     """Give the store at `place`: a folder that need not exist yet, or at a storage daemon.
 
-    `settings` hold our identity for a daemon, which is dialled at first use. Raises UsageError.
+    `settings` hold our identity for a daemon, which is dialled at first use. Raises UsageError,
+    also for what looks like a place that another program would understand (`sftp:...`).
     """
     store: Store
     if place.startswith(("unix:", "strongroom:")):
         store = _remote_store(place, settings)
-    elif "://" in place:
-        raise UsageError(
-            f"{printable(place)} is no repository; one is a folder, unix:SOCKET or "
-            "strongroom://HOST:PORT"
-        )
-    else:
+    elif place.startswith("/"):
         store = LocalStore(place)
+    else:
+        # Imported only where needed: it imports the client of storage daemons.
+        from strongroom.net.storage.place import folder_of
+
+        store = LocalStore(folder_of(place))
     if settings is None or settings.store_faults is None:
         return store
     from strongroom.stores.faults import parse_faults

@@ -10,6 +10,7 @@ from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
+from strongroom.errors import DamageError
 from strongroom.printable import printable
 from strongroom.rows.rows import CHANGED, UNREADABLE
 from strongroom.scan.attributes import decode_xattrs
@@ -60,7 +61,7 @@ def entry_object(row: RowView) -> dict[str, object]:
     if stat.S_ISCHR(row.mode) or stat.S_ISBLK(row.mode):
         entry["device"] = [os.major(row.rdev), os.minor(row.rdev)]
     if row.xattrs:
-        entry["xattrs"] = [name for name, _ in decode_xattrs(row.xattrs)]
+        entry["xattrs"] = attribute_names(row)
     if row.flags:
         entry["flags"] = row.flags
     if row.signature.strip(b"\0"):
@@ -70,8 +71,19 @@ def entry_object(row: RowView) -> dict[str, object]:
     return entry
 
 
+def attribute_names(row: RowView) -> list[bytes] | None:
+    """The names of the extended attributes; None where they are damaged."""
+    try:
+        return [name for name, _ in decode_xattrs(row.xattrs)]
+    except DamageError:
+        return None
+
+
 def entry_line(row: RowView, name: bytes, *, human: bool = False) -> str:
-    """A row as `ls -ln` shows it; `+` after the mode is an ACL, `@` another attribute."""
+    """A row as `ls -ln` shows it.
+
+    After the mode `+` is an ACL, `@` another attribute, `?` attributes that are damaged.
+    """
     if stat.S_ISCHR(row.mode) or stat.S_ISBLK(row.mode):
         size = f"{os.major(row.rdev)}, {os.minor(row.rdev)}"
     else:
@@ -90,5 +102,7 @@ def entry_line(row: RowView, name: bytes, *, human: bool = False) -> str:
 def _attribute_mark(row: RowView) -> str:
     if not row.xattrs:
         return " "
-    is_acl = any(name.startswith(_ACL_NAME) for name, _ in decode_xattrs(row.xattrs))
-    return "+" if is_acl else "@"
+    names = attribute_names(row)
+    if names is None:
+        return "?"
+    return "+" if any(name.startswith(_ACL_NAME) for name in names) else "@"

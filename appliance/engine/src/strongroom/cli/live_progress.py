@@ -72,31 +72,78 @@ class ProgressRates:
         return None
 
 
-def progress_text(counts: dict[str, object]) -> str:
-    """The text of one line from the result of `ProgressRates.snapshot`."""
-    parts = [str(counts["message"])]
-    done_files, total_files = counts["files"], counts["total_files"]
-    done_bytes, total_bytes = counts["bytes"], counts["total_bytes"]
-    of = " of about" if counts["total_is_estimate"] else " of"
-    if isinstance(total_bytes, int) and isinstance(done_bytes, int) and total_bytes:
-        parts[0] += f" {min(100, 100 * done_bytes // total_bytes)}%"
-    elif isinstance(total_files, int) and isinstance(done_files, int) and total_files:
-        parts[0] += f" {min(100, 100 * done_files // total_files)}%"
-    if isinstance(done_files, int) and (done_files or total_files):
-        of_files = f"{of} {total_files:,}" if isinstance(total_files, int) else ""
-        parts.append(f"{done_files:,}{of_files} files")
-    if isinstance(done_bytes, int) and (done_bytes or total_bytes):
-        of_bytes = f"{of} {size_text(total_bytes)}" if isinstance(total_bytes, int) else ""
-        parts.append(f"{size_text(done_bytes)}{of_bytes}")
-        if isinstance(rate := counts["bytes_per_second"], int):
-            parts.append(f"{size_text(rate)}/s")
-    if isinstance(stored := counts["stored_bytes"], int) and stored:
-        parts.append(f"{size_text(stored)} stored")
-    if counts["errors"]:
-        parts.append(f"{counts['errors']} errors")
-    if isinstance(remaining := counts["remaining_seconds"], float):
-        parts.append(f"{duration_text(remaining)} left")
-    return ", ".join(parts)
+def progress_text(counts: dict[str, object], columns: int | None = None) -> str:
+    """The text of one line from the result of `ProgressRates.snapshot`.
+
+    columns: how long it may be; what matters least is left out first. None: any length.
+    """
+    shown = _Shown(counts)
+    full = shown.line(shown.files(), shown.size(), shown.rate(), shown.stored())
+    if columns is None or len(full) <= columns:
+        return full
+    shorter = (
+        shown.line(shown.files(), shown.size()),
+        shown.line(shown.files(with_total=False), shown.size()),
+        shown.line(shown.size()),
+        shown.line(shown.size(with_total=False)),
+        shown.line(shown.files(with_total=False)) if not shown.size() else shown.line(),
+    )
+    return next((text for text in shorter if len(text) <= columns), shown.line()[:columns])
+
+
+class _Shown:
+    """The parts of a progress line, "" where there is nothing to say."""
+
+    def __init__(self, counts: dict[str, object]) -> None:
+        self._counts = counts
+        self._of = " of about" if counts["total_is_estimate"] else " of"
+
+    def line(self, *parts: str) -> str:
+        """What is done, how far, `parts`, errors, and how long it takes still."""
+        return ", ".join(filter(None, (self._head(), *parts, self._errors(), self._left())))
+
+    def files(self, *, with_total: bool = True) -> str:
+        done, total = self._number("files"), self._number("total_files")
+        if not done and not total:
+            return ""
+        of = f"{self._of} {total:,}" if total is not None and with_total else ""
+        return f"{done or 0:,}{of} files"
+
+    def size(self, *, with_total: bool = True) -> str:
+        done, total = self._number("bytes"), self._number("total_bytes")
+        if not done and not total:
+            return ""
+        of = f"{self._of} {size_text(total)}" if total is not None and with_total else ""
+        return f"{size_text(done or 0)}{of}"
+
+    def rate(self) -> str:
+        rate = self._number("bytes_per_second")
+        return f"{size_text(rate)}/s" if rate is not None and self.size() else ""
+
+    def stored(self) -> str:
+        stored = self._number("stored_bytes")
+        return f"{size_text(stored)} stored" if stored else ""
+
+    def _head(self) -> str:
+        message = str(self._counts["message"])
+        for done, total in (("bytes", "total_bytes"), ("files", "total_files")):
+            expected = self._number(total)
+            if expected:
+                percent = min(100, 100 * (self._number(done) or 0) // expected)
+                return f"{message} {percent}%"
+        return message
+
+    def _errors(self) -> str:
+        errors = self._counts["errors"]
+        return f"{errors} errors" if errors else ""
+
+    def _left(self) -> str:
+        remaining = self._counts["remaining_seconds"]
+        return f"{duration_text(remaining)} left" if isinstance(remaining, float) else ""
+
+    def _number(self, name: str) -> int | None:
+        value = self._counts[name]
+        return value if isinstance(value, int) else None
 
 
 def show_progress(terminal: Terminal, title: str) -> AbstractContextManager[Progress]:
@@ -125,7 +172,7 @@ def _drawn(terminal: Terminal, title: str) -> Iterator[Progress]:
             terminal.flush()
         elif live:
             columns = shutil.get_terminal_size().columns
-            terminal.show_live_line(progress_text(counts)[: columns - 1])
+            terminal.show_live_line(progress_text(counts, columns - 1))
         else:
             terminal.message_line(progress_text(counts))
 

@@ -44,6 +44,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "init": ("init", "make a new repository"),
         "backup": ("backup", "store files, a stream or a command's output as a snapshot"),
         "restore": ("restore", "bring files back from a snapshot"),
+        "dump": ("dump", "write a file of a snapshot, or a folder as tar, to standard output"),
         "mount": ("mount", "show all snapshots as a read-only file system"),
     },
     "inspect snapshots": {
@@ -99,6 +100,7 @@ COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in 
 
 _VALUE_OPTIONS = frozenset(
     (
+        "-r",
         "--repo",
         "--password-file",
         "--password-command",
@@ -139,8 +141,8 @@ def overview() -> str:
         lines += [f"  {name:<12}{summary}" for name, (_, summary) in commands.items()]
     lines += [
         "",
-        "The repository is named by --repo or $STRONGROOM_REPOSITORY; the passphrase comes from",
-        "--password-file, --password-command, $STRONGROOM_PASSWORD, or is asked for.",
+        "The repository is named by -r, --repo or $STRONGROOM_REPOSITORY; the passphrase comes",
+        "from --password-file, --password-command, $STRONGROOM_PASSWORD, or is asked for.",
         "`strongroom COMMAND --help` shows a command's options and examples.",
         "",
     ]

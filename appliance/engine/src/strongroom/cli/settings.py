@@ -52,6 +52,7 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
     group = parser.add_argument_group(GLOBAL_OPTIONS_TITLE)
     add = group.add_argument
     add(
+        "-r",
         "--repo",
         metavar="PLACE",
         default=default,

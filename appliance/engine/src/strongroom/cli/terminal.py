@@ -17,7 +17,8 @@ import json
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Final, TextIO
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Final, TextIO
 
 from strongroom.errors import OutputClosedError
 from strongroom.printable import (
@@ -29,7 +30,7 @@ from strongroom.printable import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _STYLES: Final = {
     "": "",
@@ -123,6 +124,24 @@ class Terminal:
     def document(self, text: str) -> None:
         """Write a text of several lines, whatever the options (a completion script)."""
         self._write_output(text)
+
+    @property
+    def shows_output(self) -> bool:
+        """Whether standard output is a terminal."""
+        return bool(self.output.isatty())
+
+    @contextmanager
+    def raw_output(self) -> Iterator[IO[bytes]]:
+        """Standard output for bytes, where it is no terminal; flushed at the end.
+
+        Raises OutputClosedError when its reader has closed it.
+        """
+        try:
+            output: IO[bytes] = self.output.buffer
+            yield output
+            output.flush()
+        except BrokenPipeError as error:
+            raise OutputClosedError("nobody reads the output any more") from error
 
     def styled(self, pieces: Iterable[tuple[str, str]]) -> None:
         """Write pieces of text, each with its style of _STYLES, whatever the options.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.errors import UsageError
@@ -11,15 +9,7 @@ from strongroom.errors import UsageError
 
 def time_text(time_ns: int) -> str:
     """`2026-11-21 13:10:38`, local time; `@seconds` where the calendar ends."""
-    seconds = time_ns // SECOND_NS
-    try:
-        local = time.localtime(seconds)
-    except (OverflowError, ValueError, OSError):
-        return f"@{seconds}"
-    return (
-        f"{local.tm_year:04}-{local.tm_mon:02}-{local.tm_mday:02} "
-        f"{local.tm_hour:02}:{local.tm_min:02}:{local.tm_sec:02}"
-    )
+    return clock.local_text(time_ns)
 
 
 def parse_moment(text: str) -> int:

@@ -103,6 +103,19 @@ class Selection:
             keep = fits if keep is None else [a and b for a, b in zip(keep, fits, strict=True)]
         return None if keep is None or all(keep) else keep
 
+    def reason(self, path: bytes, name: bytes, mode: int, size_bytes: int) -> str:
+        """Why `filter` left `name` out; the directory `path` must be the working directory."""
+        if (marker := self._marker_present()) is not None:
+            return f"its folder holds {printable(marker)}"
+        is_directory = stat.S_ISDIR(mode)
+        if self._patterns is not None:
+            pattern = self._patterns.excluding(path, name, is_directory=is_directory)
+            if pattern:
+                return f"excluded by {printable(pattern)}"
+        if size_bytes < self._smallest_bytes:
+            return f"{size_bytes:,} bytes, fewer than {self._smallest_bytes:,}"
+        return f"{size_bytes:,} bytes, more than {self._largest_bytes:,}"
+
     def _fitting_sizes(self, stats: array[int]) -> list[bool]:
         sizes = stats[SIZE::COLUMN_COUNT]
         modes = stats[MODE::COLUMN_COUNT]

@@ -80,6 +80,7 @@ class FileSetSelection:
 
     def __init__(self, rules: FileSetRules, *, tells_treatments: bool) -> None:
         """Raises UsageError for a regular expression that is not well formed."""
+        self._name = rules.spec.name
         excludes = PathGlobs(rules.spec.excludes, ignores_case=False, crosses_slashes=True)
         self._includes = [IncludeBlocks(include, excludes) for include in rules.spec.includes]
         # The innermost first; of the same path the first Include.
@@ -126,6 +127,11 @@ class FileSetSelection:
             told = self._told(roots[0], verdict, len(names)) if self._tells_treatments else None
             return Judgement(verdict.kept, verdict.left, told)
         return self._joined(names, roots, verdicts, forced or {})
+
+    def reason(self, path: bytes, name: bytes, mode: int, size_bytes: int) -> str:
+        """Why `judge` left a name out."""
+        del path, name, mode, size_bytes
+        return f"left out by FileSet {self._name}"
 
     def _told(self, root: FileSetRoot, verdict: _Verdict, count: int) -> bytes:
         table = self._treatments_of[root.include]

@@ -31,6 +31,7 @@ from strongroom.content.digests import CHUNK_ID_SIZE
 from strongroom.errors import (
     DamageError,
     ObjectMissingError,
+    PathNotFoundError,
     SnapshotNotFoundError,
     UnknownFormatError,
 )
@@ -123,13 +124,13 @@ def make_ticket(
 
     receiver: the client that will use it, by default the one of the snapshot. Paths are relative
     to the root; the directories on the way to them can be listed too, with whatever stands on the
-    same pages of the listing. Raises KeyRightError, SnapshotNotFoundError when the snapshot has no
-    such path, DamageError when its listing is not sound, StoreError.
+    same pages of the listing. Raises KeyRightError, PathNotFoundError when the snapshot has no such
+    path, DamageError when its listing is not sound, StoreError.
     """
     restore_key = repository.restore_key
     index = repository.load_index(owner=snapshot.owner)
     client = index.of_client(snapshot.owner)
-    listing = Listing(snapshot.pages, repository.block_reader(client))
+    listing = Listing(snapshot.pages, repository.block_reader(client), takes_any_xattrs=True)
     wanted = _Wanted(listing, snapshot.pages)
     chosen = [path for path in paths if not any(_is_above(other, path) for other in paths)]
     if not chosen or b"" in chosen:
@@ -196,7 +197,7 @@ class _Wanted:
         row = self._listing.lookup(path)
         if row is None:
             shown = printable(path)
-            raise SnapshotNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
+            raise PathNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
         steps = path.split(b"/")
         for depth in range(len(steps) + 1):
             number = self._listing.page_number_of(b"/".join(steps[:depth]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.errors import SourceError, UsageError
 from strongroom.printable import printable
+from strongroom.sources.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,19 +16,34 @@ if TYPE_CHECKING:
 
 
 class FilesSource:
-    """Files and directories of this machine."""
+    """Files and directories of this machine.
+
+    problems: those that are not there, of several; they make the backup incomplete.
+    """
 
     def __init__(self, request: SourceRequest) -> None:
+        """Raises UsageError where nothing is named, SourceError where nothing named is there."""
         if not request.arguments:
             raise UsageError("name at least one file or directory to back up")
-        self._arguments = request.arguments
+        found = set()
+        failures: list[SourceError] = []
+        problems = []
+        for path in request.arguments:
+            try:
+                found.add(settled_path(path))
+            except SourceError as error:
+                failures.append(error)
+                reason = str(error).rpartition(": ")[2]
+                problems.append(Problem(_absolute(path), 0, f"it was named: {reason}"))
+        if not found:
+            more = f", nor {len(failures) - 1:,} others that were named" if failures[1:] else ""
+            raise SourceError(f"{failures[0]}{more}")
+        self._found = found
+        self.problems = tuple(problems)
 
     def paths(self) -> tuple[bytes, ...]:
-        """The arguments, made absolute; see `settled_path`."""
-        settled = sorted(
-            {settled_path(path) for path in self._arguments},
-            key=lambda path: path.replace(b"/", b"\0"),
-        )
+        """The arguments that are there, made absolute; see `settled_path`."""
+        settled = sorted(self._found, key=lambda path: path.replace(b"/", b"\0"))
         outermost: list[bytes] = []
         for path in settled:
             above = outermost[-1] if outermost else None
@@ -58,3 +74,11 @@ def settled_path(path: bytes) -> bytes:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise SourceError(f"cannot back up {shown}: {reason}") from error
     return settled.strip(b"/")
+
+
+def _absolute(path: bytes) -> bytes:
+    """For display; relative to "/"."""
+    try:
+        return os.path.abspath(path).strip(b"/")
+    except OSError:  # the working directory is gone
+        return path.strip(b"/")

@@ -133,6 +133,7 @@ def test_a_duplicate_that_is_refused_at_once_is_no_success(command, own_director
 def test_a_verify_that_found_differences_ends_as_on_the_spot():
     run = {"state": "incomplete", "error_id": "check-failed", "kind": "verify"}
     assert run_exit_code(run) == 21
+    assert run_exit_code({**run, "error_id": "damage"}) == 20
     assert run_exit_code({**run, "error_id": ""}) == 3
 
 

@@ -137,8 +137,8 @@ def test_relative_paths_and_links_on_the_way_are_resolved(user: User, source: Pa
     assert user.listed(below=source)["link"]["kind"] == "symlink"
 
 
-def test_a_path_that_is_not_there_ends_the_job(user: User, source: Path) -> None:
-    outcome = user.backup(source, source / "missing", code=4)
+def test_where_no_path_is_there_the_job_ends(user: User, source: Path) -> None:
+    outcome = user.backup(source / "missing", source / "away", code=4)
     assert outcome.error == "source"
     assert "missing" in outcome.messages
     assert user.snapshots() == []

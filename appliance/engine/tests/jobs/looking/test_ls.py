@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from strongroom.errors import SnapshotNotFoundError, SourceError
+from strongroom.errors import PathNotFoundError, SnapshotNotFoundError
 
 
 def in_snapshot(site, path=""):
@@ -79,7 +79,7 @@ def test_a_name_that_is_not_utf8_is_lost_neither_way(site):
 
 
 def test_what_is_not_there_is_an_error(site):
-    site.command("ls", site.after, "/no/such/thing", exit_code=SourceError.exit_code)
+    site.command("ls", site.after, "/no/such/thing", exit_code=PathNotFoundError.exit_code)
     site.command("ls", "ffffffff", exit_code=SnapshotNotFoundError.exit_code)
     site.command("ls", "latest", "--host", "x", exit_code=SnapshotNotFoundError.exit_code)
 

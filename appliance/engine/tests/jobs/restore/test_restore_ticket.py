@@ -15,7 +15,13 @@ from kit.large_ticket import with_more_packs
 from kit.observed_restore import run_restore
 from kit.tiny_backup import back_up, new_repository, read_back
 from kit.tree_compare import compare_trees
-from strongroom.errors import DamageError, KeyRightError, SnapshotNotFoundError, UnknownFormatError
+from strongroom.errors import (
+    DamageError,
+    KeyRightError,
+    PathNotFoundError,
+    SnapshotNotFoundError,
+    UnknownFormatError,
+)
 from strongroom.jobs.upkeep.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
 from strongroom.repo.keys.roles import PACK_ENTRY_SIZE, new_restore_key
@@ -87,7 +93,7 @@ def test_chosen_paths_open_only_what_they_need(repository):
     with pytest.raises(KeyRightError):
         reader.chunk(*listing.lookup(b"data/secret").parts[0])
     assert (snapshot.totals.files, snapshot.totals.content_bytes) == (1, 13)
-    with pytest.raises(SnapshotNotFoundError):
+    with pytest.raises(PathNotFoundError):
         make_ticket(repository, repository.snapshot(both.id), (b"data/missing",))
 
 

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import begin_store, open_repository, read_key_file
 from strongroom.cli.knob_options import add_knob_options, knob_settings
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text, size_text
+from strongroom.cli.snapshot_choice import shown_path
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
 from strongroom.printable import printable
 from strongroom.scan.share_folders import DEFAULT_SHARE_BELOW, share_folders
+from strongroom.sources.files import FilesSource
 
 if TYPE_CHECKING:
     import argparse
 
+    from strongroom.cli.settings import Settings
     from strongroom.cli.terminal import Terminal
     from strongroom.jobs.backup.backup import BackupReport
     from strongroom.jobs.backup.options import BackupOptions
+    from strongroom.jobs.backup.shards.examined import ExaminedEntry
     from strongroom.sources.problem import Problem
     from strongroom.sources.source import Source
 
@@ -31,9 +36,14 @@ examples:
   pg_dump db | strongroom backup --stdin --stdin-name db.sql
   strongroom backup --source command --stdin-name db.sql -- pg_dump db
   strongroom backup --dry-run --verbose /home
+  find /srv -name '*.db' -print0 | strongroom backup --files-from-raw -
   strongroom backup --fileset-config /etc/bareos/bareos-dir.d/fileset/LinuxAll.conf:LinuxAll
 
-Exit code 3: the snapshot was made, but some files could not be read, or changed while being read.
+-n -v lists every entry: new, changed or unchanged, left out (with the reason) or not entered; -vv
+lists them without -n, too.
+
+Exit code 3: the snapshot was made, but some files could not be read, or changed while being read,
+or one of several paths is not there. Exit code 4: nothing that was named is there; no snapshot.
 """
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -43,6 +53,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the source and the options."""
     parser.add_argument("path", nargs="*", help="files and directories, or a source's arguments")
     what = parser.add_argument_group("what")
+    what.add_argument(
+        "--files-from",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="also the paths in FILE, one a line, as they are; - is standard input",
+    )
+    what.add_argument(
+        "--files-from-raw",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the same with a NUL after each path, as find -print0 writes them",
+    )
     what.add_argument(
         "--source", default="files", metavar="NAME", help="files, command or a plugin's name"
     )
@@ -88,7 +112,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="offer public files below DIR to other clients of the repository; usual: "
         f'{", ".join(DEFAULT_SHARE_BELOW)}; "" for none',
     )
-    snapshot.add_argument("-n", "--dry-run", action="store_true", help="read, but store nothing")
+    snapshot.add_argument(
+        "-n",
+        "--dry-run",
+        action="store_true",
+        help="read, but store nothing; with -v say of each entry "
+        "what would become of it, and why others are left out",
+    )
     add_knob_options(parser.add_argument_group("knobs (0: choose for me)"))
 
 
@@ -115,15 +145,26 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     options = _options(arguments)
     if arguments.fileset_config is None:
         source = _source(arguments)
+        if isinstance(source, FilesSource):
+            options = replace(options, known_problems=source.problems)
     else:
         source, options = _of_fileset(arguments, options, terminal)
     store = begin_store(arguments, options.tuning.shard_count())
     # Imported while a remote store is being connected: it imports numpy.
     from strongroom.jobs.backup.backup import back_up
 
+    def tell(entry: ExaminedEntry) -> None:
+        path = shown_path(entry.path)
+        told: dict[str, object] = {"type": "entry", "action": entry.action, "path": path}
+        terminal.emit({**told, "reason": entry.reason} if entry.reason else told)
+        reason = f": {entry.reason}" if entry.reason else ""
+        terminal.line(f"{entry.action:<12}{printable(path)}{reason}")
+
     repository = open_repository(arguments, terminal, "write", store)
     try:
-        report = back_up(repository, source, options, lambda: show_progress(terminal, "backup"))
+        report = back_up(
+            repository, source, options, lambda: show_progress(terminal, "backup"), tell
+        )
     finally:
         repository.close()
     for warning in report.warnings:
@@ -140,7 +181,10 @@ def _source(arguments: argparse.Namespace) -> Source:
     from strongroom.sources.registry import open_source
     from strongroom.sources.source import SourceRequest
 
-    if arguments.stdin and (arguments.path or arguments.source != "files"):
+    listed = _listed_paths(arguments)
+    if listed and arguments.source != "files":
+        raise UsageError("--files-from goes with files, not with another source")
+    if arguments.stdin and (arguments.path or listed or arguments.source != "files"):
         raise UsageError("with --stdin name neither paths nor another source")
     options = {}
     for text in arguments.source_option:
@@ -149,11 +193,32 @@ def _source(arguments: argparse.Namespace) -> Source:
             raise UsageError(f"--source-option {text}: write KEY=VALUE")
         options[key] = value
     request = SourceRequest(
-        tuple(os.fsencode(path) for path in arguments.path),
+        (*(os.fsencode(path) for path in arguments.path), *listed),
         os.fsencode(arguments.stdin_name),
         options,
     )
     return open_source("stdin" if arguments.stdin else arguments.source, request)
+
+
+def _listed_paths(arguments: argparse.Namespace) -> list[bytes]:
+    """The paths that --files-from and --files-from-raw name, "-" at most once. UsageError."""
+    found: list[bytes] = []
+    lists = [(name, b"\n") for name in arguments.files_from]
+    lists += [(name, b"\0") for name in arguments.files_from_raw]
+    if sum(name == "-" for name, _ in lists) > 1 or (lists and arguments.stdin):
+        raise UsageError("standard input can be read once: as a list of files, or as --stdin")
+    for name, end in lists:
+        try:
+            with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
+                paths = [path for path in file.read().split(end) if path]
+        except OSError as error:
+            raise UsageError(f"--files-from {printable(name)}: {error.strerror}") from error
+        if any(b"\0" in path for path in paths):
+            raise UsageError(f"{printable(name)} holds NUL: give it as --files-from-raw")
+        if not paths:
+            raise UsageError(f"{printable(name)} names no file, so there is nothing to back up")
+        found += paths
+    return found
 
 
 def _of_fileset(
@@ -165,7 +230,8 @@ def _of_fileset(
     from strongroom.filesets.resolve import resolve_fileset
     from strongroom.jobs.backup.fileset_options import with_fileset
 
-    if arguments.path or arguments.stdin or arguments.source != "files":
+    is_listed = arguments.files_from or arguments.files_from_raw
+    if arguments.path or is_listed or arguments.stdin or arguments.source != "files":
         raise UsageError("with --fileset-config name neither paths nor another source")
     if options.selection != SelectionOptions():
         raise UsageError("with --fileset-config the FileSet says what is left out")
@@ -197,6 +263,7 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         exclude_larger_than_bytes=_size(arguments.exclude_larger_than, "--exclude-larger-than"),
         exclude_smaller_than_bytes=_size(arguments.exclude_smaller_than, "--exclude-smaller-than"),
     )
+    settings: Settings = arguments.settings
     return BackupOptions(
         host=arguments.host or _own_name(arguments),
         job=arguments.job,
@@ -205,6 +272,9 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         tags=tuple(sorted({tag for text in arguments.tag for tag in text.split(",") if tag})),
         parent=arguments.parent,
         dry_run=arguments.dry_run,
+        tells_entries=bool(settings.verbose) and (arguments.dry_run or settings.verbose > 1),
+        # Programs that read JSON have the totals of the parent; nobody watches a quiet backup.
+        counts_ahead=not settings.as_json and not settings.quiet,
         selection=selection,
         tuning=settle_tuning(knob_settings(arguments), spelling="option"),
         cache_folder=arguments.settings.cache_folder,
@@ -271,11 +341,12 @@ def _print(report: BackupReport, terminal: Terminal) -> None:
         f"{size_text(report.size_bytes)}"
     )
     seconds = max(report.elapsed_seconds, 1e-3)
+    stored = "stored" if report.snapshot is not None else "would store"
     terminal.line(
         f"read {report.files_read:,} files, {size_text(report.bytes_read)}; "
-        f"new {size_text(report.new_bytes)}, stored {size_text(report.stored_bytes)}; "
+        f"new {size_text(report.new_bytes)}, {stored} {size_text(report.stored_bytes)}; "
         f"{duration_text(seconds)}, {size_text(report.bytes_read / seconds)}/s"
     )
     failed = sum(not problem.is_harmless for problem in report.problems)
     if failed:
-        terminal.line(f"{failed:,} files could not be read whole; exit code 3")
+        terminal.line(f"{failed:,} problem{'s'[: failed != 1]}, named above; exit code 3")

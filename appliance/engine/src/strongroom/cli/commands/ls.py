@@ -13,7 +13,7 @@ from strongroom.cli.snapshot_choice import (
     normal_path,
     shown_path,
 )
-from strongroom.errors import EXIT_DONE, SourceError, UsageError
+from strongroom.errors import EXIT_DONE, PathNotFoundError, UsageError
 from strongroom.printable import printable
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.rows import slice_rows
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """List; SourceError for a path that the snapshot does not hold."""
+    """List; PathNotFoundError for a path that the snapshot does not hold."""
     name, colon, inside = arguments.snapshot.partition(":")
     if colon and arguments.paths:
         raise UsageError(f"{arguments.snapshot} names a path already; give one or the other")
@@ -66,7 +66,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal)
     try:
         snapshot = chosen_snapshot(arguments, repository, terminal, name)
-        listing = Listing(snapshot.pages, repository.reader_of(snapshot, repository.load_index()))
+        reader = repository.reader_of(snapshot, repository.load_index())
+        listing = Listing(snapshot.pages, reader, takes_any_xattrs=True)
         for number, path in enumerate(paths):
             wanted = normal_path(path)
             whole = arguments.recursive
@@ -105,7 +106,7 @@ def _found(listing: Listing, path: bytes, *, recursive: bool) -> Iterator[Rows]:
     """The rows to show for a path: the entries of a directory, or the entry itself."""
     row = listing.lookup(path)
     if row is None and path:
-        raise SourceError(f"the snapshot holds no {printable(shown_path(path))}")
+        raise PathNotFoundError(f"the snapshot has no {printable(shown_path(path))}")
     if row is not None and not stat.S_ISDIR(row.mode):
         itself = next(listing.directory_from(row.directory, row.name))
         yield slice_rows(itself, 0, 1)

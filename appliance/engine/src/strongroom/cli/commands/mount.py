@@ -12,11 +12,10 @@ from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from strongroom.cli.terminal import Terminal
     from strongroom.repo.repository import Repository
-    from strongroom.repo.snapshots import Snapshot
 
 EPILOG = """\
 examples:
@@ -123,15 +122,8 @@ def _serve(
     from strongroom.jobs.mount.files import MountedFiles
     from strongroom.jobs.mount.fuse import serve
     from strongroom.jobs.mount.repository import MountedRepository
-    from strongroom.stores.capabilities import found_false
 
-    choose = snapshot_filter(arguments)
-
-    def shown(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
-        false = found_false(repository.store)
-        return [one for one in choose(snapshots) if one.id not in false]
-
-    mounted = MountedRepository(repository, shown, arguments.cache_size << 20)
+    mounted = MountedRepository(repository, snapshot_filter(arguments), arguments.cache_size << 20)
     try:
         serve(
             MountedFiles(mounted, report),

@@ -21,7 +21,7 @@ from strongroom.cli.snapshot_choice import (
     chosen_snapshot,
     normal_path,
 )
-from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
+from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, DamageError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -43,12 +43,14 @@ examples:
   strongroom restore latest:/etc --host web1 --client web2 --target /tmp/etc
   strongroom restore latest --host web1 --target /mnt/new-root --keep-privileges
 
-With --client or --director the director makes an agent restore: SNAPSHOT is looked up in its
-catalog, --host is the client that was backed up, everything keeps its whole path below the target,
-and `strongroom browse` lets you choose several files interactively.
+latest:/etc --target /t restores what is in /etc right into /t (/t/passwd). Without SUBPATH
+everything keeps its whole path below the target (/t/etc/passwd), also what --include chooses.
+With --in-place everything is restored to its original path.
 
-Without a director the content of SUBPATH is restored directly into the target. With --in-place
-everything is restored to its original path.
+With --client or --director the director makes an agent restore, by the same rules: SNAPSHOT is
+looked up in its catalog, --host is the client that was backed up, and `strongroom browse` lets you
+choose several files interactively.
+
 --overwrite decides about existing entries:
   always      compare content, write what differs
   if-changed  the same, but take files of equal size and mtime as equal (the default)
@@ -63,10 +65,12 @@ that command in the Command ACL).
 --delete removes what the snapshot does not contain, in directories that were backed up.
 
 Exit code 3: done, but not everything could be restored or set; failures are counted by kind.
+Exit code 20: the same, and what is stored of some files is damaged or missing; each is named.
+Exit code 15: the snapshot has no such SUBPATH. Exit code 16: no --include matches anything.
 """
 
 _MEANINGS = {
-    "content": "stored content is damaged or missing",
+    "content": "what is stored is damaged or missing",
     "unread": "not in the snapshot, because the backup could not read it",
     "entry": "could not be made",
     "link": "could not be linked",
@@ -106,8 +110,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--overwrite",
         choices=("always", "if-changed", "if-newer", "never"),
-        default="if-changed",
-        help="what happens to existing entries (default: if-changed)",
+        help="what happens to existing entries (default: if-changed; through the director what "
+        "Replace of the Restore job says)",
     )
     how.add_argument(
         "--delete", action="store_true", help="remove what the snapshot does not contain"
@@ -137,6 +141,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
         if options.in_place and snapshot.host == socket.gethostname():
             options = replace(options, keeps_privileges=True)
+        from strongroom.jobs.restore.options import Kind
         from strongroom.jobs.restore.restore import restore
 
         report = restore(
@@ -150,6 +155,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     found = None if verified is None else verified.differences
     terminal.emit(report.summary(snapshot.id, options, found))
     _print(report, verified, terminal, dry_run=options.dry_run)
+    if damaged := report.problems.get(Kind.CONTENT):
+        raise DamageError(
+            f"what is stored of {damaged:,} entries is damaged or missing, each was named; the "
+            "rest was restored. Run strongroom check, then strongroom repair"
+        )
     differences = sum((found or {}).values())
     return EXIT_DONE if report.is_complete and not differences else EXIT_INCOMPLETE
 
@@ -180,7 +190,7 @@ def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOption
         in_place=arguments.in_place,
         includes=patterns_of(arguments.include, arguments.iinclude),
         excludes=patterns_of(arguments.exclude, arguments.iexclude),
-        overwrite=Overwrite(arguments.overwrite),
+        overwrite=Overwrite(arguments.overwrite or "if-changed"),
         delete=arguments.delete,
         dry_run=arguments.dry_run,
         workers=arguments.workers,
@@ -218,9 +228,8 @@ def _verify(
 def _print(
     report: RestoreReport, verified: VerifyReport | None, terminal: Terminal, *, dry_run: bool
 ) -> None:
-    counts = [f"{count:,} {action}" for action, count in sorted(report.actions.items()) if count]
     head = "dry run, nothing was changed: " if dry_run else ""
-    terminal.line(head + (", ".join(counts) or "nothing to restore"))
+    terminal.line(head + report.actions_text())
     if not dry_run:
         seconds = max(report.elapsed_seconds, 1e-3)
         terminal.line(
@@ -232,7 +241,7 @@ def _print(
     for privilege, count in sorted(report.left_out.items()):
         terminal.line(f"{count:,} {privilege} left out; --keep-privileges restores them")
     if report.problems:
-        terminal.line("not everything is as in the snapshot; exit code 3")
+        terminal.line(f"not everything is as in the snapshot; exit code {report.exit_code}")
     if verified is not None:
         found = sum(verified.differences.values())
         terminal.line(f"verified {verified.rows:,} entries: {found:,} differences")

@@ -67,10 +67,14 @@ def restore_through_director(arguments: argparse.Namespace, terminal: Terminal) 
             terminal.emit({"type": "run", **found})
             terminal.line(run_line(found))
             return EXIT_DONE
+        if arguments.dry_run:
+            terminal.message_line("dry run: nothing will be changed")
         terminal.message_line(run_line(found))
         found = watch_run(director, found["id"], terminal)
     terminal.emit({"type": "run", **found})
     terminal.line(run_line(found))
+    if arguments.dry_run:
+        terminal.line("it was a dry run: nothing was changed")
     return run_exit_code(found)
 
 
@@ -118,12 +122,12 @@ def _request(arguments: argparse.Namespace) -> dict[str, Any]:
         "client": arguments.client or "",
         "target": os.path.normpath(target) if target else "",
         "in_place": arguments.in_place,
-        "overwrite": arguments.overwrite,
+        "overwrite": arguments.overwrite or "",
         "delete": arguments.delete,
         "dry_run": arguments.dry_run,
         "keep_privileges": arguments.keep_privileges or None,
         "workers": arguments.workers,
     }
     if colon and normal_path(subpath):
-        body["paths"] = [path_for_api(b"/" + normal_path(subpath))]
+        body["subpath"] = path_for_api(b"/" + normal_path(subpath))
     return body

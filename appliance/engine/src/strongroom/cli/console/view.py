@@ -13,7 +13,6 @@ from strongroom.errors import (
     EXIT_DONE,
     EXIT_INCOMPLETE,
     CancelledError,
-    CheckFailedError,
     DirectorError,
     error_class,
 )
@@ -141,8 +140,8 @@ def run_exit_code(run: Mapping[str, Any]) -> int:
     if run["state"] == "done":
         return EXIT_DONE
     if run["state"] == "incomplete":
-        found_differences = run["error_id"] == CheckFailedError.error_id
-        return CheckFailedError.exit_code if found_differences else EXIT_INCOMPLETE
+        found = error_class(run["error_id"])
+        return EXIT_INCOMPLETE if found is None else found.exit_code
     if run["state"] == "cancelled":
         return CancelledError.exit_code
     return (error_class(run["error_id"]) or DirectorError).exit_code

@@ -63,7 +63,10 @@ def _repository(findings: FeasibilityFindings, storage: Resource, place: str) ->
         return
     from strongroom.net.storage.place import parse_place
 
-    fault = f"{place}: a Repository is an absolute path, or unix:PATH of a daemon's socket"
+    fault = (
+        f"{place}: a Repository is the absolute path of a folder, or unix:PATH of the storage "
+        "daemon's socket"
+    )
     if place.startswith("unix:"):
         try:
             parse_place(place)

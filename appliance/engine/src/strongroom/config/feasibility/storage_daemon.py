@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 def judge_storage_daemon(component: ComponentConfiguration, diagnostics: Diagnostics) -> None:
     """Judge its Devices, and the quotas and operators of its Storage resource."""
     for device in component.of_type("Device").values():
-        if not device.text("archive_device").startswith("/"):
-            message = f"Archive Device of {device.name} is no absolute path of a folder"
+        place = device.text("archive_device")
+        if not place.startswith("/"):
+            message = (
+                f"Archive Device of {device.name} is {place}: write the absolute path of a folder; "
+                "other machines and protocols are not supported"
+            )
             report(diagnostics, ERROR, "device", message, device, "archive_device")
     daemon = component.daemon
     if daemon is None:

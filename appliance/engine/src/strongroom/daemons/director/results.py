@@ -347,8 +347,10 @@ class FilesFound:
 class RestoreRequest:
     """A restore to start.
 
-    paths: of the snapshot, absolute; () for all. client: where the files go, "" for the client
-    they came from. target: a folder on it; b"" with `in_place` puts every path where it was.
+    paths: of the snapshot, absolute; () for all; they keep their whole path below a target.
+    subpath: the one path of which the content goes right into the target; b"" for none. client:
+    where the files go, "" for the client they came from. target: a folder on it; b"" with
+    `in_place` puts every path where it was.
     overwrite: of jobs.restore_options.Overwrite, "" for the restore job's setting.
     maximum_bytes_per_second: 0 is no limit. where: the Where ACLs of the caller, which the agent
     checks against the resolved target (StartRestore). keeps_privileges: also where the files did
@@ -357,6 +359,7 @@ class RestoreRequest:
 
     snapshot: str
     paths: tuple[bytes, ...] = ()
+    subpath: bytes = b""
     client: str = ""
     job: str = ""
     target: bytes = b""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from strongroom.jobs.backup.options import BackupOptions
     from strongroom.jobs.backup.parent_cache import ListingKeeper
+    from strongroom.jobs.backup.shards.examined import ExaminedEntry
     from strongroom.jobs.writing.pack_lanes import OpenPack
     from strongroom.progress import Progress
     from strongroom.repo.leases import Lease
@@ -106,11 +107,13 @@ def back_up(
     source: Source,
     options: BackupOptions,
     show: Callable[[], AbstractContextManager[Progress]],
+    tell: Callable[[ExaminedEntry], None] | None = None,
 ) -> BackupReport:
     """Make a snapshot of `source`.
 
-    `show` gives the progress; it is entered after the shards were started, so it may start
-    threads. Raises SourceError, StoreError, LeaseError, DamageError; then nothing is listed.
+    `tell` gets what becomes of each entry, in no order, where the options ask for that. `show`
+    gives the progress; it is entered after the shards were started, so it may start threads.
+    Raises SourceError, StoreError, LeaseError, DamageError; then nothing is listed.
     """
     started = clock.elapsed_seconds()
     repository = repository.for_client(options.host, _generation(repository))
@@ -118,7 +121,7 @@ def back_up(
         if not options.dry_run:
             # Left-overs of killed jobs may be what fills the disk.
             repository.store.remove_abandoned()
-        return _Backup(repository, source, options, lease, started).run(show)
+        return _Backup(repository, source, options, lease, started).run(show, tell)
 
 
 def _generation(repository: Repository) -> int:
@@ -152,7 +155,11 @@ class _Backup:
             self._keep_footer(footer)
         self._deduplication = Deduplication(self._stored.load_table, repository.writer.client)
 
-    def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> BackupReport:
+    def run(
+        self,
+        show: Callable[[], AbstractContextManager[Progress]],
+        tell: Callable[[ExaminedEntry], None] | None,
+    ) -> BackupReport:
         """Scan, store, commit."""
         options = self._options
         paths = self._source.paths()
@@ -167,11 +174,20 @@ class _Backup:
         with (
             self._keeper(cache) as keeper,
             ShardGroup(
-                self._repository, self._source, paths, options, limit_ns, self._new_pack
+                self._repository,
+                self._source,
+                paths,
+                options,
+                limit_ns,
+                self._new_pack,
+                counts_ahead=options.counts_ahead and base is None and bool(paths),
             ) as shards,
             show() as progress,
         ):
             self._lease.start_renewing()
+            if base is not None:
+                totals = base.totals
+                progress.total(totals.files, totals.content_bytes, is_estimate=True)
             listing = ListingWriter(
                 self._repository.writer,
                 self._stored.blocks,
@@ -193,6 +209,8 @@ class _Backup:
                 shards.scan_threads,
                 options.known_problems,
                 options.share_below,
+                shards.count,
+                tell,
             )
 
             def finish() -> Snapshot:

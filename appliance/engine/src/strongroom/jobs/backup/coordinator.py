@@ -23,6 +23,7 @@ from strongroom.jobs.backup.shards.messages import (
     Claimed,
     ContentIsRead,
     DirectorySlice,
+    Examined,
     Finish,
     Finished,
     Flush,
@@ -41,13 +42,15 @@ from strongroom.jobs.backup.shards.messages import (
 from strongroom.jobs.backup.stream_rows import StreamRows
 from strongroom.jobs.workers.channel import ChannelClosedError, CoordinatorChannel
 from strongroom.jobs.workers.messages import Failed, error_of
-from strongroom.rows.rows import COLUMN_COUNT, MODE, decode_rows, encode_rows
+from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, decode_rows, encode_rows
 from strongroom.scan.share_folders import SHARED, SharePlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strongroom.jobs.backup.count_ahead import CountAhead
     from strongroom.jobs.backup.parent_listing import ParentListing
+    from strongroom.jobs.backup.shards.examined import ExaminedEntry
     from strongroom.jobs.backup.shards.messages import FromShard, OfScan
     from strongroom.jobs.backup.shards.tally import ShardTally
     from strongroom.jobs.writing.deduplication import ChunkGroup, GroupAnswer
@@ -95,6 +98,7 @@ class Coordinator:
     `claim(group)` decides about one group of chunks; `footer(footer)` takes the footer of a
     finished pack; `listing` takes rows in order; `scan_threads` is what each shard has;
     `known_problems` are reported with those found; public files below `share_below` are offered.
+    `count` gives the totals once it is done; `tell` gets what becomes of each entry.
     """
 
     def __init__(
@@ -110,6 +114,8 @@ class Coordinator:
         scan_threads: int,
         known_problems: tuple[Problem, ...] = (),
         share_below: tuple[str, ...] = (),
+        count: CountAhead | None = None,
+        tell: Callable[[ExaminedEntry], None] | None = None,
     ) -> None:
         self._scans_in_flight = max(SCANS_IN_FLIGHT, SCANS_A_THREAD * scan_threads)
         self._shards = [_ShardState(channel) for channel in channels]
@@ -122,6 +128,10 @@ class Coordinator:
         self._told_files = self._told_bytes = 0
         # Files whose rows are final, and how many of them the tally has counted as well.
         self._settled_files = self._tallied_files = 0
+        # Bytes of settled files that nobody had to read.
+        self._unread_bytes = 0
+        self._count_ahead = count
+        self._tell_entry = tell
         self._order = Ordering()
         self.counts = BackupCounts(problems=list(known_problems))
         self._streams = StreamRows()
@@ -182,8 +192,11 @@ class Coordinator:
 
     def _tell(self) -> None:
         """Update the progress: finished rows, and what shards have read since."""
+        if self._count_ahead is not None and (totals := self._count_ahead.totals()) is not None:
+            self._progress.total(*totals, is_estimate=True)
+            self._count_ahead = None
         files = self._settled_files + self._tally.read_files() - self._tallied_files
-        size_bytes = self._tally.read_bytes()
+        size_bytes = self._unread_bytes + self._tally.read_bytes()
         if (files, size_bytes) != (self._told_files, self._told_bytes):
             self._progress.add(files=files - self._told_files, bytes=size_bytes - self._told_bytes)
             self._told_files, self._told_bytes = files, size_bytes
@@ -203,6 +216,10 @@ class Coordinator:
             case ContentIsRead():
                 shard.scanning -= READ_WEIGHT
                 self._order.tasks[message.task].is_scanned = True
+            case Examined():
+                if self._tell_entry is not None:
+                    for entry in message.entries:
+                        self._tell_entry(entry)
             case Finished():
                 shard.is_finished = True
             case Failed():
@@ -236,10 +253,12 @@ class Coordinator:
         self._count(message, message.problems)
         rows = decode_rows(message.rows)
         if message.deferred:
-            content = DeferredContent(rows, message.deferred, message.tallied_files)
+            content = DeferredContent(
+                rows, message.deferred, message.tallied_files, message.read_bytes
+            )
             self._order.defer(node, content)
         else:
-            self._settle(node, [without_vanished(rows)], message.tallied_files)
+            self._settle(node, [without_vanished(rows)], message.tallied_files, message.read_bytes)
 
     def _content_settled(self, shard: _ShardState, read: ContentRead, message: Settled) -> None:
         self._settled(shard, read)
@@ -247,14 +266,21 @@ class Coordinator:
         assert node.content is not None
         self._count(message, node.content.first_told(message.problems))
         node.content.tallied_files += message.tallied_files
+        node.content.read_bytes += message.read_bytes
         whole = node.content.settle(read.place, decode_rows(message.rows))
         if whole is not None:
-            tallied, node.content = node.content.tallied_files, None
-            self._settle(node, [without_vanished(whole)], tallied)
+            content, node.content = node.content, None
+            self._settle(node, [without_vanished(whole)], content.tallied_files, content.read_bytes)
 
-    def _settle(self, node: Node, rows: list[Rows], tallied: int = 0) -> None:
-        self._settled_files += sum(_regular_files(piece) for piece in rows)
-        self._tallied_files += tallied
+    def _settle(
+        self, node: Node, rows: list[Rows], tallied_files: int = 0, read_bytes: int = 0
+    ) -> None:
+        for piece in rows:
+            files, size_bytes = _regular_files(piece)
+            self._settled_files += files
+            self._unread_bytes += size_bytes
+        self._tallied_files += tallied_files
+        self._unread_bytes -= read_bytes
         self._order.settle(node, rows)
 
     def _settled(self, shard: _ShardState, task: Node | ContentRead) -> None:
@@ -378,6 +404,9 @@ class Coordinator:
             self._progress.add(errors=len(problems))
 
 
-def _regular_files(rows: Rows) -> int:
-    modes = np.frombuffer(rows.stats, "<i8")[MODE::COLUMN_COUNT]
-    return int(np.count_nonzero(modes & _FORMAT == _REGULAR))
+def _regular_files(rows: Rows) -> tuple[int, int]:
+    """How many they are, and their sizes together."""
+    stats = np.frombuffer(rows.stats, "<i8")
+    are_regular = stats[MODE::COLUMN_COUNT] & _FORMAT == _REGULAR
+    size_bytes = stats[SIZE::COLUMN_COUNT][are_regular].sum()
+    return int(np.count_nonzero(are_regular)), int(size_bytes)

@@ -48,9 +48,12 @@ class ContentTask(NamedTuple):
 class DeferredContent:
     """The deferred rows of one directory, until all of them are read."""
 
-    def __init__(self, rows: Rows, deferred: list[int], tallied_files: int) -> None:
-        """tallied_files: files of the directory that a ShardTally has counted already."""
+    def __init__(
+        self, rows: Rows, deferred: list[int], tallied_files: int, read_bytes: int
+    ) -> None:
+        """tallied_files, read_bytes: what of the directory a ShardTally has counted already."""
         self.tallied_files = tallied_files
+        self.read_bytes = read_bytes
         self._rows = rows
         self._names = rows.name_list()
         self._sizes = memoryview(rows.stats).cast("q")[SIZE::COLUMN_COUNT].tolist()

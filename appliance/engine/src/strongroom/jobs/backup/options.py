@@ -83,8 +83,9 @@ class BackupOptions:
     first the job's own, () when all are stored as `tuning` says. `treatment_digest`: identifies
     which entries have which attributes and signatures, "" where all have the same. known_problems:
     read errors known before the start. share_below: public files below these folders are offered to
-    share (of `scan.share_folders`). pack_size_bytes: a pack is finished at this size; a property
-    of the format, which only tests change.
+    share (of `scan.share_folders`). tells_entries: report what becomes of each entry.
+    counts_ahead: without a parent count what there is, for the progress. pack_size_bytes: a pack is
+    finished at this size; a property of the format, which only tests change.
     """
 
     host: str
@@ -101,6 +102,8 @@ class BackupOptions:
     share_below: tuple[str, ...] = ()
     tuning: Tuning = field(default_factory=Tuning)
     cache_folder: bytes | None = None
+    tells_entries: bool = False
+    counts_ahead: bool = False
     pack_size_bytes: int = PACK_SIZE_BYTES
 
     def attribute_options(self) -> dict[str, str]:

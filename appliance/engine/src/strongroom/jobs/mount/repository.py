@@ -2,7 +2,8 @@
 
 A mount lives for days beside backups and prunes. So the list of snapshots is refreshed when names
 are looked up, and a block that is not where the index says causes the index to be reloaded: a
-prune may have moved it.
+prune may have moved it. A storage daemon ends connections that are idle for long, and is restarted
+now and then: what fails for lack of a connection is tried once more with a new one.
 
 Threads: `_lock` guards the state that is replaced (names, open snapshots, reader). One of
 `_block_locks` is held while a block is decoded, so that several threads that want the same block
@@ -15,10 +16,11 @@ import signal
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from strongroom.clock import elapsed_seconds
 from strongroom.errors import (
+    ConnectionLostError,
     DamageError,
     ObjectMissingError,
     StrongroomError,
@@ -28,6 +30,7 @@ from strongroom.jobs.looking.row_lookup import RowLookup
 from strongroom.jobs.mount.names import NameTree
 from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.snapshots import read_snapshot, was_stored_unreadable
+from strongroom.stores.capabilities import found_false
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -40,6 +43,7 @@ REFRESH_SECONDS: Final = 5.0
 OPEN_SNAPSHOTS: Final = 4
 _BLOCK_LOCKS: Final = 64
 _READ_AHEAD_THREADS: Final = 2
+_Result = TypeVar("_Result")
 
 
 class MountedRepository:
@@ -51,8 +55,11 @@ class MountedRepository:
         choose: Callable[[Sequence[Snapshot]], Sequence[Snapshot]],
         cache_bytes: int,
     ) -> None:
-        """`choose`: selects the snapshots to show; gets them without pages, the oldest first."""
-        self._repository = repository
+        """`choose`: selects the snapshots to show; gets them without pages, the oldest first.
+
+        Those that were found false are never shown. The repository stays the caller's to close.
+        """
+        self._given = self._repository = repository
         self._choose = choose
         self._cache_bytes = cache_bytes
         self._lock = threading.RLock()
@@ -68,7 +75,7 @@ class MountedRepository:
         """The names, at most a few seconds old."""
         with self._lock:
             if elapsed_seconds() - self._refreshed >= REFRESH_SECONDS:
-                self._refresh()
+                self._with_connection(self._refresh)
                 self._refreshed = elapsed_seconds()
             return self._names
 
@@ -77,7 +84,7 @@ class MountedRepository:
         with self._lock:
             opened = self._opened.get(snapshot.id)
             if opened is None:
-                pages = self._repository.snapshot(snapshot.id).pages
+                pages = self._with_connection(lambda: self._repository.snapshot(snapshot.id).pages)
                 chunks = ClientContent(self, snapshot.owner)
                 opened = self._opened[snapshot.id] = RowLookup(pages, chunks)
                 if len(self._opened) > OPEN_SNAPSHOTS:
@@ -93,6 +100,9 @@ class MountedRepository:
 
     def chunk(self, owner: bytes, block_id: bytes, slot: int) -> memoryview:
         """The raw bytes of a chunk. Raises DamageError, StoreError."""
+        return self._with_connection(lambda: self._chunk(owner, block_id, slot))
+
+    def _chunk(self, owner: bytes, block_id: bytes, slot: int) -> memoryview:
         reader = self.reader(owner)
         try:
             with self._block_locks[block_id[0] % _BLOCK_LOCKS]:
@@ -104,6 +114,9 @@ class MountedRepository:
 
     def chunk_length(self, owner: bytes, block_id: bytes, slot: int) -> int:
         """The length of a chunk in bytes. Raises DamageError, StoreError."""
+        return self._with_connection(lambda: self._chunk_length(owner, block_id, slot))
+
+    def _chunk_length(self, owner: bytes, block_id: bytes, slot: int) -> int:
         reader = self.reader(owner)
         try:
             return reader.chunk_length(block_id, slot)
@@ -133,6 +146,8 @@ class MountedRepository:
             if self._read_ahead is not None:
                 self._read_ahead.shutdown(wait=True, cancel_futures=True)
                 self._read_ahead = None
+            if self._repository is not self._given:
+                self._repository.close()
 
     def _fetch(self, reader: BlockReader, block_id: bytes) -> None:
         try:
@@ -161,7 +176,26 @@ class MountedRepository:
                 raise
             self._known[name] = snapshot
         snapshots = sorted(self._known.values(), key=lambda item: (item.start_ns, item.id))
-        self._names = NameTree(self._choose(snapshots))
+        false = found_false(self._repository.store)
+        chosen = self._choose(snapshots)
+        self._names = NameTree([one for one in chosen if one.id not in false])
+
+    def _with_connection(self, attempt: Callable[[], _Result]) -> _Result:
+        """What `attempt` gives; if its connection was lost, with a new one. Raises its errors.
+
+        Called without a lock of a block, for it may wait for `_lock`.
+        """
+        used = self._repository
+        try:
+            return attempt()
+        except ConnectionLostError:
+            with self._lock:
+                if self._repository is used:
+                    self._repository = used.reopen()
+                    self._readers = ClientReaders(self._repository, self._index, self._cache_bytes)
+                    if used is not self._given:
+                        used.close()
+        return attempt()
 
     def _load_index(self) -> None:
         self._index_names = frozenset(info.name for info in self._repository.store.list("index"))

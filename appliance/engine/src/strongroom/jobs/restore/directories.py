@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from strongroom.errors import DamageError
 from strongroom.jobs.restore.existing_entries import is_kept
 from strongroom.jobs.restore.metadata import change_flags, clear_protection, reason_of
 from strongroom.jobs.restore.options import Action, Kind, RestoreOptions
@@ -186,6 +187,9 @@ class Directories:
             except OSError as error:
                 reason = f"its attributes could not be set: {reason_of(error)}"
                 self._restorer.tally.problem(Kind.ENTRY, name, reason)
+            except DamageError as error:
+                reason = f"its attributes could not be set: {error}"
+                self._restorer.tally.problem(Kind.CONTENT, name, reason)
 
     def _settle(self, row: RowView, is_new: bool) -> None:
         setter = self._restorer.maker.setter

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, DamageError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -24,7 +26,7 @@ MOST_DEFAULT_WORKERS: Final = 4
 class Kind(StrEnum):
     """What a problem is about. The first five lose an entry, the others an attribute of it."""
 
-    CONTENT = "content"  # the stored content is damaged or missing
+    CONTENT = "content"  # what is stored (content, attributes) is damaged or missing
     UNREAD = "unread"  # the backup could not read it, so there is nothing to restore
     ENTRY = "entry"  # it could not be created or replaced in the target
     LINK = "link"  # another name of a file could not be made
@@ -130,6 +132,18 @@ class RestoreReport:
     def is_complete(self) -> bool:
         """Whether the target now matches the snapshot (and the options)."""
         return not self.problems
+
+    @property
+    def exit_code(self) -> int:
+        """That of damage where there is any, else whether it is complete."""
+        if self.problems.get(Kind.CONTENT):
+            return DamageError.exit_code
+        return EXIT_DONE if self.is_complete else EXIT_INCOMPLETE
+
+    def actions_text(self) -> str:
+        """`3 created, 1 updated`."""
+        counts = [f"{count:,} {action}" for action, count in sorted(self.actions.items()) if count]
+        return ", ".join(counts) or "nothing to restore"
 
     def summary(
         self, snapshot_id: str, options: RestoreOptions, differences: Mapping[str, int] | None

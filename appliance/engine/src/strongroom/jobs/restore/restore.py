@@ -25,10 +25,11 @@ import os
 import resource
 import signal
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from strongroom.clock import elapsed_seconds
+from strongroom.errors import NothingMatchedError, PathNotFoundError
 from strongroom.jobs.restore.choice import Choice
 from strongroom.jobs.restore.messages import decode_reply, decode_task
 from strongroom.jobs.restore.options import (
@@ -46,6 +47,7 @@ from strongroom.jobs.restore.target import open_target
 from strongroom.jobs.restore.worker import RowRestorer, serve
 from strongroom.jobs.workers.channel import ChannelClosedError
 from strongroom.jobs.workers.pool import WorkerPool
+from strongroom.printable import printable
 from strongroom.progress import NullProgress
 from strongroom.repo.listing.reader import Listing
 
@@ -95,9 +97,9 @@ def restore(
     `show` gives the progress; it is entered after the workers were forked, so it may start
     threads. `observer` gets events of single entries meanwhile.
 
-    Raises SnapshotNotFoundError when it has no such sub-path, OperatingSystemError when the target
-    cannot be created or is full, NotPermittedError when `where` denies it, DamageError when the
-    listing is not sound, StoreError.
+    Raises PathNotFoundError when it has no such sub-path, NothingMatchedError when the includes
+    match nothing in it, OperatingSystemError when the target cannot be created or is full,
+    NotPermittedError when `where` denies it, DamageError when the listing is not sound, StoreError.
     """
     return _Restore(repository, snapshot, options, show, observer).run()
 
@@ -135,6 +137,12 @@ class _Restore:
         here = os.open(b".", os.O_PATH | os.O_CLOEXEC)
         try:
             self._restore(index, root_fd, target_is_new)
+            self._require_match()
+        except (PathNotFoundError, NothingMatchedError):
+            if target_is_new and not options.dry_run:
+                with suppress(OSError):
+                    os.rmdir(options.target)
+            raise
         finally:
             if root_fd >= 0:
                 os.close(root_fd)
@@ -147,6 +155,19 @@ class _Restore:
             dict(self._left_out),
             self._written_bytes,
             elapsed_seconds() - started,
+        )
+
+    def _require_match(self) -> None:
+        """Raise NothingMatchedError where --include found nothing: it may be misspelt."""
+        options = self._options
+        if self._actions or self._problems or self._left_out:
+            return
+        if Choice(options.includes, None).includes(options.subpath):
+            return
+        below = f" below /{printable(options.subpath)}" if options.subpath else ""
+        raise NothingMatchedError(
+            f"nothing in snapshot {self._snapshot.short_id}{below} is included (and not excluded), "
+            "so nothing was restored; see its names with strongroom find"
         )
 
     def _restore(self, index: Index, root_fd: int, target_is_new: bool) -> None:
@@ -179,7 +200,7 @@ class _Restore:
         restorer = make(root_fd, StoredContent(reader), options)
         self._tally = restorer.tally
         stream = self._running = RestoreStream(
-            Listing(self._snapshot.pages, reader, _LISTING_PAGES),
+            Listing(self._snapshot.pages, reader, _LISTING_PAGES, takes_any_xattrs=True),
             Choice(options.includes, options.excludes),
             options,
             restorer,

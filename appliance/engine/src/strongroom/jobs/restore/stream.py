@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from strongroom.errors import SnapshotNotFoundError
+from strongroom.errors import PathNotFoundError
 from strongroom.jobs.restore.choice import LEFT_OUT, PASSED, WANTED, BackedUp
 from strongroom.jobs.restore.deletion import Deletions
 from strongroom.jobs.restore.directories import Directories, Level
@@ -110,11 +110,11 @@ class RestoreStream:
         self._flags_for_later: list[LateFlags] = []
 
     def run(self, *, target_is_new: bool) -> None:
-        """Restore everything. Raises SnapshotNotFoundError, DamageError, StoreError, ..."""
+        """Restore everything. Raises PathNotFoundError, DamageError, StoreError, ..."""
         path, row = self._options.subpath, self._top
         if row is None and path:
             shown = printable(path)
-            raise SnapshotNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
+            raise PathNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
         is_wanted = self._choice.includes(path)
         self._directories.begin(is_new=target_is_new, is_wanted=is_wanted)
         if self._options.in_place:

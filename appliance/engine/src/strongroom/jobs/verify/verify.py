@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 
 from strongroom.clock import elapsed_seconds
-from strongroom.errors import OperatingSystemError, SnapshotNotFoundError
+from strongroom.errors import NothingMatchedError, OperatingSystemError, PathNotFoundError
 from strongroom.jobs.restore.choice import LEFT_OUT, WANTED, BackedUp, Choice
 from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.stored_content import StoredContent
@@ -91,8 +91,9 @@ def verify(
     """Compare `snapshot` (read with its pages) with the tree at `options.root`.
 
     `show` gives the progress; it is entered after the workers were forked. Raises
-    SnapshotNotFoundError when the snapshot has no such sub-path, OperatingSystemError when the
-    root cannot be opened, DamageError when the listing is not sound, StoreError.
+    PathNotFoundError when the snapshot has no such sub-path, NothingMatchedError when the includes
+    match nothing in it, OperatingSystemError when the root cannot be opened, DamageError when
+    the listing is not sound, StoreError.
     """
     return _Verification(repository, snapshot, options, observer).run(show)
 
@@ -127,6 +128,8 @@ class _Verification:
         self._base = options.base
         self._backed_up = BackedUp(snapshot.paths, options.base)
         self._row_count = 0
+        self._has_match = False
+        self._finds_extra = options.finds_extra
         self._read_bytes = 0
         self._differences: Counter[str] = Counter()
         self._live_of: dict[tuple[int, int], tuple[int, int]] = {}
@@ -162,6 +165,11 @@ class _Verification:
             os.close(root_fd)
             os.fchdir(here)
             os.close(here)
+        if not self._has_match and not self._choice.includes(self._options.subpath):
+            raise NothingMatchedError(
+                f"nothing in snapshot {self._snapshot.short_id} is included (and not excluded), so "
+                "nothing was compared; see its names with strongroom find"
+            )
         elapsed = elapsed_seconds() - started
         return VerifyReport(self._row_count, self._read_bytes, dict(self._differences), elapsed)
 
@@ -182,7 +190,7 @@ class _Verification:
             )
 
         reader = self._repository.reader_of(self._snapshot, index, _CACHE_BYTES)
-        listing = Listing(self._snapshot.pages, reader, _LISTING_PAGES)
+        listing = Listing(self._snapshot.pages, reader, _LISTING_PAGES, takes_any_xattrs=True)
         windows = Windows(submit, Marks())
         path = self._options.subpath
         if not path:
@@ -205,7 +213,7 @@ class _Verification:
         row = listing.lookup(path)
         if row is None:
             shown = printable(path)
-            raise SnapshotNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
+            raise PathNotFoundError(f"the snapshot has no /{shown}; list it with strongroom ls")
         directory, name = split_path(path)
         own = slice_rows(next(iter(listing.directory_from(directory, name))), 0, 1)
         if stat.S_ISDIR(row.mode):
@@ -216,6 +224,8 @@ class _Verification:
                 windows.add(place, one, set(), 0, is_new=False)
             self._lead_to(self._place_of(path))
             return listing.rows(path)
+        # What is beside a file was not asked about.
+        self._finds_extra = False
         if path == self._base:
             self._base = directory
             self._backed_up = BackedUp(self._snapshot.paths, directory)
@@ -248,6 +258,7 @@ class _Verification:
         stats = np.frombuffer(rows.stats, "<i8").reshape(-1, COLUMN_COUNT)
         are_directories = (stats[:, MODE] & _FORMAT) == stat.S_IFDIR
         skipped = self._skipped(level, rows, names, are_directories.tolist())
+        self._has_match = self._has_match or len(skipped) < len(names)
         level.below.update(
             names[n] for n in np.flatnonzero(are_directories).tolist() if n not in skipped
         )
@@ -296,7 +307,7 @@ class _Verification:
         level.present = []
         try:
             os.fchdir(self._directories.descriptor(level.place))
-            if self._options.finds_extra and self._backed_up(level.place):
+            if self._finds_extra and self._backed_up(level.place):
                 level.present = sorted(os.listdir(b"."))
         except OSError as error:
             if error.errno not in _MISSING:
@@ -329,7 +340,7 @@ class _Verification:
     def _leave(self, level: _Level) -> None:
         if level.present:
             self._tell_extra(level, level.present[level.position :])
-        if level.present is None or not self._options.finds_extra:
+        if level.present is None or not self._finds_extra:
             return
         for name in sorted(level.below):
             below = _Level(join_path(level.place, name), level.is_wanted)

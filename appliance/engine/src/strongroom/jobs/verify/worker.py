@@ -9,6 +9,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final
 
+from strongroom.clock import SECOND_NS, local_text
 from strongroom.content.digests import new_signature
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.content import ContentSource, layout_of
@@ -119,7 +120,8 @@ class RowComparer:
             then, now = stat.S_IMODE(row.mode), stat.S_IMODE(status.st_mode)
             self._differs("mode", name, f"{then:04o} then, {now:04o} now")
         if row.mtime_ns != status.st_mtime_ns and not self._leads_on(row):
-            self._differs("mtime", name, f"{row.mtime_ns} ns then, {status.st_mtime_ns} ns now")
+            times = _times_apart(row.mtime_ns, status.st_mtime_ns)
+            self._differs("mtime", name, "{} then, {} now".format(*times))
         if stat.S_ISREG(row.mode) and row.size != status.st_size:
             self._differs("size", name, f"{row.size} bytes then, {status.st_size} now")
         if stat.S_ISLNK(row.mode) and row.state != UNREADABLE and os.readlink(name) != row.target:
@@ -234,3 +236,11 @@ def _change(attribute: str, was_there: bool, is_there: bool) -> str:
     if was_there and is_there:
         return f"{attribute} has another value"
     return f"{attribute} is missing" if was_there else f"{attribute} is new"
+
+
+def _times_apart(then_ns: int, now_ns: int) -> tuple[str, str]:
+    """Both in local time, with fractions of a second where only these differ."""
+    then, now = local_text(then_ns), local_text(now_ns)
+    if then != now:
+        return then, now
+    return f"{then}.{then_ns % SECOND_NS:09}", f"{now}.{now_ns % SECOND_NS:09}"

@@ -139,11 +139,11 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     `ticket`: the object that the agent fetches over the data connection and opens; what it may
     read is what the ticket has keys for. `grant`: statement signed by the director that the storage
     daemon wants to see (net.statements; purpose "restore", payload agent, owner, snapshot, ticket:
-    its name). includes and excludes in `options` are patterns, as --include takes them. A run that
-    restores below a target keeps whole paths there (target/etc/passwd): `subpath` is not sent.
-    `where`: the Where ACLs of whoever asked (layers of jobs.restore.where_rules.WhereRules); the
-    agent refuses a target that really is where they deny it. Empty for in place, and where nothing
-    is denied. `order`: the director's signature below all of this (control.restore_orders).
+    its name). includes and excludes in `options` are patterns, as --include takes them. Below a
+    target everything keeps its whole path (target/etc/passwd); what is in `subpath` goes right into
+    it. `where`: the Where ACLs of whoever asked (layers of jobs.restore.where_rules.WhereRules);
+    the agent refuses a target that really is where they deny it. Empty for in place, and where
+    nothing is denied. `order`: the director's signature below all of this (control.restore_orders).
     """
 
     run_id: str

@@ -1,13 +1,17 @@
-"""How a repository at a storage daemon is named, and how to connect to it.
+"""How the place of a repository is named, and how to connect to a storage daemon.
 
+    /mnt/backup/repository                                    a folder
     unix:/run/strongroom-storage/storage.sock[#REPOSITORY]    on the daemon's own machine
     strongroom://HOST[:PORT][/REPOSITORY]                     by TCP, with a certificate
 
 REPOSITORY is the name of the daemon's device or the id of the repository; without, its first one.
+Users of other programs write places like `sftp:user@host:/x` or `s3:bucket`. They are rejected: as
+a folder of that name they would hold a backup that nobody meant to be here.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -17,6 +21,7 @@ from blake3 import blake3
 from strongroom.errors import UsageError
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +33,11 @@ if TYPE_CHECKING:
 USUAL_PORT: Final = 9103
 _UNIX: Final = "unix:"
 _NETWORK: Final = "strongroom://"
+# A colon before the first slash: a scheme, or a host as scp and rsync write it.
+_ELSEWHERE: Final = re.compile(r"[^/]+:")
+_SUPPORTED: Final = (
+    "a repository is a folder, or at a storage daemon: strongroom://HOST:PORT or unix:SOCKET"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +56,37 @@ def is_remote(place: str) -> bool:
     return place.startswith((_UNIX, _NETWORK))
 
 
+def folder_of(place: str) -> str:
+    """The folder that a place names. Raises UsageError for what is no folder."""
+    shown = printable(place)
+    if _ELSEWHERE.match(place):
+        raise UsageError(
+            f"{shown} names a protocol or a host that is not supported; {_SUPPORTED} (a folder "
+            f"whose name holds a colon is written ./NAME)"
+        )
+    if place.startswith("~"):
+        raise UsageError(
+            f"{shown} is no path: the shell did not replace the ~; write $HOME (or ./{shown})"
+        )
+    return place
+
+
 def parse_place(place: str) -> RemotePlace:
     """Parse a name of one of these forms. Raises UsageError."""
     if place.startswith(_UNIX):
         path, _, repository = place[len(_UNIX) :].partition("#")
         if not path.startswith("/"):
-            raise UsageError(f"{place}: the socket's path is absolute, as in unix:/run/x.sock")
+            raise UsageError(
+                f"{printable(place)}: the socket's path is absolute, as in unix:/run/x.sock"
+            )
         return RemotePlace(place, path, "", 0, repository)
     try:
         parts = urlsplit(place)
         port = parts.port or USUAL_PORT
     except ValueError as error:
-        raise UsageError(f"{place}: {error}") from error
+        raise UsageError(f"{printable(place)}: {error}") from error
     if not place.startswith(_NETWORK) or not parts.hostname or parts.username or parts.query:
-        raise UsageError(f"{place}: a storage daemon is named as strongroom://HOST:PORT")
+        raise UsageError(f"{printable(place)}: a storage daemon is named as strongroom://HOST:PORT")
     return RemotePlace(place, "", parts.hostname, port, unquote(parts.path.strip("/")))
 
 

@@ -62,8 +62,13 @@ def add_details(writer: SectionWriter, groups: list[Rows], starts: list[int]) ->
     writer.add_integers([length for some in extents for _, length in some])
 
 
-def take_details(reader: SectionReader, groups: list[Rows], starts: Integers) -> None:
-    """Read what `add_details` appended into `groups`. Raises DamageError."""
+def take_details(
+    reader: SectionReader, groups: list[Rows], starts: Integers, *, takes_any_xattrs: bool
+) -> None:
+    """Read what `add_details` appended into `groups`. Raises DamageError.
+
+    takes_any_xattrs: also extended attributes that are not well formed.
+    """
     row_count = sum(rows.row_count for rows in groups)
     _take_parts(reader, groups, row_count)
 
@@ -76,7 +81,7 @@ def take_details(reader: SectionReader, groups: list[Rows], starts: Integers) ->
     if len(numbers) and int(places.max()) >= set_count:
         raise DamageError("listing page refers to attributes beyond the end of their table")
     sets = _take_texts_by_length(reader, set_count)
-    for encoded in sets:
+    for encoded in () if takes_any_xattrs else sets:
         decode_xattrs(encoded)
     _spread(numbers, [sets[place] for place in places.tolist()], starts, groups, "xattrs")
 

@@ -103,8 +103,11 @@ def open_page(data: bytes) -> tuple[PageHead, SectionReader]:
     return head, SectionReader(data, offset)
 
 
-def decode_page(data: bytes) -> list[Rows]:
-    """The rows of a page, one Rows a directory. Raises DamageError."""
+def decode_page(data: bytes, *, takes_any_xattrs: bool = False) -> list[Rows]:
+    """The rows of a page, one Rows a directory. Raises DamageError.
+
+    takes_any_xattrs: the caller copes with extended attributes that `decode_xattrs` rejects.
+    """
     head, reader = open_page(data)
     row_count, group_count, signature_bytes, signature_name = head
     directories = take_texts(reader, group_count, np.zeros(1, np.int64))
@@ -115,7 +118,7 @@ def decode_page(data: bytes) -> list[Rows]:
     names = take_texts(reader, row_count, starts)
     stats = take_stats(reader, row_count)
     groups = _assemble(directories, counts, names, stats, signature_name)
-    take_details(reader, groups, starts)
+    take_details(reader, groups, starts, takes_any_xattrs=takes_any_xattrs)
     _take_signatures(reader.take(), groups, signature_bytes)
     reader.end()
     return groups

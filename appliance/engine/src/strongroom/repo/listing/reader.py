@@ -52,10 +52,17 @@ class Listing:
     """The rows of one snapshot, read page by page. Every method may raise DamageError."""
 
     def __init__(
-        self, pages: Sequence[PageReference], chunks: ChunkReader, lru_size_pages: int = 16
+        self,
+        pages: Sequence[PageReference],
+        chunks: ChunkReader,
+        lru_size_pages: int = 16,
+        *,
+        takes_any_xattrs: bool = False,
     ) -> None:
+        """takes_any_xattrs: see `decode_page`."""
         self._pages = pages
         self._chunks = chunks
+        self._takes_any_xattrs = takes_any_xattrs
         self._lru_size_pages = max(1, lru_size_pages)
         self._keys = [page_key(page.first_directory, page.first_name) for page in pages]
         if any(key >= after for key, after in zip(self._keys, self._keys[1:], strict=False)):
@@ -155,7 +162,8 @@ class Listing:
         reference = self._pages[number]
         where = f"page {number + 1} of {len(self._pages)} of a snapshot's listing"
         try:
-            groups = decode_page(bytes(self._chunks.chunk(reference.block_id, 0)))
+            raw = bytes(self._chunks.chunk(reference.block_id, 0))
+            groups = decode_page(raw, takes_any_xattrs=self._takes_any_xattrs)
         except DamageError as error:
             raise DamageError(f"{where}: {error}; run check") from error
         first = groups[0]

@@ -108,6 +108,43 @@ def test_a_backup_is_restored_and_verified_through_the_agent(agent: AgentSite) -
     assert any("below/b: content" in line for line in agent.director.log(verified.run_id))
 
 
+def test_what_is_in_a_subpath_goes_right_into_the_target(agent: AgentSite) -> None:
+    (agent.source / "a").write_text("a")
+    snapshot = run(agent, agent.backup()).snapshot
+    target = agent.folder / "back"
+    order = restore_of(agent, snapshot, str(target), subpath=str(agent.source))
+    assert run(agent, order).status == "done"
+    assert os.listdir(target) == ["a"]
+
+
+def test_a_dry_run_lists_what_it_would_do_and_says_that_it_is_one(agent: AgentSite) -> None:
+    (agent.source / "a").write_text("a")
+    snapshot = run(agent, agent.backup()).snapshot
+    target = agent.folder / "back"
+    order = restore_of(agent, snapshot, str(target), dry_run=True, tells_steps=True)
+    assert run(agent, order).status == "done"
+    log = agent.director.log(order.run_id)
+    assert any(line.startswith("dry run: nothing is changed") for line in log)
+    assert f"created {agent.source}/a" in log
+    assert any(line.startswith("dry run, nothing was changed: ") for line in log)
+    assert not target.exists()
+
+
+def test_a_restore_that_finds_nothing_says_so(agent: AgentSite) -> None:
+    (agent.source / "a").write_text("a")
+    snapshot = run(agent, agent.backup()).snapshot
+    target = agent.folder / "back"
+    nothing = run(agent, restore_of(agent, snapshot, str(target), includes=("none.txt",)))
+    assert (nothing.status, nothing.error_id, nothing.exit_code) == (
+        "failed",
+        "nothing-matched",
+        16,
+    )
+    missing = run(agent, restore_of(agent, snapshot, str(target), subpath="/none"))
+    assert (missing.status, missing.error_id, missing.exit_code) == ("failed", "path-not-found", 15)
+    assert not target.exists()
+
+
 def on_the_command_line(agent: AgentSite, *arguments: str) -> dict[str, Any]:
     """What a command with --json says last."""
     done = subprocess.run(

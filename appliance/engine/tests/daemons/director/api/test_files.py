@@ -148,13 +148,54 @@ def test_a_restore_goes_to_the_agent_with_a_ticket_for_just_this_snapshot(own_di
         )
 
 
+@pytest.mark.parametrize(
+    ("asked", "directive", "overwrite"),
+    [
+        ({}, "Never", "never"),
+        ({"overwrite": "always"}, "Never", "always"),
+        ({}, "IfNewer", "if-newer"),
+    ],
+)
+def test_replace_of_the_restore_job_holds_unless_somebody_says_otherwise(
+    own_director, asked, directive, overwrite
+):
+    own_director.configure(
+        own_director.configuration
+        + f"""Job {{ Name = put-back; Type = Restore; Messages = standard; Client = web1
+          FileSet = all; Storage = vault; Pool = short; Replace = {directive} }}"""
+    )
+    body = {"snapshot": own_director.snapshots[0].id, "target": "/srv/restore", **asked}
+    with SimulatedAgent(own_director, "web1") as agent, own_director.client("admin") as admin:
+        assert admin.post("/reload").json()["loaded"]
+        assert admin.post("/restores", json=body).status_code == 202
+        order = agent.expect(StartRestore)
+        assert order.options.overwrite == overwrite
+        agent.started(order.run_id)
+        agent.ended(order.run_id)
+
+
+def test_a_subpath_goes_to_the_agent_as_one(own_director):
+    snapshot, place = own_director.snapshots[0].id, f"{own_director.tree}/etc"
+    body = {"snapshot": snapshot, "subpath": place, "target": "/srv/restore", "dry_run": True}
+    with SimulatedAgent(own_director, "web1") as agent, own_director.client("admin") as admin:
+        assert admin.post("/restores", json=body).status_code == 202
+        options = agent.expect(StartRestore).options
+        assert (options.subpath, options.includes) == (place.strip("/"), ())
+        assert options.dry_run
+        assert options.tells_steps
+        both = admin.post("/restores", json={**body, "paths": [place]})
+        assert both.status_code == 422
+        up = admin.post("/restores", json={**body, "subpath": "/etc/../root"})
+        assert up.status_code == 422
+
+
 def test_a_restore_of_what_is_not_there_fails_and_says_so(own_director):
     body = {"snapshot": own_director.snapshots[0].id, "paths": ["/none"], "target": "/x"}
     with SimulatedAgent(own_director, "web1"), own_director.client("admin") as admin:
         run = admin.post("/restores", json=body).json()
         own_director.wait_for(lambda: admin.get(f"/runs/{run['id']}").json()["state"] == "failed")
         ended = admin.get(f"/runs/{run['id']}").json()
-    assert ended["error_id"] == "snapshot-not-found"
+    assert ended["error_id"] == "path-not-found"
     assert "/none" in ended["error"]
 
 

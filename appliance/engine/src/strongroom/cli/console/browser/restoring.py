@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from strongroom.cli.console.browser.program import Browser
 
 _OVERWRITE = (
+    ("what Replace of the Restore job says", ""),
     ("files that differ in size or time", "if-changed"),
     ("files whose content differs (reads them)", "always"),
     ("only files that are older", "if-newer"),
@@ -75,7 +76,7 @@ class RestoreDialog(ModalScreen[RestoreWish | None]):
             yield Label("into folder (empty: where everything was)")
             yield Input("/restore", id="target")
             yield Label("replace")
-            yield Select(_OVERWRITE, value="if-changed", allow_blank=False, id="overwrite")
+            yield Select(_OVERWRITE, value="", allow_blank=False, id="overwrite")
             yield Checkbox("only say what would be done", id="dry-run")
             with Horizontal():
                 yield Button("Restore", variant="primary", id="restore")

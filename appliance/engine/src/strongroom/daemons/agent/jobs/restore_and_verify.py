@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strongroom.daemons.agent.jobs.repository import open_store, open_ticket
 from strongroom.daemons.agent.jobs.retry import persist
 from strongroom.daemons.job_process.messages import JobEnded
-from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, CheckFailedError, UsageError
+from strongroom.errors import EXIT_DONE, CheckFailedError, DamageError, UsageError
 from strongroom.jobs.restore.options import Overwrite, RestoreOptions
 from strongroom.jobs.restore.where_rules import WhereRules
 from strongroom.net.control.messages import decode_name, encode_name
@@ -65,14 +65,20 @@ def _restore(
 
     with _opened(description, request, limiter) as (repository, snapshot, security):
         entries = _EntryLog(output)
+        if options.dry_run:
+            output.log("info", "dry run: nothing is changed; what would be done with each entry:")
         report = restore(
             repository, snapshot, options, lambda: output.shown_progress("restore"), entries
         )
         entries.finish()
-    is_whole = report.is_complete
+    head = "dry run, nothing was changed: " if options.dry_run else ""
+    output.log("info", head + report.actions_text())
+    is_damaged = report.exit_code == DamageError.exit_code
     return JobEnded(
-        status="done" if is_whole else "incomplete",
-        exit_code=EXIT_DONE if is_whole else EXIT_INCOMPLETE,
+        status="done" if report.is_complete else "incomplete",
+        exit_code=report.exit_code,
+        error_id=DamageError.error_id if is_damaged else "",
+        error="what is stored of some entries is damaged; the log names them" if is_damaged else "",
         snapshot=snapshot.id,
         summary=_as_json(report.summary(snapshot.id, options, None)),
         security=security,

@@ -29,6 +29,7 @@ STATUS: dict[type[errors.StrongroomError], int] = {
     errors.UsageError: 422,
     errors.UnknownNameError: 404,
     errors.SnapshotNotFoundError: 404,
+    errors.PathNotFoundError: 404,
     errors.SourceError: 404,
     errors.ConflictError: 409,
     errors.FalseSnapshotError: 409,

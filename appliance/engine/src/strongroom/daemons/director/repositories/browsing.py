@@ -16,8 +16,8 @@ from strongroom.daemons.director.repositories.ownership import own_snapshot
 from strongroom.daemons.director.results import File, FilePage, FilesFound
 from strongroom.errors import (
     DamageError,
+    PathNotFoundError,
     SnapshotNotFoundError,
-    SourceError,
     StoreError,
     StrongroomError,
     UsageError,
@@ -67,7 +67,10 @@ class SnapshotBrowser:
         self._kept: OrderedDict[str, _Open] = OrderedDict()
 
     def list_files(self, record: SnapshotRecord, path: bytes, after: bytes, limit: int) -> FilePage:
-        """The entries directly in the directory `path`, names above `after`; SourceError."""
+        """The entries directly in the directory `path`, names above `after`.
+
+        PathNotFoundError where there is no such path.
+        """
         try:
             return self._list(self._listing(record), record, path, after, limit)
         except StoreError:
@@ -83,7 +86,7 @@ class SnapshotBrowser:
             row = listing.lookup(path)
             if row is None:
                 shown = printable(path)
-                raise SourceError(f"the snapshot holds no /{shown}")
+                raise PathNotFoundError(f"the snapshot has no /{shown}")
             if not stat.S_ISDIR(row.mode):
                 return FilePage((entry_of(record.id, row),))
         entries: list[File] = []

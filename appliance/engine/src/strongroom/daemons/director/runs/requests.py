@@ -158,11 +158,13 @@ def new_restore(
     except ValueError as error:
         known = ", ".join(Overwrite)
         raise UsageError(f"overwrite is one of {known}, not {wanted.overwrite!r}") from error
-    paths = [path.strip(b"/") for path in wanted.paths]
-    if any(not path or b"\0" in path or b".." in path.split(b"/") for path in paths):
+    subpath, *paths = (path.strip(b"/") for path in (wanted.subpath, *wanted.paths))
+    if any(b"\0" in path or b".." in path.split(b"/") for path in (subpath, *paths)):
+        raise UsageError("a path of a snapshot holds neither .. nor NUL")
+    if subpath and (paths or in_place):
+        raise UsageError("a subpath goes into a target, without other paths")
+    if b"" in paths:
         # The root is everything.
-        if any(b"\0" in path or b".." in path.split(b"/") for path in paths):
-            raise UsageError("a path of a snapshot holds neither .. nor NUL")
         paths = []
     now_ns = clock.now_ns()
     return RunRecord(
@@ -182,6 +184,7 @@ def new_restore(
         request={
             "snapshot": snapshot.id,
             "paths": [path.hex() for path in paths],
+            "subpath": subpath.hex(),
             "target": target.hex(),
             "in_place": in_place,
             "overwrite": str(overwrite),

@@ -237,7 +237,9 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
     request = record.request
     snapshot = load_snapshot(context.catalog, str(request["snapshot"]))
     paths = [bytes.fromhex(path) for path in request.get("paths", ())]
-    ticket, grant = _opened(context, snapshot, record.client, paths)
+    subpath = bytes.fromhex(request.get("subpath", ""))
+    wanted = [subpath] if subpath else paths
+    ticket, grant = _opened(context, snapshot, record.client, wanted)
     target = bytes.fromhex(request.get("target", ""))
     given = {
         name: request[name]
@@ -252,6 +254,9 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
         if name in request
     }
     options = msgspec.convert(given, RestoreChoices)
+    options = msgspec.structs.replace(
+        options, subpath=encode_name(subpath), tells_steps=options.dry_run
+    )
     if paths:
         from strongroom.jobs.verify.sample import literal_pattern
 

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.jobs.backup.scanned_rows import ROOT_NAME
 from strongroom.jobs.backup.shards.directory_work import DirectoryWork, problem
+from strongroom.jobs.backup.shards.examined import left_out, taken
 from strongroom.jobs.backup.shards.found_rows import FoundRows, directories_of, without
 from strongroom.jobs.backup.shards.messages import (
     ContentIsRead,
     DirectorySlice,
+    Examined,
     Lost,
     Same,
     Scanned,
@@ -68,13 +70,14 @@ class ScanRules:
 
     devices: the file systems to enter; None: all. recent_limit_ns: a row changed at or after this
     time never counts as unchanged. treatments: the table that the selection's judgements index; ():
-    there is one, the job's.
+    there is one, the job's. tells_entries: send what becomes of each entry.
     """
 
     selection: Selection | FileSetSelection | None
     devices: frozenset[int] | None
     recent_limit_ns: int
     treatments: tuple[Treatment, ...] = ()
+    tells_entries: bool = False
 
 
 @dataclass(slots=True)
@@ -100,7 +103,7 @@ class DirectoryScan:
         rules: ScanRules,
         tuning: Tuning,
         reader: ContentReader,
-        send: Callable[[OfScan | ContentIsRead], None],
+        send: Callable[[OfScan | ContentIsRead | Examined], None],
         parent_rows: Callable[[int], bytes],
         deliver: Callable[[DirectoryWork], None],
     ) -> None:
@@ -210,6 +213,8 @@ class DirectoryScan:
         found = FoundRows(kept, flat, flat[MODE::COLUMN_COUNT].tolist())
         selection = self._rules.selection
         if selection is None or not (wanted.selects or self._rules.treatments):
+            if self._rules.tells_entries:
+                self._send(Examined(left_out(None, path, found, None)))
             return without(found, None)
         (judged,) = yield Lot([partial(_at, fd, selection.judge, path, kept, flat)])
         kept_rows, left, treatments = judged
@@ -218,7 +223,12 @@ class DirectoryScan:
             kept_rows, left = None, frozenset()
         if kept_rows is not None and kept and kept[0] == ROOT_NAME:
             kept_rows[0] = True
+        if self._rules.tells_entries:
+            yield Lot([partial(_at, fd, self._tell_left_out, path, found, kept_rows)])
         return without(found._replace(left=left, treatments=treatments), kept_rows)
+
+    def _tell_left_out(self, path: bytes, found: FoundRows, kept_rows: list[bool] | None) -> None:
+        self._send(Examined(left_out(self._rules.selection, path, found, kept_rows)))
 
     def _compared(
         self,
@@ -235,9 +245,12 @@ class DirectoryScan:
         if names and names[0] == ROOT_NAME:
             joined = joined[len(ROOT_NAME) :]  # the root's own row is named b""
         # Directories leading to the given paths may be on any file system.
-        children = directories_of(found, self._rules.devices if wanted.selects else None)
+        devices = self._rules.devices if wanted.selects else None
+        children = directories_of(found, devices)
         digest = None if problems else wanted.parent_digest  # problems are reported by every backup
         if digest is not None and comparison_digest(joined, flat) == digest:
+            if self._rules.tells_entries:
+                self._send(Examined(taken(path, found, (), (), devices)))
             self._send(Same(task, *children))
             return
         self._send(Scanned(task, *children))
@@ -246,10 +259,16 @@ class DirectoryScan:
         )
         work.treatments = treatments
         work.offers = wanted.offers
+        known: frozenset[bytes] = frozenset()
         if wanted.has_parent:
             parent = decode_rows(self._parent_rows(task))
             limit_ns = self._rules.recent_limit_ns
             work.match(parent, merge_unchanged(joined, flat, parent, limit_ns))
+            if self._rules.tells_entries:
+                known = frozenset(parent.name_list())
+        if self._rules.tells_entries:
+            changed = frozenset(work.changed_rows)
+            self._send(Examined(taken(path, found, changed, known, devices)))
         if work.changed_rows:
             yield from self._add_attributes(fd, work, modes, threads)
             yield from self._read(fd, work, SHARE_BYTES, None, threads)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom.errors import UsageError
 from strongroom.filesets.exclusions import SelectionOptions, compile_selection
 from strongroom.filesets.rules import FileSetSelection
+from strongroom.jobs.backup.count_ahead import CountAhead
 from strongroom.jobs.backup.options import compressions_of
 from strongroom.jobs.backup.shards.directory_scan import ScanRules
 from strongroom.jobs.backup.shards.messages import (
@@ -56,8 +57,13 @@ class ShardGroup:
         options: BackupOptions,
         recent_limit_ns: int,
         new_pack: Callable[[Repository, int], OpenPack],
+        *,
+        counts_ahead: bool = False,
     ) -> None:
-        """Compiles the exclusions. Raises UsageError, SourceError."""
+        """Compiles the exclusions. `counts_ahead`: also start a count of what there is.
+
+        Raises UsageError, SourceError.
+        """
         self._repository = repository
         self._options = options
         self._new_pack = new_pack
@@ -70,7 +76,12 @@ class ShardGroup:
             selection = compile_selection(wanted)
         else:
             selection = FileSetSelection(wanted, tells_treatments=bool(options.treatments))
-        self._rules = ScanRules(selection, devices, recent_limit_ns, options.treatments)
+        self._rules = ScanRules(
+            selection, devices, recent_limit_ns, options.treatments, options.tells_entries
+        )
+        self._paths = paths
+        self._counts_ahead = counts_ahead
+        self.count: CountAhead | None = None
         self._streams = source.streams()
         self.scan_threads, self._far = _scan_threads(options.tuning, paths)
         self.tally = ShardTally(options.tuning.shard_count())
@@ -78,6 +89,9 @@ class ShardGroup:
         self.channels: list[CoordinatorChannel[FromShard]] = []
 
     def __enter__(self) -> Self:
+        if self._counts_ahead:
+            # The first: it inherits no end of a channel.
+            self.count = CountAhead(self._paths, self._rules.selection, self._rules.devices)
         ends = []
         for number in range(self._options.tuning.shard_count()):
             # Created one by one: a shard's end inherited by a later shard would hide its death.
@@ -96,6 +110,8 @@ class ShardGroup:
     ) -> None:
         for channel in self.channels:
             channel.socket.close()
+        if self.count is not None:
+            self.count.end()
         if error is None:
             await_workers(self._pids)
         else:

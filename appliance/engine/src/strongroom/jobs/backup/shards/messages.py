@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from strongroom.jobs.backup.shards.examined import ExaminedEntry  # noqa: TC001 - msgspec reads annotations
 from strongroom.jobs.workers.messages import Failed, WorkerMessage
 from strongroom.jobs.writing.deduplication import (  # noqa: TC001 - msgspec reads annotations
     ChunkGroup,
@@ -152,6 +153,12 @@ class Settled(WorkerMessage, frozen=True, tag="settled"):
     deferred: list[int]
 
 
+class Examined(WorkerMessage, frozen=True, tag="examined"):
+    """Entries of a directory and what becomes of each, for a backup that tells that."""
+
+    entries: list[ExaminedEntry]
+
+
 class Lost(WorkerMessage, frozen=True, tag="lost"):
     """The directory could not be read at all."""
 
@@ -172,7 +179,9 @@ class Finished(WorkerMessage, frozen=True, tag="finished"):
 ShardTask: TypeAlias = ScanDirectory | ReadContent | ReadStreams | Flush | Finish
 ToShard: TypeAlias = ShardTask | Claimed | ParentRows
 OfScan: TypeAlias = Scanned | DirectorySlice | Sliced | Same | ParentWanted | Lost
-FromShard: TypeAlias = OfScan | ContentIsRead | Settled | Claim | PackStored | Finished | Failed
+FromShard: TypeAlias = (
+    OfScan | ContentIsRead | Settled | Claim | PackStored | Examined | Finished | Failed
+)
 
 decode_to_shard: Callable[[memoryview], ToShard] = msgspec.msgpack.Decoder(ToShard).decode
 decode_from_shard: Callable[[memoryview], FromShard] = msgspec.msgpack.Decoder(FromShard).decode

@@ -35,7 +35,9 @@ class NewRestore(Question):
     """A restore to queue.
 
     `client`: where the files go, "" for the one they came from. `target`: a folder on it; either
-    that or `in_place`, which puts every path where it was. `keep_privileges`: restore set-id bits,
+    that or `in_place`, which puts every path where it was. `paths` keep their whole path below the
+    target (`/t/etc/passwd`); what is in `subpath`, of which there is only one, goes right into it
+    (`/t/passwd`). `keep_privileges`: restore set-id bits,
     device nodes, file capabilities and trusted attributes also to another client and below a
     target, which needs the command `keep-privileges`; null: as the Restore job says. In place on
     the client that was backed up they always are.
@@ -43,11 +45,14 @@ class NewRestore(Question):
 
     snapshot: str = Field(min_length=4, max_length=128, pattern=r"^[0-9a-f]+$")
     paths: list[PathText] = Field(default_factory=list, max_length=10_000)
+    subpath: PathText | None = None
     client: Name = ""
     job: Name = ""
     target: str = Field("", max_length=4096)
     in_place: bool = False
-    overwrite: Literal["always", "if-changed", "if-newer", "never"] = "if-changed"
+    overwrite: Literal["", "always", "if-changed", "if-newer", "never"] = Field(
+        "", description='"": as Replace of the Restore job says.'
+    )
     delete: bool = False
     dry_run: bool = False
     keep_privileges: bool | None = None

@@ -173,7 +173,12 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
     found = await asked.visible_snapshot(wanted.snapshot)
     asked.rights.require("client", wanted.client or found.client)
     job = _permitted_job(asked, wanted.job)
+    if wanted.subpath is not None and wanted.paths:
+        raise UsageError("give paths or a subpath, not both")
     paths = tuple(_absolute(path_bytes(path)) for path in wanted.paths)
+    subpath = b"" if wanted.subpath is None else _absolute(path_bytes(wanted.subpath))
+    if wanted.in_place and subpath:
+        paths, subpath = (subpath,), b""
     asked.rights.require_where(target, [_plain(path) for path in paths])
     keeps_privileges = wanted.keep_privileges
     if keeps_privileges is None:
@@ -183,6 +188,7 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
     request = RestoreRequest(
         snapshot=found.id,
         paths=paths,
+        subpath=subpath,
         client=wanted.client,
         job=job,
         target=target.encode(),

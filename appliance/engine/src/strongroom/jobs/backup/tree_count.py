@@ -1,0 +1,149 @@
+"""Counts what a backup would hold: a walk that reads names and sizes, no content.
+
+Files with several names count once for each.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from strongroom.progress import NullProgress
+from strongroom.rows.rows import COLUMN_COUNT, DEVICE, MODE, SIZE
+from strongroom.rows.views import join_path, split_path
+from strongroom.scan.directory import open_beneath, read_names, stat_rows, without_failures
+from strongroom.sources.problem import Problem
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Callable
+
+    from strongroom.filesets.exclusions import Selection
+    from strongroom.filesets.rules import FileSetSelection
+    from strongroom.progress import Progress
+
+_ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@dataclass(slots=True)
+class Counted:
+    """What was counted; sizes of regular files, in bytes. is_whole: no directory was too large."""
+
+    files: int = 0
+    directories: int = 0
+    others: int = 0
+    size_bytes: int = 0
+    is_whole: bool = True
+    problems: list[Problem] = field(default_factory=list)
+
+
+class TreeCount:
+    """One walk. It changes the working directory while it runs."""
+
+    def __init__(
+        self,
+        paths: tuple[bytes, ...],
+        selection: Selection | FileSetSelection | None,
+        devices: frozenset[int] | None = None,
+        *,
+        progress: Progress | None = None,
+        found: Callable[[bytes, list[bytes]], None] | None = None,
+        most_names: int | None = None,
+    ) -> None:
+        """`found(directory, names)` receives every entry that a backup would hold.
+
+        devices: the file systems to enter, None for all. most_names: of a directory; a larger one
+        is not counted.
+        """
+        self._paths = paths
+        self._selection = selection
+        self._devices = devices
+        self._progress: Progress = NullProgress() if progress is None else progress
+        self._found = found
+        self._most_names = most_names
+        self._root_fd = -1
+        self._counts = Counted()
+
+    def run(self) -> Counted:
+        """Walk."""
+        here = os.open(b".", os.O_PATH | os.O_CLOEXEC)
+        self._root_fd = os.open(b"/", _ROOT_FLAGS)
+        try:
+            for path in self._paths:
+                above, name = split_path(path) if path else (b"", b"")
+                pending = self._directory(above, [name] if path else [b"."])
+                while pending:
+                    pending += self._directory(pending.pop(), None)
+        finally:
+            os.close(self._root_fd)
+            os.fchdir(here)
+            os.close(here)
+        return self._counts
+
+    def _directory(self, path: bytes, only: list[bytes] | None) -> list[bytes]:
+        """Count the names in a directory, or `only` those; which to enter, the last one first."""
+        try:
+            descriptor = open_beneath(self._root_fd, path)
+        except OSError as error:
+            self._problem(path, error)
+            return []
+        kept: list[bool] | None = None
+        left: frozenset[bytes] = frozenset()
+        try:
+            names = read_names(descriptor, self._most_names) if only is None else only
+            if names is None:
+                self._counts.is_whole = False
+                return []
+            os.fchdir(descriptor)
+            flat, failures = stat_rows(names)
+            for failure in failures:
+                self._problem(join_path(path, failure.name), failure.error)
+            names = without_failures(names, failures)
+            if only is None and self._selection is not None:
+                judged = self._selection.judge(path, names, flat)
+                kept, left = judged.kept, judged.left
+        except OSError as error:
+            self._problem(path, error)
+            return []
+        finally:
+            os.close(descriptor)
+        return self._count(path, names, flat, kept or [True] * len(names), left)
+
+    def _count(
+        self,
+        path: bytes,
+        names: list[bytes],
+        flat: array[int],
+        kept: list[bool],
+        left: frozenset[bytes],
+    ) -> list[bytes]:
+        counts = self._counts
+        told, entered = [], []
+        content_bytes = 0
+        modes, sizes = flat[MODE::COLUMN_COUNT], flat[SIZE::COLUMN_COUNT]
+        devices = flat[DEVICE::COLUMN_COUNT]
+        rows = zip(names, modes, sizes, devices, kept, strict=True)
+        for name, mode, size, device, is_kept in rows:
+            if not is_kept or stat.S_ISSOCK(mode):
+                continue
+            told.append(name)
+            if stat.S_ISREG(mode):
+                counts.files += 1
+                content_bytes += size
+            elif stat.S_ISDIR(mode):
+                counts.directories += 1
+                if name not in left and (self._devices is None or device in self._devices):
+                    entered.append(b"" if name == b"." else join_path(path, name))
+            else:
+                counts.others += 1
+        counts.size_bytes += content_bytes
+        self._progress.add(files=len(told), bytes=content_bytes)
+        if self._found is not None and told:
+            self._found(path, told)
+        return entered[::-1]
+
+    def _problem(self, path: bytes, error: OSError) -> None:
+        self._counts.problems.append(Problem(path, error.errno or 0, error.strerror or str(error)))
+        self._progress.add(errors=1)

@@ -1,0 +1,147 @@
+"""A folder of a snapshot as a tar archive, written to a stream while it is read.
+
+The archive is of the POSIX format (pax), with times of full precision, numeric owners, extended
+attributes (as SCHILY.xattr, which GNU tar and bsdtar restore) and further names of files as hard
+links. Holes of sparse files become zeros. Entries are named relative to the folder. Memory grows
+only with the number of files that have several names.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+from typing import IO, TYPE_CHECKING, Final
+
+from strongroom.clock import SECOND_NS
+from strongroom.errors import DamageError
+from strongroom.jobs.looking.file_content import FileContent
+from strongroom.printable import printable
+from strongroom.rows.rows import UNREADABLE
+from strongroom.rows.views import path_key, views
+from strongroom.scan.attributes import decode_xattrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.jobs.looking.file_content import PartReader
+    from strongroom.repo.listing.reader import Listing
+    from strongroom.rows.views import RowView
+
+PIECE_BYTES: Final = 1 << 20
+_TYPES: Final = {
+    stat.S_IFREG: tarfile.REGTYPE,
+    stat.S_IFDIR: tarfile.DIRTYPE,
+    stat.S_IFLNK: tarfile.SYMTYPE,
+    stat.S_IFIFO: tarfile.FIFOTYPE,
+    stat.S_IFCHR: tarfile.CHRTYPE,
+    stat.S_IFBLK: tarfile.BLKTYPE,
+}
+
+
+def write_archive(
+    output: IO[bytes],
+    listing: Listing,
+    path: bytes,
+    reader: PartReader,
+    left_out: Callable[[bytes], None],
+) -> None:
+    """Write everything below the directory `path` (from the root) as an archive.
+
+    `left_out` gets the path of each file that the backup could not read. Raises DamageError, after
+    which the archive ends in the middle of a file; and what writing raises.
+    """
+    with tarfile.open(
+        fileobj=output,
+        mode="w|",
+        format=tarfile.PAX_FORMAT,
+        encoding="utf-8",
+        errors="surrogateescape",
+    ) as archive:
+        written = _Archive(archive, path, reader)
+        # Directories that are to come, the next one last: each goes just before what is in it, for
+        # tar sets the time of a directory as soon as something beside it follows.
+        waiting: list[RowView] = []
+        for rows in listing.rows(path):
+            here = path_key(rows.directory)
+            while waiting and path_key(waiting[-1].path) <= here:
+                written.add(waiting.pop())
+            directories = []
+            for row in views(rows):
+                if not row.name:
+                    continue
+                if stat.S_ISDIR(row.mode):
+                    directories.append(row)
+                elif row.state == UNREADABLE:
+                    left_out(row.path)
+                else:
+                    written.add(row)
+            waiting += reversed(directories)
+        while waiting:
+            written.add(waiting.pop())
+
+
+class _Archive:
+    """Adds rows to an archive, their names relative to `path`."""
+
+    def __init__(self, archive: tarfile.TarFile, path: bytes, reader: PartReader) -> None:
+        self._archive = archive
+        self._path = path
+        self._reader = reader
+        self._names: dict[tuple[int, int], str] = {}
+
+    def add(self, row: RowView) -> None:
+        """Add one row. Raises DamageError."""
+        name = _decoded(row.path[len(self._path) :].lstrip(b"/"))
+        entry = _entry(row, name)
+        key = row.hard_link_key
+        if key is not None and (first := self._names.setdefault(key, name)) != name:
+            entry.type, entry.linkname, entry.size = tarfile.LNKTYPE, first, 0
+        try:
+            content = None
+            if entry.type == tarfile.REGTYPE:
+                content = _FileReader(FileContent(row, self._reader))
+                entry.size = row.size
+            self._archive.addfile(entry, content)
+        except DamageError as error:
+            raise DamageError(
+                f"the archive ends before or in {printable(b'/' + row.path)}: {error}"
+            ) from error
+
+
+def _entry(row: RowView, name: str) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type = _TYPES[stat.S_IFMT(row.mode)]
+    entry.mode = stat.S_IMODE(row.mode)
+    entry.uid, entry.gid = row.uid, row.gid
+    seconds, nanoseconds = divmod(row.mtime_ns, SECOND_NS)
+    entry.mtime = seconds
+    headers: dict[str, str] = {}
+    if nanoseconds and seconds >= 0:
+        headers["mtime"] = f"{seconds}.{nanoseconds:09}"
+    if stat.S_ISLNK(row.mode):
+        entry.linkname = _decoded(row.target)
+    if stat.S_ISCHR(row.mode) or stat.S_ISBLK(row.mode):
+        entry.devmajor, entry.devminor = os.major(row.rdev), os.minor(row.rdev)
+    for attribute, value in decode_xattrs(row.xattrs):
+        headers[f"SCHILY.xattr.{_decoded(attribute)}"] = _decoded(value)
+    entry.pax_headers = headers
+    return entry
+
+
+class _FileReader:
+    """A file's content as the stream that tarfile reads."""
+
+    def __init__(self, content: FileContent) -> None:
+        self._content = content
+        self._offset = 0
+
+    def read(self, size: int = PIECE_BYTES) -> bytes:
+        """The next bytes."""
+        piece = self._content.read(self._offset, size)
+        self._offset += len(piece)
+        return piece
+
+
+def _decoded(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")

@@ -1,0 +1,65 @@
+"""Which paths a backup takes: those that are named, listed in files, and there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kit.user import User
+
+
+@pytest.fixture
+def files(source: Path) -> Path:
+    for name in ("a", "b", "line\nend", "#c"):
+        (source / name).write_text(name)
+    return source
+
+
+def held(user: User, folder: Path) -> set[str]:
+    beginning = f"{folder}/"
+    found = user.run("ls", "latest", "-R").of_type("entry")
+    return {
+        item["path"].removeprefix(beginning) for item in found if item["path"].startswith(beginning)
+    }
+
+
+def test_one_of_several_that_is_not_there_costs_only_itself(user: User, files: Path) -> None:
+    outcome = user.backup(files / "a", files / "gone", code=3)
+    assert outcome.problems == {f"{files}/gone": "it was named: No such file or directory"}
+    assert held(user, files) == {"a"}
+
+
+def test_where_nothing_is_there_no_snapshot_is_made(user: User, files: Path) -> None:
+    outcome = user.backup(files / "gone", files / "away", code=4)
+    assert outcome.error == "source"
+    assert user.run("snapshots").of_type("snapshot") == []
+
+
+def test_paths_come_from_lists(user: User, files: Path, tmp_path: Path) -> None:
+    (tmp_path / "list").write_text(f"{files}/a\n\n{files}/#c\n")
+    user.backup("--files-from", tmp_path / "list", files / "b")
+    assert held(user, files) == {"a", "b", "#c"}
+    user.backup("--files-from", "-", data=f"{files}/b".encode())
+    assert held(user, files) == {"b"}
+    user.backup("--files-from-raw", "-", data=f"{files}/line\nend\0{files}/a\0".encode())
+    assert held(user, files) == {"line\nend", "a"}
+
+
+@pytest.mark.parametrize(
+    ("words", "data"),
+    [
+        (("--files-from", "/no/such/list"), b""),
+        (("--files-from", "-"), b"\n"),
+        (("--files-from", "-"), b"/etc\0/usr\0"),
+        (("--files-from", "-", "--files-from-raw", "-"), b"/etc"),
+        (("--files-from", "-", "--stdin"), b"/etc"),
+    ],
+)
+def test_a_list_that_makes_no_sense_is_refused(
+    user: User, words: tuple[str, ...], data: bytes
+) -> None:
+    assert user.backup(*words, code=2, data=data).error == "usage"
