@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +33,21 @@ def test_one_of_several_that_is_not_there_costs_only_itself(user: User, files: P
     outcome = user.backup(files / "a", files / "gone", code=3)
     assert outcome.problems == {f"{files}/gone": "it was named: No such file or directory"}
     assert held(user, files) == {"a"}
+
+
+def test_a_path_that_is_missing_for_a_day_does_not_make_the_rest_new(
+    user: User, files: Path
+) -> None:
+    here, there = str(files), f"{files}.mounted"
+    os.mkdir(there)
+    time.sleep(0.1)
+    first = user.backup(here, there).summary
+    os.rmdir(there)
+    second = user.backup(here, there, code=3).summary
+    assert (second["parent"], second["files_read"]) == (first["snapshot"], 0)
+    os.mkdir(there)
+    third = user.backup(here, there).summary
+    assert (third["parent"], third["files_read"]) == (first["snapshot"], 0)
 
 
 def test_where_nothing_is_there_no_snapshot_is_made(user: User, files: Path) -> None:

@@ -35,7 +35,8 @@ def choose_parent(
     """The snapshot to compare with; None for a full backup.
 
     Without one named in the options it is the newest of the same host, job, paths and kept
-    attributes, for the level `differential` the newest full one of those. Raises
+    attributes, for the level `differential` the newest full one of those; where there is none of
+    the same paths, the newest that shares one, since a path may be missing for a day. Raises
     SnapshotNotFoundError for a named one.
     """
     if options.level == "full":
@@ -45,11 +46,12 @@ def choose_parent(
     fitting = [
         snapshot
         for snapshot in select_snapshots(snapshots, host=options.host, job=options.job)
-        if set(snapshot.paths) == set(paths)
+        if not set(snapshot.paths).isdisjoint(paths)
         and _keeps_the_same(snapshot, options)
         and (options.level == "incremental" or snapshot.level == "full")
     ]
-    return find_snapshot(fitting, "latest") if fitting else None
+    same = [snapshot for snapshot in fitting if set(snapshot.paths) == set(paths)]
+    return find_snapshot(same or fitting, "latest") if fitting else None
 
 
 def open_parent(
