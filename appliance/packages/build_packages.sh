@@ -70,7 +70,7 @@ rm -rf "$root/build"
 mkdir -p "$source/engine" "$source/packages"
 git -C "$project" ls-files -z --cached --others --exclude-standard \
     CHANGELOG.md appliance/packages appliance/systemd appliance/engine/src \
-    appliance/engine/pyproject.toml 'appliance/engine/*.lock' |
+    appliance/engine/build_backend appliance/engine/pyproject.toml 'appliance/engine/*.lock' |
     tar -C "$project" --null --files-from=- --ignore-failed-read -cf - |
     tar -C "$source" --no-same-owner --transform='s,^appliance/,,' -xf -
 mv "$source/packages/debian" "$source/debian"

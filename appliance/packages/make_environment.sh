@@ -15,15 +15,19 @@ install=(install --quiet --no-index --no-compile --no-warn-script-location --roo
 
 awk '/^setuptools==/ {found = 1} found {print} found && !/\\$/ {exit}' engine/requirements.lock \
     > setuptools.lock
+awk '/^[a-z]/ {skip = /^setuptools==/} !skip' engine/requirements-runtime.lock > libraries.lock
 "${pip[@]}" "${install[@]}" --require-hashes --find-links wheels -r setuptools.lock
-"${pip[@]}" wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir engine-wheel ./engine
 
 rm -rf "$folder"
 python3 -m venv --without-pip "$folder"
 "${pip[@]}" --python "$folder/bin/python" "${install[@]}" --require-hashes --only-binary :all: \
-    --find-links wheels -r engine/requirements-runtime.lock
+    --find-links wheels -r libraries.lock
+# The manual pages in the engine's wheel are made by its commands, which need the libraries.
+PYTHONPATH=$(echo "$folder"/lib/python3*/site-packages) "${pip[@]}" wheel --quiet --no-index --no-deps \
+    --no-build-isolation --wheel-dir engine-wheel ./engine
 "${pip[@]}" --python "$folder/bin/python" "${install[@]}" --no-deps --find-links engine-wheel strongroom
 
 find "$folder/bin" -mindepth 1 ! -name 'python*' ! -name strongroom -delete
 find "$folder" -name direct_url.json -delete
-rm -rf "$folder/include" "$folder/.gitignore"
+# The packages have manual pages and completions where Debian looks for them.
+rm -rf "$folder/include" "$folder/share" "$folder/.gitignore"
