@@ -36,11 +36,8 @@ fi
 export SOURCE_DATE_EPOCH
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$engine/pyproject.toml")-$revision~$release
 
-# A root is made anew when its packages or the libraries change.
-packages=debhelper,python3,python3-venv,lintian
-made_from=$(cat "$engine/requirements.lock" "$engine/requirements-runtime.lock" "${BASH_SOURCE[0]}" |
-    sha256sum | cut -c1-16)
-if [ "$(cat "$root.made-from" 2>/dev/null)" != "$made_from" ]; then
+make_root() {
+    local packages=debhelper,python3,python3-venv,lintian
     say "making the root"
     rm -rf "$root" "$root.made-from"
     mmdebstrap --quiet --variant=apt --include="$packages" "$suite" "$root"
@@ -61,6 +58,13 @@ if [ "$(cat "$root.made-from" 2>/dev/null)" != "$made_from" ]; then
         done
     ' bash "$root"
     rm -rf "$root/download"
+}
+
+# It is made anew when it or the libraries would be others.
+made_from=$(cat "$engine/requirements.lock" "$engine/requirements-runtime.lock" - <<< "$(declare -f make_root)" |
+    sha256sum | cut -c1-16)
+if [ "$(cat "$root.made-from" 2>/dev/null)" != "$made_from" ]; then
+    make_root
     printf '%s\n' "$made_from" > "$root.made-from"
 fi
 

@@ -69,7 +69,8 @@ repository new "$newer" key
 repository strangers "$build/$suite" another-key
 # One package is not what the index says of it.
 cp -r "$root/srv/apt/old" "$root/srv/apt/damaged"
-printf 'x' >> "$(find "$root/srv/apt/damaged" -name 'strongroom-agent_*.deb')"
+printf 'x' | dd of="$(find "$root/srv/apt/damaged" -name 'strongroom-agent_*.deb')" \
+    bs=1 seek=1000 conv=notrunc status=none
 
 install -m 0755 "$here/on_host.sh" "$root/usr/local/bin/packages-on-host"
 install -m 0755 "$project/appliance/engine/tests/systemd_host/on_host.sh" "$root/usr/local/bin/use-units"
@@ -84,7 +85,7 @@ ExecStart=/bin/sh -c '/usr/local/bin/packages-on-host $suite > /result.log 2>&1;
 [Install]
 WantedBy=multi-user.target
 END
-chroot "$root" systemctl enable --quiet on-host.service
+systemctl --root="$root" enable --quiet on-host.service
 
 say "starting the host"
 timeout --kill-after=5 "$host_seconds" systemd-nspawn --quiet -D "$root" -b --register=no --keep-unit \
