@@ -5,8 +5,8 @@
 
 FOLDER is made anew: `pool`, `dists/SUITE`, and `strongroom.asc`, the public key that apt is told to
 trust. Any web server can serve it as it is. Files are found by their digest too, so an `apt update`
-during a change gets either the old or the new state. The same packages, time and key give the same
-indexes; only signatures differ.
+during a change gets either the old or the new state. The same packages and time give the same indexes;
+only signatures, and when the files were written, differ: web servers tell apt by it what is new.
 
 --key names a secret key in the keyring of whoever runs this. Without it, a key is made once, with
 no passphrase, and kept in --key-folder: whoever has that folder can sign packages that every agent
@@ -19,7 +19,6 @@ import argparse
 import gzip
 import hashlib
 import lzma
-import os
 import shutil
 import subprocess
 import sys
@@ -122,8 +121,6 @@ def make(folder: Path, suites: dict[str, Path], time: int, signer: Signer) -> No
     (new / "strongroom.asc").write_bytes(signer.public_key())
     for suite, packages in suites.items():
         _make_suite(new, suite, sorted(packages.glob("*.deb")), time, signer)
-    for path in (new, *new.rglob("*")):
-        os.utime(path, (time, time))
     if folder.exists():
         folder.rename(old)
     new.rename(folder)

@@ -2,6 +2,7 @@
 # Runs inside the host: on_host.sh SUITE
 set -euo pipefail
 export HOME=/root DEBIAN_FRONTEND=noninteractive
+trap 'echo "FAILED in line $LINENO: $BASH_COMMAND"' ERR
 
 suite=$1
 daemons="agent storage director"
@@ -93,12 +94,16 @@ dpkg --verify "${packages[@]}" | tee /tmp/verified
 [ ! -s /tmp/verified ] || fail "files of the packages were changed"
 
 step "upgrade with a backup, and a job of the director, under way"
-sed -i 's|Client { Name = host; Address = host;|& Maximum Bandwidth Per Job = 2 mb/s;|
-s|^Job { Name = back;|Job { Name = test; JobDefs = usual; Type = Verify; Level = Data; Job To Verify = data }\n&|
-s|Messages = Standard$|& ; Maximum Concurrent Jobs = 5|' /etc/strongroom/director.d/all/director.conf
+sed -i 's|Client { Name = host;|& Maximum Concurrent Jobs = 5; Maximum Bandwidth Per Job = 2 mb/s;|
+s|Storage { Name = vault;|& Maximum Concurrent Jobs = 5;|
+s|Director { Name = boss;|& Maximum Concurrent Jobs = 5;|
+s|^Job { Name = back;|Job { Name = test; JobDefs = usual; Type = Verify; Level = Data; Job To Verify = data }\n&|' \
+    /etc/strongroom/director.d/all/director.conf
+strongroom config check /etc/strongroom
 systemctl reload strongroom-director
 head -c 80000000 /dev/urandom > /srv/data/large
-run_of() { strongroom run "$1" --json | grep -oE '"id": *[0-9]+' | grep -oE '[0-9]+' | tail -1; }
+run_of() { strongroom run "$1" --json | tail -1 | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])'; }
+has_ended() { strongroom log "$1" | grep -q 'ended: '; }
 declare -A before run job
 for daemon in $daemons; do before[$daemon]=$(main_process "$daemon"); done
 has_child() { [ -n "$(children "${before[$1]}")" ]; }
@@ -122,7 +127,7 @@ done
 sees storage 9.0 || fail "the storage daemon is the old one"
 kill -CONT "${job[director]}"
 for daemon in director agent; do
-    wait_for 240 "the job of the $daemon to end" sh -c "strongroom runs --last 5 --json | grep -E '\"id\": *${run[$daemon]}[,}]' | grep -qE '\"state\": *\"(done|failed|cancelled|incomplete)\"'"
+    wait_for 240 "the job of the $daemon to end" has_ended "${run[$daemon]}"
     strongroom log "${run[$daemon]}" | tee /tmp/log
     strongroom watch "${run[$daemon]}" || fail "the job of the $daemon did not end well"
     ! grep -q 'begun again' /tmp/log || fail "the job of the $daemon was interrupted"

@@ -63,14 +63,16 @@ repository() {
     "$project/appliance/packages/apt_repository.py" "$root/srv/apt/$1" "$suite=$2" \
         --time "$(date +%s)" --key-folder "$work/$3"
 }
-repository old "$build/$suite" key
-cp "$build/$suite"/*.deb "$newer/"
-repository new "$newer" key
 repository strangers "$build/$suite" another-key
+repository old "$build/$suite" key
 # One package is not what the index says of it.
-cp -r "$root/srv/apt/old" "$root/srv/apt/damaged"
+cp -a "$root/srv/apt/old" "$root/srv/apt/damaged"
 printf 'x' | dd of="$(find "$root/srv/apt/damaged" -name 'strongroom-agent_*.deb')" \
     bs=1 seek=1000 conv=notrunc status=none
+# Web servers know changes by the second.
+sleep 1.1
+cp "$build/$suite"/*.deb "$newer/"
+repository new "$newer" key
 
 install -m 0755 "$here/on_host.sh" "$root/usr/local/bin/packages-on-host"
 install -m 0755 "$project/appliance/engine/tests/systemd_host/on_host.sh" "$root/usr/local/bin/use-units"

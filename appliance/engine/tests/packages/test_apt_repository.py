@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -97,13 +98,21 @@ def test_the_same_packages_give_the_same_repository_and_the_key_stays(
     signed = {"InRelease", "Release.gpg"}
     one, two = (
         {
-            path.relative_to(folder): (path.read_bytes(), path.stat().st_mtime)
+            path.relative_to(folder): path.read_bytes()
             for path in folder.rglob("*")
             if path.is_file() and path.name not in signed
         }
         for folder in folders
     )
     assert one == two
+
+
+def test_a_web_server_tells_apt_of_a_new_repository_of_the_same_time(
+    tmp_path, packages, key_folder
+):
+    before = time.time() - 1
+    assert make(tmp_path / "apt", packages, "--key-folder", key_folder).returncode == 0
+    assert (tmp_path / "apt/dists/trixie/InRelease").stat().st_mtime > before
 
 
 def test_a_repository_takes_the_place_of_the_one_before(tmp_path, packages, key_folder):
