@@ -3,10 +3,10 @@
 
     apt_repository.py FOLDER SUITE=PACKAGES ... --time SECONDS [--key KEY] [--key-folder FOLDER]
 
-FOLDER is made anew: `pool`, `dists/SUITE`, and `strongroom.asc`, the public key that apt is told to
-trust. Any web server can serve it as it is. Files are found by their digest too, so an `apt update`
-during a change gets either the old or the new state. The same packages and time give the same indexes;
-only signatures, and when the files were written, differ: web servers tell apt by it what is new.
+FOLDER is made beside its place and put there when it is complete: `pool`, `dists/SUITE`, and
+`strongroom.asc`, the public key that apt is told to trust. Any web server can serve it as it is.
+The same packages and time give the same indexes; only signatures differ, and when the files were
+written, by which web servers tell apt what is new.
 
 --key names a secret key in the keyring of whoever runs this. Without it, a key is made once, with
 no passphrase, and kept in --key-folder: whoever has that folder can sign packages that every agent
@@ -156,9 +156,7 @@ def _make_suite(folder: Path, suite: str, packages: list[Path], time: int, signe
         ):
             digest = hashlib.sha256(data).hexdigest()
             sums.append(f" {digest} {len(data)} {path}")
-            found_by_digest = (dist / path).parent / "by-hash" / "SHA256" / digest
-            found_by_digest.parent.mkdir(parents=True, exist_ok=True)
-            found_by_digest.write_bytes(data)
+            (dist / path).parent.mkdir(parents=True, exist_ok=True)
             (dist / path).write_bytes(data)
     release = "\n".join(
         (
@@ -169,7 +167,6 @@ def _make_suite(folder: Path, suite: str, packages: list[Path], time: int, signe
             f"Date: {formatdate(time, usegmt=True)}",
             f"Architectures: {' '.join(architectures)}",
             f"Components: {COMPONENT}",
-            "Acquire-By-Hash: yes",
             "SHA256:",
             *sums,
             "",
