@@ -35,7 +35,13 @@ repository() {
     "${apt[@]}" update
 }
 main_process() { systemctl show -P MainPID "strongroom-$1"; }
-children() { cat "/proc/$1/task/"*/children; }
+# The process of a job that a daemon runs; a director has other children too.
+job_of() {
+    local child
+    for child in $(cat "/proc/$(main_process "$1")/task/"*/children); do
+        ! tr '\0' ' ' < "/proc/$child/cmdline" | grep -q 'jobs\.job' || echo "$child"
+    done
+}
 # What a process sees as the version in /opt/strongroom, however long ago it started.
 version_seen() {
     nsenter -t "$1" -m sh -c "sed -n 's/^__version__ = \"\(.*\)\"/\1/p' /opt/strongroom/lib/python3*/site-packages/strongroom/__init__.py"
@@ -106,14 +112,14 @@ run_of() { strongroom run "$1" --json | tail -1 | python3 -c 'import json, sys; 
 has_ended() { strongroom log "$1" | grep -q 'ended: '; }
 declare -A before run job
 for daemon in $daemons; do before[$daemon]=$(main_process "$daemon"); done
-has_child() { [ -n "$(children "${before[$1]}")" ]; }
+has_job() { [ -n "$(job_of "$1")" ]; }
 run[director]=$(run_of test)
-wait_for 60 "the restore test to begin" has_child director
-read -r "job[director]" _ <<< "$(children "${before[director]}")"
+wait_for 60 "the restore test to begin" has_job director
+job[director]=$(job_of director)
 kill -STOP "${job[director]}"
 run[agent]=$(run_of data)
-wait_for 60 "the backup to begin" has_child agent
-read -r "job[agent]" _ <<< "$(children "${before[agent]}")"
+wait_for 60 "the backup to begin" has_job agent
+job[agent]=$(job_of agent)
 repository new
 "${apt[@]}" dist-upgrade
 strongroom version | grep -qx 'strongroom 9.0' || fail "the command is the old one"
@@ -128,7 +134,7 @@ sees storage 9.0 || fail "the storage daemon is the old one"
 kill -CONT "${job[director]}"
 for daemon in director agent; do
     wait_for 240 "the job of the $daemon to end" has_ended "${run[$daemon]}"
-    strongroom log "${run[$daemon]}" | tee /tmp/log
+    strongroom log "${run[$daemon]}" > /tmp/log
     strongroom watch "${run[$daemon]}" || fail "the job of the $daemon did not end well"
     ! grep -q 'begun again' /tmp/log || fail "the job of the $daemon was interrupted"
 done

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import pytest
 
 from kit.project import ENGINE, PACKAGES, UNITS
 from strongroom.config.trees.loader import STEMS
+from strongroom.daemons.director.own_jobs.processes import PROGRAM as OWN_JOB
 
 DEBIAN = PACKAGES / "debian"
 DAEMONS = ("agent", "storage", "director")
@@ -234,6 +236,21 @@ def test_a_daemon_keeps_its_files_during_an_upgrade_and_gets_new_ones_when_it_st
     assert (copy / "lib/module.py").read_text() == "2"
     # A restore that began before still uses what was there.
     assert (tmp_path / ".running/agent.old/lib/module.py").read_text() == "1"
+
+
+@pytest.mark.parametrize(
+    ("daemon", "module"),
+    [
+        ("agent", "strongroom.daemons.agent.jobs.job"),
+        ("director", OWN_JOB.module),
+    ],
+)
+def test_a_restart_waits_for_the_programs_that_are_jobs(daemon, module):
+    text = (PACKAGES / "restart-when-idle").read_text()
+    pattern = re.search(rf"^    {daemon}\) program='(.*)' ;;$", text, re.MULTILINE)
+    assert pattern is not None
+    assert re.search(pattern[1], f"/opt/strongroom/bin/python -m {module}")
+    assert importlib.util.find_spec(module) is not None
 
 
 def test_a_start_without_an_upgrade_before_it_leaves_the_files_alone(tmp_path):
