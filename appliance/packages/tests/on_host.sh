@@ -134,8 +134,11 @@ sees storage 9.0 || fail "the storage daemon is the old one"
 kill -CONT "${job[director]}"
 for daemon in director agent; do
     wait_for 240 "the job of the $daemon to end" has_ended "${run[$daemon]}"
-    strongroom log "${run[$daemon]}" > /tmp/log
-    strongroom watch "${run[$daemon]}" || fail "the job of the $daemon did not end well"
+    # The director is restarted meanwhile.
+    wait_for 120 "the job of the $daemon to have ended well" strongroom watch "${run[$daemon]}"
+    wait_for 60 "its log" strongroom log "${run[$daemon]}"
+    cp /tmp/last /tmp/log
+    cat /tmp/log
     ! grep -q 'begun again' /tmp/log || fail "the job of the $daemon was interrupted"
 done
 for daemon in agent director; do
