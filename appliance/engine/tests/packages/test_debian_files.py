@@ -191,9 +191,10 @@ def test_purge_removes_what_is_the_daemons_and_no_key_and_no_backup(tmp_path, pa
     assert files(tmp_path) == {name for name in before if not re.fullmatch(gone, name)}
 
 
-def test_after_purging_all_the_repository_its_passphrase_and_the_authority_are_left(tmp_path):
+@pytest.mark.parametrize("way", [1, -1])
+def test_after_purging_all_the_repository_its_passphrase_and_the_authority_are_left(tmp_path, way):
     populated(tmp_path)
-    for package in (*(f"strongroom-{daemon}" for daemon in DAEMONS), "strongroom"):
+    for package in (*(f"strongroom-{daemon}" for daemon in DAEMONS), "strongroom")[::way]:
         purge(package, tmp_path)
     state = "var/lib/strongroom"
     assert files(tmp_path) == {
