@@ -178,7 +178,7 @@ cp -a /var/lib/strongroom/director/passphrase /root/passphrase
 "${apt[@]}" purge "${packages[@]}"
 no_daemon || fail "something runs still"
 [ ! -e /opt/strongroom ] || fail "there is something left: $(find /opt/strongroom | head -3)"
-find /etc/strongroom /var/lib/strongroom -path '*/repository/*' -prune -o -print | sort | tee /tmp/left
+find /var/lib/strongroom -path '*/repository/*' -prune -o -print
 for gone in /etc/strongroom /var/lib/strongroom/agent /var/lib/strongroom/director/catalog.sqlite \
     /var/lib/strongroom/director/identity /var/lib/strongroom/storage/identity /var/cache/strongroom-agent; do
     [ ! -e $gone ] || fail "$gone is left"
