@@ -192,5 +192,5 @@ step "what was backed up is there: the command alone restores it"
 "${apt[@]}" install strongroom="$old"
 strongroom restore latest:/srv/data --target /srv/after --repo /var/lib/strongroom/repository \
     --password-file /var/lib/strongroom/director/passphrase || fail "the restore failed"
-cmp /srv/data/large /srv/after/srv/data/large || fail "contents differ"
+cmp /srv/data/large /srv/after/large || fail "contents differ"
 echo "all steps were right"
