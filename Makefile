@@ -25,6 +25,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 .PHONY: help setup demo test test-slow test-debian test-vm test-systemd lint format
+.PHONY: packages test-packages
 .PHONY: bench bench-network bench-sharing fuzz man reference docs picture lock clean
 
 help:  ## list the targets
@@ -57,14 +58,29 @@ test-systemd: setup  ## follow docs/guides/fleet.md and use the units on real sy
 	    $(ENGINE)/tests/systemd_host/run_on_host.sh $$suite && \
 	    $(PYTHON) $(ENGINE)/tests/systemd_host/follow_fleet.py $$suite || exit 1; done
 
+# Their time, so that the same commit gives the same packages.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+
+packages:  ## build Debian packages, and an apt repository [SUITES="trixie bookworm"] [REVISION=1] [SIGNING_KEY=...]
+	for suite in $(SUITES); do \
+	    REVISION="$(REVISION)" SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" \
+	    appliance/packages/build_packages.sh $$suite || exit 1; done
+	$(PYTHON) appliance/packages/apt_repository.py build/packages/apt \
+	    $(foreach suite,$(SUITES),$(suite)=build/packages/$(suite)) --time "$(SOURCE_DATE_EPOCH)" \
+	    $(if $(SIGNING_KEY),--key "$(SIGNING_KEY)",--key-folder build/packages/signing-key)
+
+test-packages:  ## install, upgrade, remove and purge the packages on fresh systemd hosts (containers)
+	for suite in $(SUITES); do appliance/packages/tests/run_on_host.sh $$suite || exit 1; done
+
 lint: setup  ## check style, types and layers
-	cd $(ENGINE) && $(BIN)/ruff check .
-	cd $(ENGINE) && $(BIN)/ruff format --check .
+	cd $(ENGINE) && $(BIN)/ruff check . ../packages
+	cd $(ENGINE) && $(BIN)/ruff format --check . ../packages
 	cd $(ENGINE) && $(BIN)/mypy
+	cd $(ENGINE) && $(BIN)/mypy ../packages
 	cd $(ENGINE) && $(BIN)/lint-imports
 
 format: setup  ## format the code as lint requires
-	cd $(ENGINE) && $(BIN)/ruff format . && $(BIN)/ruff check --fix .
+	cd $(ENGINE) && $(BIN)/ruff format . ../packages && $(BIN)/ruff check --fix . ../packages
 
 bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPEATS=3]
 	cd $(ENGINE) && PATH="$(BIN):$$PATH" $(BIN)/python -m bench \
@@ -110,6 +126,8 @@ docs: $(VENV)/docs-ready  ## build the documentation into build/docs, every link
 lock: setup  ## update the locked library versions, with hashes, for every Python we support
 	$(BIN)/pip install --quiet uv
 	cd $(ENGINE) && $(LOCK) --extra dev --output-file requirements.lock pyproject.toml
+	cd $(ENGINE) && $(LOCK) --extra agent --extra console --extra director --extra mount \
+	    --constraint requirements.lock --output-file requirements-runtime.lock pyproject.toml
 	cd $(ENGINE) && $(LOCK) --extra docs --constraint requirements.lock \
 	    --output-file requirements-docs.lock pyproject.toml
 	cd $(ENGINE) && $(LOCK) --extra fuzz --constraint requirements.lock \

@@ -9,4 +9,5 @@ TESTS: Final = Path(__file__).resolve().parents[1]
 ENGINE: Final = TESTS.parent
 FUZZ: Final = ENGINE / "fuzz"
 UNITS: Final = ENGINE.parent / "systemd"
+PACKAGES: Final = ENGINE.parent / "packages"
 DOCUMENTS: Final = ENGINE.parents[1] / "docs"

@@ -21,16 +21,19 @@ wait_for() {
 
 ip link set lo up 2>/dev/null || true
 
-step "users and units"
-install -m 0644 /units/*.service /units/*.socket /etc/systemd/system/
-install -m 0644 /units/sysusers.d/strongroom.conf /usr/lib/sysusers.d/
-systemd-sysusers
-systemctl daemon-reload
-install -d -m 0755 /etc/strongroom
-install -d -m 0755 /var/lib/strongroom
-install -d -m 0700 -o strongroom-director -g strongroom /var/lib/strongroom/director
-install -d -m 0750 -o strongroom-storage -g strongroom /var/lib/strongroom/storage
-install -d -m 0700 -o strongroom-agent -g strongroom-agent /var/lib/strongroom/agent
+# With the packages installed there is nothing left to do here.
+if [ -d /units ]; then
+    step "users and units"
+    install -m 0644 /units/*.service /units/*.socket /etc/systemd/system/
+    install -m 0644 /units/sysusers.d/strongroom.conf /usr/lib/sysusers.d/
+    systemd-sysusers
+    systemctl daemon-reload
+    install -d -m 0755 /etc/strongroom
+    install -d -m 0755 /var/lib/strongroom
+    install -d -m 0700 -o strongroom-director -g strongroom /var/lib/strongroom/director
+    install -d -m 0750 -o strongroom-storage -g strongroom /var/lib/strongroom/storage
+    install -d -m 0700 -o strongroom-agent -g strongroom-agent /var/lib/strongroom/agent
+fi
 
 step "certificates"
 strongroom ca init --name host --owner strongroom-director

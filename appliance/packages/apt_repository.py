@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Make a signed apt repository of the packages that were built.
+
+    apt_repository.py FOLDER SUITE=PACKAGES ... --time SECONDS [--key KEY] [--key-folder FOLDER]
+
+FOLDER is made beside its place and put there when it is complete: `pool`, `dists/SUITE`, and
+`strongroom.asc`, the public key that apt is told to trust. Any web server can serve it as it is.
+The same packages and time give the same indexes; only signatures differ, and when the files were
+written, by which web servers tell apt what is new.
+
+--key names a secret key in the keyring of whoever runs this. Without it, a key is made once, with
+no passphrase, and kept in --key-folder: whoever has that folder can sign packages that every agent
+installs. Needs gpg and dpkg-deb, and nothing of the engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import lzma
+import shutil
+import subprocess
+import sys
+from email.utils import formatdate
+from pathlib import Path
+
+COMPONENT = "main"
+ORIGIN = "Strongroom"
+
+
+class RepositoryError(Exception):
+    """The repository cannot be made; the message says why."""
+
+
+def main(words: list[str] | None = None) -> int:
+    """Make it; the exit status."""
+    parser = argparse.ArgumentParser(prog="apt_repository", description="Make an apt repository.")
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("suites", nargs="+", metavar="SUITE=PACKAGES")
+    parser.add_argument("--time", type=int, required=True, metavar="SECONDS")
+    parser.add_argument("--key", metavar="KEY")
+    parser.add_argument("--key-folder", type=Path, metavar="FOLDER")
+    arguments = parser.parse_args(words)
+    try:
+        suites = dict(one.split("=", 1) for one in arguments.suites)
+    except ValueError:
+        parser.error("write each suite as SUITE=PACKAGES, such as trixie=build/packages/trixie")
+    if bool(arguments.key) == bool(arguments.key_folder):
+        parser.error("give one of --key and --key-folder")
+    try:
+        signer = Signer.given(arguments.key) or Signer.kept_in(arguments.key_folder)
+        make(
+            arguments.folder,
+            {name: Path(folder) for name, folder in suites.items()},
+            arguments.time,
+            signer,
+        )
+        signer.end()
+    except RepositoryError as error:
+        sys.stderr.write(f"apt_repository: {error}\n")  # noqa: TID251
+        return 1
+    sys.stdout.write(f"{arguments.folder}: signed by {signer.fingerprint}\n")  # noqa: TID251
+    return 0
+
+
+class Signer:
+    """A secret key, and the home of gpg that has it (None: the user's own)."""
+
+    def __init__(self, key: str, home: Path | None) -> None:
+        """Raises RepositoryError when there is no such secret key."""
+        self._home = home
+        try:
+            listed = self._gpg("--with-colons", "--list-secret-keys", key).decode()
+        except RepositoryError as error:
+            raise RepositoryError(f"no secret key {key}: {error}") from error
+        lines = (line.split(":") for line in listed.splitlines())
+        self.fingerprint = next(fields[9] for fields in lines if fields[0] == "fpr")
+
+    @classmethod
+    def given(cls, key: str | None) -> Signer | None:
+        """The key of that name, in the keyring of the user."""
+        return cls(key, None) if key else None
+
+    @classmethod
+    def kept_in(cls, folder: Path) -> Signer:
+        """The key in that folder, made if there is none."""
+        name = "Strongroom packages"
+        if not (folder / "pubring.kbx").exists():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            making = ("--passphrase", "", "--quick-generate-key", name, "ed25519", "sign", "never")
+            _run("gpg", "--homedir", str(folder), "--batch", "--quiet", *making)
+        return cls(name, folder)
+
+    def public_key(self) -> bytes:
+        """What apt is told to trust."""
+        return self._gpg("--armor", "--export", self.fingerprint)
+
+    def sign(self, *how: str, text: bytes) -> bytes:
+        """The text signed: `how` is --clear-sign, or --armor --detach-sign."""
+        signing = ("--local-user", self.fingerprint, "--digest-algo", "SHA512", *how)
+        return self._gpg(*signing, text=text)
+
+    def end(self) -> None:
+        """End the process that gpg leaves behind, where the key is ours."""
+        if self._home:
+            _run("gpgconf", "--homedir", str(self._home), "--kill", "all")
+
+    def _gpg(self, *words: str, text: bytes = b"") -> bytes:
+        home = ("--homedir", str(self._home)) if self._home else ()
+        return _run("gpg", *home, "--batch", "--quiet", *words, text=text)
+
+
+def make(folder: Path, suites: dict[str, Path], time: int, signer: Signer) -> None:
+    """Write the repository beside its place, then move it there. Raises RepositoryError."""
+    new = folder.with_name(f".{folder.name}.new")
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
+    new.mkdir(parents=True)
+    (new / "strongroom.asc").write_bytes(signer.public_key())
+    for suite, packages in suites.items():
+        _make_suite(new, suite, sorted(packages.glob("*.deb")), time, signer)
+    if folder.exists():
+        folder.rename(old)
+    new.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _make_suite(folder: Path, suite: str, packages: list[Path], time: int, signer: Signer) -> None:
+    if not packages:
+        raise RepositoryError(f"there are no packages of {suite}; make packages builds them")
+    entries: list[tuple[str, str]] = []
+    for package in packages:
+        control = _run("dpkg-deb", "--field", str(package)).decode()
+        fields = dict(
+            line.split(": ", 1) for line in control.splitlines() if not line.startswith(" ")
+        )
+        place = f"pool/{COMPONENT}/s/strongroom/{package.name}"
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(package, folder / place)
+        data = package.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        entry = f"{control.rstrip()}\nFilename: {place}\nSize: {len(data)}\nSHA256: {digest}\n"
+        entries.append((fields["Architecture"], entry))
+    architectures = sorted({one for one, _ in entries} - {"all"})
+    dist = folder / "dists" / suite
+    sums: list[str] = []
+    for architecture in architectures:
+        index = "\n".join(text for one, text in entries if one in {architecture, "all"}).encode()
+        name = f"{COMPONENT}/binary-{architecture}/Packages"
+        for path, data in (
+            (name, index),
+            (f"{name}.gz", gzip.compress(index, 9, mtime=0)),
+            (f"{name}.xz", lzma.compress(index)),
+        ):
+            digest = hashlib.sha256(data).hexdigest()
+            sums.append(f" {digest} {len(data)} {path}")
+            (dist / path).parent.mkdir(parents=True, exist_ok=True)
+            (dist / path).write_bytes(data)
+    release = "\n".join(
+        (
+            f"Origin: {ORIGIN}",
+            f"Label: {ORIGIN}",
+            f"Suite: {suite}",
+            f"Codename: {suite}",
+            f"Date: {formatdate(time, usegmt=True)}",
+            f"Architectures: {' '.join(architectures)}",
+            f"Components: {COMPONENT}",
+            "SHA256:",
+            *sums,
+            "",
+        )
+    ).encode()
+    (dist / "Release").write_bytes(release)
+    (dist / "Release.gpg").write_bytes(signer.sign("--armor", "--detach-sign", text=release))
+    (dist / "InRelease").write_bytes(signer.sign("--clear-sign", text=release))
+
+
+def _run(*words: str, text: bytes = b"") -> bytes:
+    try:
+        done = subprocess.run(words, input=text, capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise RepositoryError(f"{words[0]} is missing; install it") from error
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").split("\n")
+        raise RepositoryError("; ".join(line for line in said if line) or f"{words[0]} failed")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
