@@ -32,7 +32,7 @@ mount -t overlay -o "lowerdir=$build/$suite-root,upperdir=$work/upper,workdir=$w
 
 root=$work/root
 mkdir -p "$root/engine" "$root/units"
-cp -r "$engine/src" "$engine/pyproject.toml" "$root/engine/"
+cp -r "$engine/src" "$engine/build_backend" "$engine/pyproject.toml" "$root/engine/"
 cp -r "$project/appliance/systemd/." "$root/units/"
 chroot "$root" /opt/strongroom/bin/pip install --quiet --disable-pip-version-check --no-index \
     --no-deps --no-build-isolation /engine

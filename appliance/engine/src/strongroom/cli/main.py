@@ -206,6 +206,15 @@ def main(words: Sequence[str] | None = None) -> int:
     except StrongroomError as error:
         terminal.report_error(error.error_id, str(error), error.exit_code)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.partition(".")[0] == "strongroom":
+            _report_bug(terminal, error)
+            return EXIT_BUG
+        from strongroom.parts import missing_library
+
+        missing = missing_library(error.name)
+        terminal.report_error(missing.error_id, str(missing), missing.exit_code)
+        return missing.exit_code
     except OSError as error:
         cause = OperatingSystemError(_system_error_text(error))
         terminal.report_error(cause.error_id, str(cause), cause.exit_code)

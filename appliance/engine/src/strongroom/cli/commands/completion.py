@@ -36,14 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Print the script; with --json as the value of `script`."""
-    import shtab
-
-    script = shtab.complete(whole_parser(), shell=arguments.shell)
+    script = completion_script(arguments.shell)
     if terminal.as_json:
         terminal.emit({"type": "completion", "shell": arguments.shell, "script": script})
     else:
-        terminal.document(script if script.endswith("\n") else script + "\n")
+        terminal.document(script)
     return EXIT_DONE
+
+
+def completion_script(shell: str) -> str:
+    """Generate the script for `shell`, one of SHELLS."""
+    import shtab
+
+    script = shtab.complete(whole_parser(), shell=shell)
+    return script if script.endswith("\n") else script + "\n"
 
 
 def whole_parser() -> CommandParser:
