@@ -52,9 +52,10 @@ test-debian:  ## run the tests on every Debian we support [SUITES="trixie bookwo
 test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS) || exit 1; done
 
-test-systemd: setup  ## follow docs/guides/fleet.md and use the units on real systemd hosts (containers)
+test-systemd: setup  ## follow docs/guides/fleet.md and use units and schedule on real systemd hosts (containers)
 	for suite in $(SUITES); do \
 	    $(ENGINE)/tests/systemd_host/run_on_host.sh $$suite && \
+	    $(ENGINE)/tests/systemd_host/run_on_host.sh $$suite single_machine.sh && \
 	    $(PYTHON) $(ENGINE)/tests/systemd_host/follow_fleet.py $$suite || exit 1; done
 
 lint: setup  ## check style, types and layers

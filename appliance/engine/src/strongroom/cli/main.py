@@ -46,6 +46,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "restore": ("restore", "bring files back from a snapshot"),
         "dump": ("dump", "write a file of a snapshot, or a folder as tar, to standard output"),
         "mount": ("mount", "show all snapshots as a read-only file system"),
+        "schedule": ("schedule", "back up this machine by a systemd timer, without daemons"),
     },
     "inspect snapshots": {
         "snapshots": ("snapshots", "list snapshots"),
