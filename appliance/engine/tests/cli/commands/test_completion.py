@@ -95,6 +95,45 @@ def test_bash_completes_ids_of_snapshots_without_a_passphrase(bash_script, site,
     assert completed(bash_script, "ls", first[:5], **place) == {first}
 
 
+def test_fish_completes_ids_of_snapshots(strongroom, site, place, tmp_path):
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    script = tmp_path / "strongroom.fish"
+    script.write_text(strongroom("completion", "fish").stdout)
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f'source {script}; complete -C "strongroom ls "'],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", **place},
+    )
+    assert {line.split("\t")[0] for line in done.stdout.splitlines()} >= {
+        "latest",
+        *(one[:8] for one in (site.before, site.after, site.other)),
+    }
+
+
+def test_zsh_completes_ids_of_snapshots(strongroom, site, place, tmp_path):
+    if shutil.which("zsh") is None:
+        pytest.skip("zsh is not installed")
+    script = tmp_path / "_strongroom"
+    script.write_text(strongroom("completion", "zsh").stdout)
+    # The function that the script names for a snapshot, with what zsh would have it add.
+    text = (
+        f"compdef() {{ }}; compadd() {{ print -rl -- ${{(P)2}} }}; source {script}\n"
+        "words=(strongroom ls ''); _strongroom_snapshots\n"
+    )
+    done = subprocess.run(
+        ["zsh", "--no-rcs", "-c", text],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", **place},
+    )
+    ids = {one[:8] for one in (site.before, site.after, site.other)}
+    assert set(done.stdout.split()) >= {"latest", *ids}
+
+
 def test_bash_looks_where_the_line_says(bash_script, site):
     shown = completed(bash_script, "ls", "--repo", str(site.command.repository), "")
     assert {one[:8] for one in (site.before, site.after, site.other)} <= shown

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -193,7 +193,9 @@ def _tell_of_holdups(
         for name, generation in sharing.clients
     }
     held = report.waiting_packs + report.spared_packs
-    level = "warning" if any(one.is_long for one in report.holdups) else "info"
+    level: Literal["info", "warning"] = "info"
+    if any(one.is_long for one in report.holdups):
+        level = "warning"
     output.log(level, f"{held} packs that nothing uses stay until other jobs have ended:")
     for one in report.holdups:
         # What it says of its host its holder has written; whose it is its key shows.
