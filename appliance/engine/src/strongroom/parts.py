@@ -27,6 +27,8 @@ _PURPOSES: Final = {
     "postgresql": "a catalog in PostgreSQL",
     "lzo": "LZO compression",
 }
+# The project's own packages that have a part.
+_PACKAGES: Final = {"director": "strongroom-director", "postgresql": "strongroom-director"}
 _NEEDS: Final = {"lzo": " (Debian's liblzo2-dev, python3-dev and gcc first)"}
 
 
@@ -35,19 +37,20 @@ def missing_library(library: str) -> MissingPartError:
     top = library.partition(".")[0]
     for part, libraries in _LIBRARIES.items():
         if top in libraries:
-            return MissingPartError(f"{_PURPOSES[part]} needs the library {top}; {mend(part)}")
+            return MissingPartError(f"{_PURPOSES[part]} needs the library {top}: {mend(part)}")
     return MissingPartError(
         f"the library {printable(top)}, which every command needs, is not installed, so this "
-        "installation is not whole: repeat it, from a checkout by "
-        f"`{_pip()} install ./appliance/engine`"
+        "installation is not whole: `apt-get install --reinstall strongroom`, or in a checkout of "
+        f"Strongroom `{_pip()} install ./appliance/engine`"
     )
 
 
 def mend(part: str) -> str:
-    """How to install `part`, wherever the rest came from."""
+    """How to install `part`: from the project's Debian packages, or in a checkout."""
     wanted = _TOGETHER.get(part, part)
+    package = f"`apt-get install {_PACKAGES[part]}`, or " if part in _PACKAGES else ""
     return (
-        f"in a checkout of Strongroom, run `{_pip()} install "
+        f"{package}in a checkout of Strongroom `{_pip()} install "
         f"'./appliance/engine[{wanted}]'`{_NEEDS.get(part, '')}"
     )
 

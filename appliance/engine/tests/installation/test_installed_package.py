@@ -62,6 +62,7 @@ def test_what_needs_the_director_says_what_to_install(installed, tmp_path, comma
     (line,) = done.stderr.splitlines()
     assert "[missing-part]" in line
     assert "pip install './appliance/engine[director]'" in line
+    assert "apt-get install strongroom-director" in line
     assert "report" not in line
 
 

@@ -199,7 +199,7 @@ def _lzo() -> Any:
         import lzo
     except ImportError:
         raise UsageError(
-            f"lzo is not installed; use lz4, which is faster, or {mend('lzo')}"
+            f"lzo is not installed; use lz4, which is faster, or run {mend('lzo')}"
         ) from None
     return lzo
 
