@@ -33,8 +33,9 @@ def read_machine(path: str) -> Machine:
 
     Raises UsageError, ConfigurationError.
     """
-    from strongroom.config.resolve import load_with_warnings
+    from strongroom.config.resolve import accepted, resolve
     from strongroom.config.settings.machine import MachineSettings
+    from strongroom.config.trees.loader import LoadOptions, load_trees
 
     file = os.path.join(path, MACHINE_FILE) if os.path.isdir(path) else path
     if os.path.basename(file) != MACHINE_FILE:
@@ -45,7 +46,9 @@ def read_machine(path: str) -> Machine:
         raise UsageError(
             f"there is no {printable(file)}; docs/guides/single-machine.md shows one to begin with"
         )
-    configuration, warnings = load_with_warnings(file, component="machine")
+    loaded = load_trees(file, LoadOptions(), "machine")
+    configuration = resolve(loaded)
+    warnings = accepted(loaded.diagnostics, file)
     machine = None if configuration.machine is None else configuration.machine.daemon
     if machine is None:
         raise ConfigurationError(f"{printable(file)} has no resource Machine")
