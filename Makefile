@@ -53,9 +53,10 @@ test-debian:  ## run the tests on every Debian we support [SUITES="trixie bookwo
 test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS) || exit 1; done
 
-test-systemd: setup  ## follow docs/guides/fleet.md and use the units on real systemd hosts (containers)
+test-systemd: setup  ## follow docs/guides/fleet.md and use units and schedule on real systemd hosts (containers)
 	for suite in $(SUITES); do \
 	    $(ENGINE)/tests/systemd_host/run_on_host.sh $$suite && \
+	    $(ENGINE)/tests/systemd_host/run_on_host.sh $$suite single_machine.sh && \
 	    $(PYTHON) $(ENGINE)/tests/systemd_host/follow_fleet.py $$suite || exit 1; done
 
 # Their time, so that the same commit gives the same packages.
@@ -126,7 +127,7 @@ docs: $(VENV)/docs-ready  ## build the documentation into build/docs, every link
 lock: setup  ## update the locked library versions, with hashes, for every Python we support
 	$(BIN)/pip install --quiet uv
 	cd $(ENGINE) && $(LOCK) --extra dev --output-file requirements.lock pyproject.toml
-	cd $(ENGINE) && $(LOCK) --extra agent --extra console --extra director --extra mount \
+	cd $(ENGINE) && $(LOCK) --extra director --extra postgresql --extra build \
 	    --constraint requirements.lock --output-file requirements-runtime.lock pyproject.toml
 	cd $(ENGINE) && $(LOCK) --extra docs --constraint requirements.lock \
 	    --output-file requirements-docs.lock pyproject.toml

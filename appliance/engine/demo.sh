@@ -11,20 +11,10 @@ fail() {
     exit 1
 }
 
-# Real data that every Debian has: a few thousand files, some hundred MB.
-pick_folder() {
-    local candidate
-    for candidate in /usr/share /usr/lib/python3 /usr/lib; do
-        if [ -d "$candidate" ]; then
-            printf '%s\n' "$candidate"
-            return
-        fi
-    done
-    fail "found no folder to back up; name one: make demo DIR=/some/folder"
-}
+. "$(dirname "${BASH_SOURCE[0]}")/demo_data.sh"
 
-folder=$(realpath -- "${1:-$(pick_folder)}")
-[ -d "$folder" ] || fail "$folder is no folder"
+folder=$(realpath -- "${1:-$(pick_folder /usr/share /usr/lib/python3 /usr/lib)}")
+require_files "$folder"
 work=$(mktemp -d "${TMPDIR:-/tmp}/strongroom-demo.XXXXXXXX")
 trap 'chmod -R u+rwX "$work" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
@@ -67,12 +57,7 @@ attributes_of() {
 
 compare() {
     echo
-    if ! diff -r --no-dereference "$1" "$2" > "$work/differences" 2>&1 &&
-        { [ "$(id -u)" -eq 0 ] || grep -qv 'Permission denied' "$work/differences"; }; then
-        head -5 "$work/differences"
-        fail "the restored files differ"
-    fi
-    echo "    diff -r: every file, every byte is the same"
+    compare_bytes "$1" "$2" "$work/differences"
     attributes_of "$1" > "$work/before"
     attributes_of "$2" > "$work/after"
     if ! diff "$work/before" "$work/after" > "$work/differences"; then

@@ -9,24 +9,16 @@ set -euo pipefail
 
 fail() {
     printf '\ndemo: %s\n' "$1" >&2
-    for log in "$work"/*.log; do
+    for log in ${work:+"$work"/*.log}; do
         [ -s "$log" ] && { printf '\n%s:\n' "${log##*/}" >&2; tail -20 "$log" >&2; }
     done
     exit 1
 }
 
-pick_folder() {
-    local candidate
-    for candidate in /usr/lib/python3 /usr/share/doc /usr/share; do
-        if [ -d "$candidate" ]; then
-            printf '%s\n' "$candidate"
-            return
-        fi
-    done
-    printf '/usr\n'
-}
-
-folder=$(realpath -- "${1:-$(pick_folder)}")
+. "$(dirname "${BASH_SOURCE[0]}")/demo_data.sh"
+work=''
+folder=$(realpath -- "${1:-$(pick_folder /usr/lib/python3 /usr/share/doc /usr/share)}")
+require_files "$folder"
 work=$(mktemp -d "${TMPDIR:-/tmp}/strongroom-fleet.XXXXXXXX")
 daemons=()
 end() {
@@ -38,7 +30,6 @@ end() {
 }
 trap end EXIT
 trap 'exit 130' INT TERM
-[ -d "$folder" ] || fail "$folder is no folder"
 
 bold=''; plain=''
 if [ -t 1 ]; then
@@ -223,12 +214,7 @@ printf '%s\n' "$curl" | head -20 | sed 's/^/    /'
 
 say "8. Restore through the director, and compare"
 show strongroom restore latest --client laptop --target "$work/restored"
-if ! diff -r --no-dereference "$folder" "$work/restored$folder" > "$work/differences" 2>&1 &&
-    { [ "$(id -u)" -eq 0 ] || grep -qv 'Permission denied' "$work/differences"; }; then
-    head -5 "$work/differences"
-    fail "the restored files differ"
-fi
-echo "    diff -r: every file, every byte is the same"
+compare_bytes "$folder" "$work/restored$folder" "$work/differences"
 
 say "9. Every stored byte is what was written"
 show strongroom check --read-data --repo "unix:$work/storage.sock"

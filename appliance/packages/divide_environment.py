@@ -16,13 +16,12 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = "strongroom"
-SHARED_EXTRAS = ("agent", "console", "mount")
 
 
-def needed(found: dict[str, metadata.Distribution], extras: tuple[str, ...]) -> set[str]:
-    """The distributions that ours needs with these extras, itself included."""
+def needed(found: dict[str, metadata.Distribution]) -> set[str]:
+    """The distributions that ours needs without extras, itself included."""
     done: set[tuple[str, str]] = set()
-    waiting = [(ROOT, extra) for extra in ("", *extras)]
+    waiting = [(ROOT, "")]
     while waiting:
         name, extra = waiting.pop()
         if (name, extra) in done or name not in found:
@@ -52,7 +51,7 @@ def main() -> int:
     found = {
         normalised(one.metadata["Name"]): one for one in metadata.distributions(path=[str(library)])
     }
-    apart = sorted(found.keys() - needed(found, SHARED_EXTRAS))
+    apart = sorted(found.keys() - needed(found))
     shutil.copytree(environment, shared, symlinks=True)
     for name in apart:
         for file in found[name].files or ():

@@ -224,6 +224,13 @@ class SelfTestError(StrongroomError):
     error_id = "self-test"
 
 
+class MissingPartError(StrongroomError):
+    """A library that this command needs is not installed; the message says how to install it."""
+
+    exit_code = 51
+    error_id = "missing-part"
+
+
 class UnknownNameError(StrongroomError):
     """The director has no job, client, run or other object of this name."""
 

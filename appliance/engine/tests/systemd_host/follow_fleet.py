@@ -38,6 +38,13 @@ PROJECT = ENGINE.parents[1]
 BUILD = Path(os.environ.get("STRONGROOM_VM_FOLDER", PROJECT / "build" / "vm"))
 PAGE = PROJECT / "docs" / "guides" / "fleet.md"
 NAMES = {"vault": "10.99.7.1", "web1": "10.99.7.2"}
+CLONED = (
+    "systemd",
+    "engine/src",
+    "engine/build_backend",
+    "engine/pyproject.toml",
+    "engine/requirements-runtime.lock",
+)
 ADDRESSES = "10.99.7.1 vault.example.org vault\n10.99.7.2 web1\n127.0.0.1 localhost\n"
 # What the page shows where everybody's is another one.
 FINGERPRINT_SHOWN = "3f2a..."
@@ -122,7 +129,7 @@ class Host:
         (self.root / "etc" / "hostname").write_text(f"{self.name}\n")
         (self.root / "etc" / "hosts").write_text(ADDRESSES)
         clone = self.root / "root" / "strongroom"
-        for part in ("systemd", "engine/src", "engine/pyproject.toml", "engine/requirements.lock"):
+        for part in CLONED:
             source, target = PROJECT / "appliance" / part, clone / "appliance" / part
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Install the units on a real systemd host (a container) and use them as an operator does:
+# Install the package on a real systemd host (a container) and use it as an operator does:
 #
-#     run_on_host.sh [SUITE]      SUITE: bookworm (Python 3.11) or trixie (3.13)
+#     run_on_host.sh [SUITE [STEPS]]      SUITE: bookworm (Python 3.11) or trixie (3.13)
+#
+# STEPS: on_host.sh (the units of the daemons) or single_machine.sh (the schedule of one machine).
 #
 # Needs Debian, root, mmdebstrap and systemd-container. The host has no network but its loopback. It
 # is an overlay over the root that tests/vm makes, thrown away afterwards. Exit status: 0 when every
@@ -9,6 +11,7 @@
 set -euo pipefail
 
 suite=${1:-bookworm}
+steps=${2:-on_host.sh}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 engine=$(cd "$here/../.." && pwd)
 project=$(cd "$engine/../.." && pwd)
@@ -32,11 +35,11 @@ mount -t overlay -o "lowerdir=$build/$suite-root,upperdir=$work/upper,workdir=$w
 
 root=$work/root
 mkdir -p "$root/engine" "$root/units"
-cp -r "$engine/src" "$engine/pyproject.toml" "$root/engine/"
+cp -r "$engine/src" "$engine/build_backend" "$engine/pyproject.toml" "$root/engine/"
 cp -r "$project/appliance/systemd/." "$root/units/"
 chroot "$root" /opt/strongroom/bin/pip install --quiet --disable-pip-version-check --no-index \
     --no-deps --no-build-isolation /engine
-install -m 0755 "$here/on_host.sh" "$root/usr/local/bin/on-host"
+install -m 0755 "$here/$steps" "$root/usr/local/bin/on-host"
 rm -f "$root/etc/systemd/system/multi-user.target.wants/guest-tests.service"
 cat > "$root/etc/systemd/system/on-host.service" <<'EOF'
 [Unit]

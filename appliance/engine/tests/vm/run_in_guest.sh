@@ -69,7 +69,7 @@ fi
 say "making the disk"
 rm -rf "$root/engine"
 mkdir -p "$root/engine"
-cp -r "$engine/src" "$engine/tests" "$engine/pyproject.toml" "$root/engine/"
+cp -r "$engine/src" "$engine/tests" "$engine/build_backend" "$engine/pyproject.toml" "$root/engine/"
 [ $# -eq 0 ] || printf '%q ' "$@" > "$root/engine/arguments"
 disk=$build/$suite.disk
 rm -f "$disk"

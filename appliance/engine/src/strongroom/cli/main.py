@@ -46,6 +46,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "restore": ("restore", "bring files back from a snapshot"),
         "dump": ("dump", "write a file of a snapshot, or a folder as tar, to standard output"),
         "mount": ("mount", "show all snapshots as a read-only file system"),
+        "schedule": ("schedule", "back up this machine by a systemd timer, without daemons"),
     },
     "inspect snapshots": {
         "snapshots": ("snapshots", "list snapshots"),
@@ -206,6 +207,15 @@ def main(words: Sequence[str] | None = None) -> int:
     except StrongroomError as error:
         terminal.report_error(error.error_id, str(error), error.exit_code)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.partition(".")[0] == "strongroom":
+            _report_bug(terminal, error)
+            return EXIT_BUG
+        from strongroom.parts import missing_library
+
+        missing = missing_library(error.name)
+        terminal.report_error(missing.error_id, str(missing), missing.exit_code)
+        return missing.exit_code
     except OSError as error:
         cause = OperatingSystemError(_system_error_text(error))
         terminal.report_error(cause.error_id, str(cause), cause.exit_code)

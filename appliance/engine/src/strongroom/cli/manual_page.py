@@ -30,6 +30,14 @@ def pages() -> dict[str, str]:
     return names
 
 
+def write_pages(folder: str) -> None:
+    """Write every page into `folder`, which is made where it is missing."""
+    os.makedirs(folder, exist_ok=True)
+    for name, page in pages().items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(page)
+
+
 def _overview_page() -> str:
     lines = [
         *_head("strongroom", "back up files: deduplicated, compressed, encrypted, and fast"),
@@ -102,11 +110,7 @@ def main() -> int:
     """Write the pages into the folder that the command line names."""
     parser = argparse.ArgumentParser(prog="manual_page", description="Write the manual pages.")
     parser.add_argument("folder", metavar="FOLDER")
-    folder = parser.parse_args().folder
-    os.makedirs(folder, exist_ok=True)
-    for name, page in pages().items():
-        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-            file.write(page)
+    write_pages(parser.parse_args().folder)
     return 0
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import ConfigurationError, UsageError
 from strongroom.filesets.lists import listed_lines
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from strongroom.config.model import Resource
     from strongroom.config.settings.fileset import FileSetSettings
+
+
+# A file of this name is the configuration of one machine; every other one is a director's.
+MACHINE_FILE: Final = "machine.conf"
 
 
 def chosen_fileset(text: str) -> Resource:
@@ -33,14 +37,14 @@ def chosen_fileset(text: str) -> Resource:
         path, _, name = text.rpartition(":")
         if not path:
             raise UsageError(f"{text}: there is no such file or folder; write FILE or FILE:NAME")
-    loaded = load_trees(path, LoadOptions(), "director")
+    component = "machine" if os.path.basename(path) == MACHINE_FILE else "director"
+    loaded = load_trees(path, LoadOptions(), component)
     # What else a file of a tree names is of no importance here.
     configuration = resolve(loaded, whole=False)
     if loaded.diagnostics.has_errors:
         shown = "\n".join(error.head() for error in loaded.diagnostics.sorted(ERROR))
         raise ConfigurationError(f"errors in {path}:\n{shown}")
-    assert configuration.director is not None
-    found = configuration.director.of_type("FileSet")
+    found = configuration.components[component].of_type("FileSet")
     if not name and len(found) == 1:
         return next(iter(found.values()))
     if name not in found:

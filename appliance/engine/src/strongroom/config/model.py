@@ -358,6 +358,7 @@ class Configuration:
     agent: ComponentConfiguration | None = None
     console: ComponentConfiguration | None = None
     monitor: ComponentConfiguration | None = None
+    machine: ComponentConfiguration | None = None
 
     @property
     def components(self) -> dict[str, ComponentConfiguration]:
@@ -368,6 +369,7 @@ class Configuration:
             "agent": self.agent,
             "console": self.console,
             "monitor": self.monitor,
+            "machine": self.machine,
         }
         return {name: one for name, one in named.items() if one is not None}
 

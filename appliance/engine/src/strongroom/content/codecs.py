@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from strongroom.content.auto_compression import AutoCompressor
 from strongroom.errors import DamageError, UsageError
+from strongroom.parts import mend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,8 +199,7 @@ def _lzo() -> Any:
         import lzo
     except ImportError:
         raise UsageError(
-            "lzo is not installed; install liblzo2-dev and then pip install 'strongroom[lzo]', "
-            "or use lz4, which is faster"
+            f"lzo is not installed; use lz4, which is faster, or run {mend('lzo')}"
         ) from None
     return lzo
 

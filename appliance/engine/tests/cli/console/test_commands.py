@@ -345,3 +345,17 @@ def test_a_director_of_another_authority_is_not_believed(command, director, tmp_
 
 def test_browse_wants_a_terminal(command):
     assert "browse wants a terminal" in command("browse", exit_code=2).messages
+
+
+def test_a_shell_completes_names_that_the_director_knows(director, strongroom):
+    def names(kind, who, *words):
+        identity = director.identity(who).folder.decode()
+        typed = ("run", "--director", director.url, "--identity", identity)
+        done = strongroom("completion", "--names", kind, *words, "--words", *typed)
+        assert (done.returncode, done.stderr) == (0, "")
+        return set(done.stdout.split())
+
+    assert names("clients", "admin") >= {"web1", "db1"}
+    assert names("jobs", "admin", "--begin", "nightly-w") >= {"nightly-web1"}
+    # Her Client ACL is web.*
+    assert names("clients", "ann", "--begin", "d") == set()

@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from kit.shifted_store import ShiftedStore
 from kit.tiny_backup import Files, TinyBackup, back_up, read_back
+from strongroom import clock
 from strongroom.errors import DamageError, KeyRightError
 from strongroom.jobs.upkeep.prune import PruneOptions, prune
 from strongroom.progress import NullProgress
+from strongroom.repo.leases import Holder, Lease
 from strongroom.repo.repository import Repository
 
 # As if everything had been written long before any job under way began.
@@ -111,6 +114,9 @@ def test_what_a_backup_under_way_refers_to_is_kept_until_it_has_ended(repository
     assert report.waiting_packs > 0
     assert report.removed_packs == 0
     assert "backup on host" in report.waiting_for[0]
+    (holdup,) = report.holdups
+    assert (holdup.purpose, holdup.host, holdup.process_id) == ("backup", "host", os.getpid())
+    assert not holdup.is_long
     snapshot = backup.commit()
     report = run(repository)
     assert report.kept_packs > 0
@@ -311,3 +317,27 @@ def test_many_small_index_objects_become_one(repository):
     assert len(list(repository.store.list("index"))) == 1
     for number, snapshot in enumerate(snapshots):
         assert read_back(repository, snapshot.id) == files(number, size=100)
+
+
+def test_a_job_that_runs_since_days_is_named_with_its_age(repository):
+    repository.store.delete("snapshots", back_up(repository, files(*range(12))).id)
+    days = 3 * 86400 * 10**9
+    long_ago = ShiftedStore(repository.store, -days)
+    holder = Holder("web1", os.getpid(), "backup", clock.now_ns() - days, ())
+    owner = repository.writer.client_id
+    key, cipher = repository.key, repository.cipher
+    lease = Lease(long_ago, key, cipher, owner, holder)
+    # Newer than the job that runs, so this prune does not even mark them.
+    report = run(repository, PruneOptions(repack_below=1.0, max_unused=0.0))
+    assert (report.removed_packs, report.spared_packs) == (0, 2)
+    assert report.spared_bytes == pack_bytes(repository)
+    (holdup,) = report.holdups
+    assert holdup.text == f"backup on web1 (process {os.getpid()}), begun 3 days ago, to end"
+    assert holdup.is_long
+    assert report.summary()["leases"][0]["host"] == "web1"
+    # As if written long before it began: marked, and waited for.
+    report = run(repository)
+    assert (report.waiting_packs, report.spared_packs) == (2, 0)
+    assert report.waiting_for == (holdup.text,)
+    lease.end()
+    assert run(repository).removed_packs == 2

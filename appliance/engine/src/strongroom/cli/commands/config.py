@@ -25,7 +25,7 @@ EPILOG = """examples:
   strongroom config convert /etc/bacula --into /tmp/strongroom
 """
 EXIT_PARSE_FAILED = 1
-COMPONENTS = ("director", "storage", "agent", "console", "monitor")
+COMPONENTS = ("director", "storage", "agent", "console", "monitor", "machine")
 DEFAULT_PATH = "/etc/strongroom"
 
 

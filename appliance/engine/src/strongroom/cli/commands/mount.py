@@ -102,13 +102,9 @@ def _require_fuse() -> None:
     """Check before asking for a passphrase."""
     try:
         import strongroom.jobs.mount.fuse  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            "mounting needs the library mfusepy: pip install 'strongroom[mount]'"
-        ) from error
     except OSError as error:
         raise OperatingSystemError(
-            f"mounting needs libfuse ({error}): apt-get install fuse3"
+            f"mounting needs libfuse ({error}); run `apt-get install fuse3` as root"
         ) from error
 
 

@@ -9,6 +9,7 @@ from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text, size_text
 from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -111,6 +112,8 @@ def run_prune(repository: Repository, options: PruneOptions, terminal: Terminal)
 
 
 def _write_report(report: PruneReport, terminal: Terminal) -> None:
+    from strongroom.jobs.upkeep.holdups import REMEDY
+
     used, unused = size_text(report.used_bytes), size_text(report.unused_bytes)
     terminal.line(
         f"{_count(report.snapshots, 'snapshot')} in {_count(report.packs, 'pack')} "
@@ -143,7 +146,16 @@ def _write_report(report: PruneReport, terminal: Terminal) -> None:
             "waiting for:"
         )
         for reason in report.waiting_for:
-            terminal.line(f"  {reason}")
+            terminal.line(f"  {printable(reason)}")
+    if report.spared_packs:
+        terminal.line(
+            f"{_count(report.spared_packs, 'pack')} ({size_text(report.spared_bytes)}) without "
+            "anything used stay, as they are newer than a job that runs:"
+        )
+        for one in report.holdups:
+            terminal.line(f"  {printable(one.text)}")
+    if any(one.is_long for one in report.holdups):
+        terminal.warn(REMEDY)
 
 
 def _share(text: str, option: str) -> float:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.cli.console.expiries import warn_of_endings, write_expiries
 from strongroom.cli.console.place import add_director_options
+from strongroom.cli.console.problems import untold_endings, write_problems
 from strongroom.cli.console.view import local_time, moment_ns, short_id, write_runs
 from strongroom.cli.quantities import duration_text
 from strongroom.cli.table import Column, write_table
@@ -22,10 +23,11 @@ EPILOG = """\
 examples:
   strongroom status
   strongroom status --director https://backup.example --token-file ~/.config/strongroom/token
+  strongroom status --check                   for Nagios and the like: one line, exit code 0 to 3
   strongroom status --json
 
-Shows running and waiting runs, the last results, jobs due within a day, warnings, and when
-certificates and tokens end.
+Shows what is wrong first (failed, late, expiring, full), then running and waiting runs, the last
+results, jobs due within a day, warnings, and when certificates and tokens end.
 """
 _DUE_COLUMNS = (
     Column("DUE"),
@@ -38,12 +40,22 @@ _DUE_COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the director."""
+    """Add the check and the director."""
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="one line of text; exit code 0 when nothing is wrong, 1 for warnings, 2 for errors, "
+        "3 when the director gives no answer",
+    )
     add_director_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Fetch and show."""
+    """Fetch and show; with --check only judge."""
+    if arguments.check:
+        from strongroom.cli.console.status_check import check_status
+
+        return check_status(arguments, terminal)
     from strongroom.cli.console.client import open_director
 
     with open_director(arguments) as director:
@@ -55,9 +67,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         f"{duration_text(up_seconds)}, time zone {status['time_zone']}; "
         f"{status['clients_connected']} of {status['clients']} clients connected"
     )
+    write_problems(terminal, status["problems"])
     for warning in status["warnings"]:
         terminal.line(f"warning: {printable(warning)}")
-    warn_of_endings(terminal, status["expiries"])
+    warn_of_endings(terminal, untold_endings(status))
     for title, runs in (("running and waiting", status["active"]), ("ended", status["recent"])):
         terminal.line()
         terminal.line(f"{title}:" if runs else f"{title}: nothing")

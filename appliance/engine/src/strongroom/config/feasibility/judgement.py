@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from strongroom.config.feasibility.agent import judge_agent
 from strongroom.config.feasibility.findings import FeasibilityFindings, report
 from strongroom.config.feasibility.jobs import judge_jobs
+from strongroom.config.feasibility.machine import judge_machine
 from strongroom.config.feasibility.messages import judge_messages
 from strongroom.config.feasibility.resources import judge_devices, judge_resources
 from strongroom.config.feasibility.schedules import judge_schedules
@@ -28,6 +29,8 @@ def judge(configuration: Configuration, diagnostics: Diagnostics) -> None:
     """
     if configuration.director is not None:
         judge_director(configuration.director, diagnostics, configuration.storage)
+    if configuration.machine is not None:
+        judge_machine(configuration.machine, diagnostics)
     for component, judged in (
         (configuration.storage, judge_storage_daemon),
         (configuration.agent, judge_agent),

@@ -78,6 +78,7 @@ _SHOWN = {
     "agent": "agent",
     "console": "console",
     "monitor": "tray monitor",
+    "machine": "schedule of one machine",
 }
 _READS = {
     "director": "`/etc/strongroom/director.d/*/*.conf` (or a Bareos `bareos-dir.d`)",
@@ -85,6 +86,7 @@ _READS = {
     "agent": "`/etc/strongroom/agent.d/*/*.conf` (or a Bareos `bareos-fd.d`)",
     "console": "`/etc/strongroom/console.conf` (or a Bareos `bconsole.conf`)",
     "monitor": "a Bareos `tray-monitor.d`; Strongroom checks it and does not use it",
+    "machine": "`/etc/strongroom/machine.conf`, by `strongroom schedule`",
 }
 
 
@@ -165,7 +167,8 @@ def _resource_section(component: str, resource: ResourceSpec) -> list[str]:
     title = f"## {resource.name}"
     lines = [title, ""]
     if component and DAEMON_RESOURCES[component] == resource.name:
-        lines += ["The daemon itself. This resource is required.", ""]
+        what = "The machine" if component == "machine" else "The daemon"
+        lines += [f"{what} itself. This resource is required.", ""]
     if resource.deprecated:
         lines += ["Deprecated.", ""]
     lines += ["| directive | value | default | |", "|---|---|---|---|"]

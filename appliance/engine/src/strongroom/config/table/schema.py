@@ -18,7 +18,7 @@ from typing import Any
 
 from strongroom.knobs.table import knob_at
 
-COMPONENTS = ("director", "storage", "agent", "console", "monitor")
+COMPONENTS = ("director", "storage", "agent", "console", "monitor", "machine")
 # Code of a reference in the table -> type of the resource it names.
 REFERENCE_TYPES = {
     "R_MSGS": "Messages",
@@ -41,6 +41,7 @@ DAEMON_RESOURCES = {
     "agent": "Client",
     "console": "Director",
     "monitor": "Monitor",
+    "machine": "Machine",
 }
 BLOCK_OF_TYPE = {
     "INCEXC": "Include",
@@ -301,6 +302,7 @@ def schema() -> Schema:
             },
             frozenset(name.lower() for name in bacula["ignored_resources"].get(component, ())),
         )
+    components["machine"] = _machine(own_rows, components["director"])
     blocks = {
         name: _resource(
             name,
@@ -315,6 +317,16 @@ def schema() -> Schema:
     # An Exclude knows the names of an Include, so that errors can name what it may not contain.
     blocks["Exclude"] = replace(blocks["Include"], name="Exclude")
     return Schema(components, blocks)
+
+
+def _machine(own_rows: list[dict[str, Any]], director: ComponentSpec) -> ComponentSpec:
+    """Of one machine without daemons: a resource of ours, and a FileSet as the director's."""
+    rows = [row for row in own_rows if _applies(row["in"], "machine", "Machine")]
+    # Its own before those that it shares with a Pool, its Name first of all.
+    rows.sort(key=lambda row: row["in"] != "machine.Machine")
+    machine = _resource("Machine", "machine", [_spec(row, own=True) for row in rows])
+    fileset = replace(director.resources["fileset"], component="machine")
+    return ComponentSpec("machine", {"machine": machine, "fileset": fileset}, {}, {}, frozenset())
 
 
 def _retired(row: dict[str, Any] | None) -> Retired | None:

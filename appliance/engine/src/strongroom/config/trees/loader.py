@@ -35,6 +35,7 @@ STEMS = {
     "agent": ("agent", "bareos-fd", "bacula-fd"),
     "console": ("console", "bconsole"),
     "monitor": ("monitor", "tray-monitor", "bareos-tray-monitor"),
+    "machine": ("machine",),
 }
 _FOREIGN_STEMS = frozenset(stem for _, *foreign in STEMS.values() for stem in foreign)
 # Names the components go by elsewhere.

@@ -98,13 +98,15 @@ class Queries:
     async def status(self, permits: Permits = permits_all) -> Status:
         """Status of the director: active and waiting runs, recent ones, those due in a day.
 
-        permits: which clients and jobs counts and warnings are about; runs are not filtered.
+        permits: which clients and jobs counts and warnings are about; runs and problems are not
+        filtered.
         """
         context = self._context
         clients = [name for name in context.configuration.clients if permits("client", name)]
         ended = RunFilter(states=tuple(sorted(FINAL_STATES)), limit=_RECENT_RUNS)
         recent = await context.in_thread(find_runs, context.catalog, ended)
         suspect = await context.in_thread(_suspect, context.catalog)
+        wrong = (await self._notices.overview()).incidents
         now_ns = clock.now_ns()
         obstacle = self._scheduler.guard.obstacle
         trust = context.identity.trust.revocations if context.identity is not None else None
@@ -147,6 +149,7 @@ class Queries:
                 ),
                 *self._notices.warnings,
             ),
+            problems=tuple(sorted(wrong, key=lambda one: (one.severity != "error", one.since_ns))),
             expiries=tuple(expiries),
             restart_needed=context.restart_needed,
         )

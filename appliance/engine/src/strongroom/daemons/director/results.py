@@ -221,12 +221,29 @@ class Expiry:
 
 @served()
 @dataclass(frozen=True, slots=True)
+class OpenIncident:
+    """Something that is wrong. event: what, one of the events of notices; id: in notices of it."""
+
+    id: str
+    event: str
+    severity: str
+    job: str
+    client: str
+    storage: str
+    title: str
+    detail: str
+    remedy: str
+    since_ns: Time
+
+
+@served()
+@dataclass(frozen=True, slots=True)
 class Status:
     """Status of the director, with the runs and clients that the caller may see.
 
-    warnings: conditions that need an operator (a clock that jumped). expiries: of certificates and
-    tokens, the first to end first. restart_needed: directives that were changed and are in force
-    only after a restart.
+    problems: what is wrong, errors first, then the oldest first. warnings: conditions that need an
+    operator (a clock that jumped). expiries: of certificates and tokens, the first to end first.
+    restart_needed: directives that were changed and are in force only after a restart.
     """
 
     name: str
@@ -240,6 +257,7 @@ class Status:
     recent: tuple[Run, ...]
     due: tuple[DueRun, ...]
     warnings: tuple[str, ...]
+    problems: tuple[OpenIncident, ...]
     expiries: tuple[Expiry, ...]
     restart_needed: tuple[str, ...]
 
@@ -421,23 +439,6 @@ class Reload:
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     restart_needed: tuple[str, ...] = ()
-
-
-@served()
-@dataclass(frozen=True, slots=True)
-class OpenIncident:
-    """Something that is wrong. event: what, one of the events of notices; id: in notices of it."""
-
-    id: str
-    event: str
-    severity: str
-    job: str
-    client: str
-    storage: str
-    title: str
-    detail: str
-    remedy: str
-    since_ns: Time
 
 
 @served()

@@ -23,6 +23,7 @@ from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.content.digests import is_object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
+from strongroom.jobs.upkeep.holdups import Holdup
 from strongroom.jobs.upkeep.marking import Marker
 from strongroom.jobs.upkeep.pack_usage import (
     Keepers,
@@ -87,7 +88,9 @@ class PruneReport:
     the ones in no index. repacked_packs: partly used packs that were copied, with repacked_bytes in
     their place. marked_packs: marked by this run. removed_packs, removed_bytes: actually deleted,
     also those marked by earlier runs. kept_packs: marked once but needed after all.
-    waiting_packs: marked and still there, because of waiting_for. freed_bytes: what the store lost
+    waiting_packs: marked and still there, because of waiting_for. spared_packs, spared_bytes:
+    without anything used, but not marked, as a job that runs may have stored them. holdups: the
+    leases that keep those two. freed_bytes: what the store lost
     in all. In a dry run removed_packs and removed_bytes are what the run would remove.
     false_snapshots: ids of unverified snapshots that refer to what is not there, or of an unknown
     version, and what is wrong; nothing of their clients is removed.
@@ -108,6 +111,9 @@ class PruneReport:
     kept_packs: int
     waiting_packs: int
     waiting_for: tuple[str, ...]
+    spared_packs: int
+    spared_bytes: int
+    holdups: tuple[Holdup, ...]
     temporary_files: int
     elapsed_seconds: float
     dry_run: bool
@@ -139,6 +145,17 @@ class PruneReport:
             "kept_packs": self.kept_packs,
             "waiting_packs": self.waiting_packs,
             "waiting_for": list(self.waiting_for),
+            "spared_packs": self.spared_packs,
+            "spared_bytes": self.spared_bytes,
+            "leases": [
+                {
+                    "purpose": one.purpose,
+                    "host": one.host,
+                    "process_id": one.process_id,
+                    "age_seconds": round(one.age_seconds),
+                }
+                for one in self.holdups
+            ],
             "temporary_files": self.temporary_files,
             "false_snapshots": [
                 {"snapshot": name, "problem": problem} for name, problem in self.false_snapshots
@@ -152,7 +169,8 @@ class _Plan:
     """Results of the first phase.
 
     owners: of the packs that may be marked. charges: bytes of shared packs by the client that uses
-    them, which count in its quota: what it stored counts also when others share it.
+    them, which count in its quota: what it stored counts also when others share it. spared: indexed
+    packs without anything used that leases of others (holdups) keep from being marked.
     """
 
     index: Index
@@ -165,6 +183,8 @@ class _Plan:
     unused: list[bytes]
     orphans: list[bytes]
     repacked: list[Usage]
+    spared: list[bytes]
+    holdups: tuple[Holdup, ...]
 
 
 def prune(repository: Repository, options: PruneOptions, progress: Progress) -> PruneReport:
@@ -268,7 +288,8 @@ def _plan_once(
     numbers = index.owners
     owners = {pack.pack_id: numbers[pack.owner] for pack in index.packs()}
     owners.update((pack_id, _owner_of(repository, pack_id)) for pack_id in unknown)
-    spared = _spared(repository, packs, owners, lease, options.spare_seconds) | late
+    held, holdups = _spared(repository, packs, owners, lease, options.spare_seconds)
+    spared = held | late
     spared |= {pack_id for pack_id, owner in owners.items() if owner in marker.false_owners}
     orphans = [pack_id for pack_id in unknown if pack_id not in spared]
     settled = [usage for usage in usages if usage.pack.pack_id not in spared]
@@ -281,8 +302,10 @@ def _plan_once(
         usage for usage in repacked if owners[usage.pack.pack_id] == numbers[usage.pack.owner]
     ]
     charges = _charges(index, marker, lost)
+    idle = [one.pack.pack_id for one in usages if not one.in_use and one.pack.pack_id in held]
     return _Plan(
-        index, keepers, shared, owners, charges, usages, sizes, unused + orphans, orphans, repacked
+        *(index, keepers, shared, owners, charges, usages, sizes, unused + orphans, orphans),
+        *(repacked, idle, holdups if idle else ()),
     )
 
 
@@ -334,11 +357,11 @@ def _spared(
     owners: Mapping[bytes, bytes],
     lease: Lease | None,
     spare_seconds: float,
-) -> frozenset[bytes]:
+) -> tuple[frozenset[bytes], tuple[Holdup, ...]]:
     """Packs that a running writer may have written and will use, though no snapshot does yet.
 
-    A client's lease spares packs of that client only. Only an optimization: the sweep removes wrong
-    marks.
+    And the leases of such writers. A client's lease spares packs of that client only. Only an
+    optimization: the sweep removes wrong marks.
     """
     if lease is not None:
         others = live_leases(repository, lease)
@@ -347,7 +370,7 @@ def _spared(
         others = list_leases(repository.store, repository.key)
         now_ns = clock.now_ns()
     if not others:
-        return frozenset()
+        return frozenset(), ()
     earliest_ns: dict[bytes, int] = {}
     for one in others:
         begun_ns = one.holder.started_ns if one.holder else 0
@@ -362,7 +385,7 @@ def _spared(
         barring = {APPLIANCE, b"", owners.get(pack_id, APPLIANCE)} & earliest_ns.keys()
         if barring and info.modified_ns >= min(earliest_ns[one] for one in barring):
             spared.add(pack_id)
-    return frozenset(spared)
+    return frozenset(spared), tuple(Holdup.of(one, now_ns) for one in others)
 
 
 def _repack(
@@ -420,6 +443,9 @@ def _report(
         kept_packs=swept.kept_after_all,
         waiting_packs=swept.waiting_packs,
         waiting_for=swept.waiting_for,
+        spared_packs=len(plan.spared),
+        spared_bytes=sum(plan.packs.get(pack_id, 0) for pack_id in plan.spared),
+        holdups=tuple(dict.fromkeys((*swept.holdups, *plan.holdups))),
         temporary_files=swept.temporary_files,
         elapsed_seconds=clock.elapsed_seconds() - started,
         dry_run=options.dry_run,

@@ -27,6 +27,7 @@ from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.errors import LeaseError
+from strongroom.jobs.upkeep.holdups import Holdup
 from strongroom.jobs.upkeep.index_rewrite import rewrite_index
 from strongroom.jobs.upkeep.pack_usage import mark_shared
 from strongroom.repo.block_columns import chunk_starts, dead_flags
@@ -75,6 +76,7 @@ class Swept:
     kept_after_all: int = 0
     waiting_packs: int = 0
     waiting_for: tuple[str, ...] = ()
+    holdups: tuple[Holdup, ...] = ()
     temporary_files: int = 0
 
     def count(self, later: Swept) -> None:
@@ -85,6 +87,7 @@ class Swept:
         self.temporary_files += later.temporary_files
         self.waiting_packs = later.waiting_packs
         self.waiting_for = later.waiting_for
+        self.holdups = later.holdups
 
 
 def live_leases(repository: Repository, lease: Lease) -> list[ListedLease]:
@@ -146,6 +149,7 @@ def _ripe_tombstones(
         grace_seconds = GRACE_BESIDE_OTHERS_SECONDS if others else 0.0
     ripe = set()
     barring: dict[str, None] = {}
+    holdups: dict[Holdup, None] = {}
     owners = {one.name: one.owner for one in read_tombstones(repository.store, repository.key)}
     for info in repository.store.list("tombstones"):
         # Whatever a client's lease says, it has ended or began when this tombstone was there.
@@ -158,25 +162,21 @@ def _ripe_tombstones(
             and not (is_old and listed.may_be_a_clients)
         ]
         if bars:
-            barring.update(dict.fromkeys(map(_shown_holder, bars)))
+            found = [Holdup.of(listed, lease.store_time_ns) for listed in bars]
+            holdups.update(dict.fromkeys(found))
+            barring.update(dict.fromkeys(one.text for one in found))
         elif lease.store_time_ns - info.modified_ns < int(grace_seconds * SECOND_NS):
             barring[f"a grace of {grace_seconds:.0f} s to pass"] = None
         else:
             ripe.add(info.name)
     swept.waiting_for = tuple(barring)
+    swept.holdups = tuple(holdups)
     return ripe
 
 
 def _concerns(listed: ListedLease, owner: bytes) -> bool:
     """Whether the holder of a lease may refer to packs of this owner."""
     return owner == SHARED or listed.owner in (owner, APPLIANCE, b"")
-
-
-def _shown_holder(listed: ListedLease) -> str:
-    if listed.holder is None:
-        return f"the lease {listed.name}, which can't be read, to end"
-    holder = listed.holder
-    return f"{holder.purpose} on {holder.host} (process {holder.process_id}) to end"
 
 
 def exclusive_lease(repository: Repository, lease: Lease) -> Lease:

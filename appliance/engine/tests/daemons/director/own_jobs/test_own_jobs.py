@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +15,12 @@ import pytest
 
 from kit.director_in_process import OPERATOR, client, in_loop
 from kit.director_with_repositories import ADMIN, Place
+from kit.shifted_store import ShiftedStore
+from kit.tiny_backup import back_up
 from kit.virtual_time import ShiftedTime
 from strongroom.daemons.director.own_jobs import processes
 from strongroom.daemons.job_process.process import JobProgram
+from strongroom.repo.leases import Holder, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,3 +141,25 @@ async def test_an_own_job_that_somebody_else_ends_has_failed(director, number):
     await director.settle()
     ended = await director.run(run.id)
     assert (ended.state, ended.error_id) == ("failed", "job-died")
+
+
+@in_loop
+async def test_a_job_that_keeps_space_from_being_freed_is_named_in_the_log(director):
+    director.configure(PRUNE)
+    await director.open()
+    await director.agent("web1")
+    days = 3 * 86400 * 10**9
+    with closing(director.repository().for_client("web1")) as repository:
+        repository.store.delete("snapshots", back_up(repository, {b"file": b"content"}).id)
+        long_ago = ShiftedStore(repository.store, -days)
+        holder = Holder("some-name", os.getpid(), "backup", time.time_ns() - days, ())
+        owner = repository.writer.client_id
+        lease = Lease(long_ago, repository.key, repository.cipher, owner, holder)
+        run = await director.queue("admin")
+        await director.until_said(run.id, "in any case")
+        lines = (await director.texts(run.id)).splitlines()
+        said = next(line for line in lines if "waiting for" in line)
+        assert f"client web1: backup on some-name (process {os.getpid()}), begun 3 days" in said
+        assert any("2 packs that nothing uses stay" in line for line in lines)
+        assert any("cancel its run or end its process" in line for line in lines)
+        lease.end()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.api.rights import CallerRights
     from strongroom.daemons.director.director import Director
-    from strongroom.daemons.director.results import Actor, Snapshot
+    from strongroom.daemons.director.results import Actor, OpenIncident, Snapshot
 
 _bearer = HTTPBearer(auto_error=False, description="A token made by `strongroom token create`")
 
@@ -122,6 +122,16 @@ class ApiRequest:
         """
         is_of_a_person = kind in ("operator", "token")
         return not is_of_a_person or name == self.actor.name or self.rights.permits_every("client")
+
+    def may_know_of(self, problem: OpenIncident) -> bool:
+        """Whether the caller may see the job, client and storage that something wrong is about.
+
+        What is about none of them is shown to callers with all rights.
+        """
+        names = {"job": problem.job, "client": problem.client, "storage": problem.storage}
+        return self.rights.is_unlimited or (
+            any(names.values()) and self.rights.permits_all(**names)
+        )
 
     def require_sight(self, thing: Run | Snapshot) -> None:
         """Raise NotPermittedError unless the caller may see this run or snapshot."""

@@ -29,6 +29,7 @@ from sqlalchemy.exc import (
 from strongroom.daemons.director.catalog.storable_data import left_out, shallow
 from strongroom.daemons.preflight import sqlite_value
 from strongroom.errors import CatalogError, CatalogUnavailableError, UsageError
+from strongroom.parts import missing_library
 
 if TYPE_CHECKING:
     import sqlite3
@@ -181,10 +182,7 @@ def _engine(url: URL) -> Engine:
                 json_deserializer=_data,
             )
         except ImportError as error:
-            raise UsageError(
-                f"a catalog in PostgreSQL needs its driver, which is not installed ({error}): "
-                "install strongroom with its extra `director`"
-            ) from error
+            raise missing_library("psycopg") from error
     folder = os.path.dirname(url.database or "")
     if folder:
         os.makedirs(folder, mode=0o700, exist_ok=True)

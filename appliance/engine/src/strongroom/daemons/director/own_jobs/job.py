@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -37,6 +37,7 @@ from strongroom.repo.repository import Repository
 if TYPE_CHECKING:
     from strongroom.daemons.job_process.input import JobInput
     from strongroom.daemons.job_process.output import JobOutput
+    from strongroom.jobs.upkeep.prune import PruneReport
 
 
 def _do(job: OwnJobDescription, job_input: JobInput, output: JobOutput) -> JobEnded:
@@ -176,7 +177,32 @@ def _prune(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEn
         text = f"snapshot {name} is set aside, and nothing of its client was removed: {problem}"
         output.log("warning", text)
     output.log("info", f"{report.removed_packs} packs removed, {report.freed_bytes} bytes freed")
+    if report.holdups:
+        _tell_of_holdups(repository, report, sharing, output)
     return JobEnded(status=vouched.status, exit_code=vouched.exit_code, summary=summary)
+
+
+def _tell_of_holdups(
+    repository: Repository, report: PruneReport, sharing: Sharing, output: JobOutput
+) -> None:
+    """Name the jobs whose leases keep space; a warning where one has lasted for long."""
+    from strongroom.jobs.upkeep.holdups import REMEDY
+
+    names = {
+        repository.restore_key.client_id(name, generation): name
+        for name, generation in sharing.clients
+    }
+    held = report.waiting_packs + report.spared_packs
+    level: Literal["info", "warning"] = "info"
+    if any(one.is_long for one in report.holdups):
+        level = "warning"
+    output.log(level, f"{held} packs that nothing uses stay until other jobs have ended:")
+    for one in report.holdups:
+        # What it says of its host its holder has written; whose it is its key shows.
+        client = names.get(one.owner)
+        whose = f"client {client}: " if client else ""
+        output.log(level, f"waiting for {whose}{one.text}")
+    output.log(level, REMEDY)
 
 
 def _share(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEnded:

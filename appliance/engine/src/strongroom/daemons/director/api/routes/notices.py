@@ -8,8 +8,8 @@ from fastapi import APIRouter
 
 from strongroom.daemons.director.api.models.requests import TestWanted
 from strongroom.daemons.director.api.models.responses import Page, Retried
-from strongroom.daemons.director.api.request_context import ApiRequest, Asked
-from strongroom.daemons.director.results import NoticeOverview, NoticeTest, OpenIncident
+from strongroom.daemons.director.api.request_context import Asked
+from strongroom.daemons.director.results import NoticeOverview, NoticeTest
 
 router = APIRouter(tags=["notices"])
 
@@ -25,7 +25,7 @@ async def notices(asked: Asked) -> NoticeOverview:
     found = await asked.director.queries.notices()
     if asked.rights.is_unlimited:
         return found
-    seen = tuple(one for one in found.incidents if _may_see(asked, one))
+    seen = tuple(one for one in found.incidents if asked.may_know_of(one))
     return replace(found, incidents=seen, waiting=0, dead=())
 
 
@@ -42,8 +42,3 @@ async def retry(asked: Asked) -> Retried:
     """Try messages that could not be delivered once more."""
     asked.rights.require_command("notify")
     return Retried(messages=await asked.director.commands.retry_notices(asked.actor))
-
-
-def _may_see(asked: ApiRequest, incident: OpenIncident) -> bool:
-    names = {"job": incident.job, "client": incident.client, "storage": incident.storage}
-    return any(names.values()) and asked.rights.permits_all(**names)

@@ -42,6 +42,7 @@ async def status(asked: Asked) -> Status:
         expiries=tuple(
             one for one in found.expiries if asked.may_know_of_credential(one.kind, one.name)
         ),
+        problems=tuple(one for one in found.problems if asked.may_know_of(one)),
     )
 
 

@@ -1,0 +1,176 @@
+"""One run: backup, then forget and prune, then a part of the check; each a process of its own.
+
+A step that fails ends the run with its exit code; files that could not be read (code 3) do not.
+One run at a time: it holds a lock on a file of the state folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, LeaseError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.cli.schedule.machine import Machine
+    from strongroom.cli.terminal import Terminal
+    from strongroom.config.settings.keep_rules import KeepRules
+
+# Snapshots of the schedule, which its rules are about; those made by hand have none.
+JOB: Final = "scheduled"
+_LOCK_FILE: Final = "run.lock"
+_PART_FILE: Final = "checked-part"
+_PERIODS: Final = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
+_SUCCESS_SECONDS: Final = 300
+_STOP_SECONDS: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of a run."""
+
+    name: str
+    words: tuple[str, ...]
+
+
+def run_once(machine: Machine, folder: str, terminal: Terminal) -> int:
+    """Do everything once; `folder` holds lock and state. Raises LeaseError when one runs."""
+    with _alone(folder):
+        part = _next_part(folder, machine.settings.check_parts)
+        worst = EXIT_DONE
+        for step in steps_of(machine, part):
+            exit_code = _do(step, machine, terminal)
+            if exit_code not in (EXIT_DONE, EXIT_INCOMPLETE):
+                return exit_code
+            worst = max(worst, exit_code)
+        if machine.settings.check_parts:
+            _write_part(folder, part)
+        if machine.settings.success_command:
+            _tell_success(machine, terminal)
+    return worst
+
+
+def steps_of(machine: Machine, part: int) -> list[Step]:
+    """The commands of one run; `part`: which part of the repository is checked."""
+    settings = machine.settings
+    fileset = f"{machine.file}:{settings.fileset}"
+    snapshots = ("--host", settings.name, "--job", JOB)
+    steps = [
+        Step(
+            "backup",
+            (
+                *("backup", "--fileset-config", fileset, "--fileset", settings.fileset),
+                *("--allow-commands", *snapshots),
+            ),
+        )
+    ]
+    if settings.keep is not None:
+        minimum = ("--minimum-retention", f"{settings.minimum_retention_seconds}s")
+        rules = _rules(settings.keep)
+        steps.append(
+            Step("forget", ("forget", *snapshots, "--group-by=", *rules, *minimum, "--prune"))
+        )
+    if settings.check_parts:
+        steps.append(Step("check", ("check", f"--read-data={part}/{settings.check_parts}")))
+    return steps
+
+
+def _rules(keep: KeepRules) -> list[str]:
+    counts = {period: getattr(keep, period) for period in _PERIODS}
+    words = [f"--keep-{period}={count}" for period, count in counts.items() if count]
+    if keep.within_seconds:
+        words.append(f"--keep-within={keep.within_seconds}s")
+    words += [f"--keep-tag={tag}" for tag in keep.tags]
+    return words
+
+
+def _do(step: Step, machine: Machine, terminal: Terminal) -> int:
+    settings = machine.settings
+    terminal.line(f"{step.name}:")
+    terminal.flush()
+    words = [*step.words, "--repo", settings.repository]
+    words += ["--password-file", settings.passphrase_file]
+    if terminal.as_json:
+        words.append("--json")
+    # -P: what lies in the present folder is no part of the program.
+    process = subprocess.Popen([sys.executable, "-P", "-m", "strongroom", *words])
+    try:
+        exit_code = process.wait()
+    except BaseException:
+        _stop(process)
+        raise
+    if exit_code < 0:
+        terminal.warn(f"{step.name} was killed by signal {-exit_code}")
+        return 128 - exit_code
+    if exit_code not in (EXIT_DONE, EXIT_INCOMPLETE):
+        terminal.warn(f"{step.name} failed with exit code {exit_code}; the rest is left out")
+    return exit_code
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _tell_success(machine: Machine, terminal: Terminal) -> None:
+    """A watchdog that is not told sees that by itself, so the run is no failure for it."""
+    command = machine.settings.success_command
+    try:
+        done = subprocess.run(
+            shlex.split(command), stdin=subprocess.DEVNULL, check=False, timeout=_SUCCESS_SECONDS
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        terminal.warn(f"Success Command: {printable(str(error))}")
+        return
+    if done.returncode:
+        terminal.warn(f"Success Command ended with {done.returncode}")
+
+
+@contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Hold the lock. The kernel gives it back however the process ends."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    lock = os.open(os.path.join(folder, _LOCK_FILE), flags, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LeaseError(
+                "a run of the schedule is under way; `strongroom schedule show` says since when"
+            ) from error
+        yield
+    finally:
+        os.close(lock)
+
+
+def checked_part(folder: str) -> int:
+    """The part that was checked last; 0 before the first."""
+    try:
+        with open(os.path.join(folder, _PART_FILE), encoding="ascii") as file:
+            return int(file.read(16))
+    except (OSError, ValueError):
+        return 0
+
+
+def _next_part(folder: str, parts: int) -> int:
+    return checked_part(folder) % max(parts, 1) + 1
+
+
+def _write_part(folder: str, part: int) -> None:
+    path = os.path.join(folder, _PART_FILE)
+    with open(f"{path}.new", "w", encoding="ascii") as file:
+        file.write(f"{part}\n")
+    os.replace(f"{path}.new", path)
