@@ -33,7 +33,7 @@ def start_services(units: Iterable[str], reload: bool) -> list[str]:
         if not _is("is-active", unit):
             _systemctl("restart", unit)
             done.append(f"started {unit}")
-        elif reload:
+        elif reload and unit.endswith(".service"):
             _systemctl("reload", unit)
             done.append(f"reloaded {unit}")
     return done

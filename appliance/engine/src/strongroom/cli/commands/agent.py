@@ -31,9 +31,10 @@ and the service where systemd runs.
 """
 
 DEFAULT_CONFIGURATION = "/etc/strongroom"
-TOKEN_VARIABLE = "STRONGROOM_JOIN_TOKEN"
+VARIABLE = "STRONGROOM_JOIN_TOKEN"
 AGENT_UNITS = ("strongroom-agent-restore.socket", "strongroom-agent.service")
 _GREATEST_TOKEN_BYTES = 4096
+_STANDARD_INPUT = ("-",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     joining = actions.add_parser("join", help="make this machine an agent: all in one step")
     joining.add_argument("director", metavar="URL", help="such as https://vault:9101")
     joining.add_argument(
-        "--token", metavar="TOKEN", help=f"others can see it in `ps`; else ${TOKEN_VARIABLE}"
+        "--token", metavar="TOKEN", help=f"others can see it in `ps`; else ${VARIABLE}"
     )
     joining.add_argument("--token-file", metavar="FILE", help="`-` reads standard input")
     _add_name(joining)
@@ -169,7 +170,9 @@ def _join(arguments: argparse.Namespace, terminal: Terminal) -> int:
         f"{printable(joined.name)} is{already} an agent of Director {printable(joined.director)}"
     )
     if not starts:
-        terminal.line("start it with: strongroom agent --foreground, or the service strongroom-agent")
+        terminal.line(
+            "start it with: strongroom agent --foreground, or the service strongroom-agent"
+        )
     return EXIT_DONE
 
 
@@ -201,11 +204,10 @@ def _show_running(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _token_to_join(arguments: argparse.Namespace) -> str:
     if arguments.token and arguments.token_file:
         raise UsageError("give the token with --token or --token-file, not with both")
-    if arguments.token == "-":
-        return _read_token("-")
-    if arguments.token_file:
-        return _read_token(arguments.token_file)
-    return (arguments.token or os.environ.get(TOKEN_VARIABLE, "")).strip()
+    text: str = arguments.token or os.environ.get(VARIABLE, "")
+    if arguments.token_file or text in _STANDARD_INPUT:
+        return _read_token(arguments.token_file or text)
+    return text.strip()
 
 
 def _show(settings: AgentSettings, terminal: Terminal) -> None:

@@ -112,9 +112,7 @@ def join(wanted: Wanted, host_name: str) -> Joined:
             )
         key_pem = _kept_key(folder)
         known = tuple(settings.directors) if settings else ()
-        identity, director = enrol(
-            wanted.url, name, wanted.token, expected, folder, known, key_pem
-        )
+        identity, director = enrol(wanted.url, name, wanted.token, expected, folder, known, key_pem)
         changed.append(f"enrolled as {name} at director {director}")
     changed += _write_configuration(wanted, state, name, director, host, port, settings)
     if os.geteuid() == 0:

@@ -28,8 +28,8 @@ from strongroom.daemons.director.catalog.snapshots import GONE, load_snapshot, n
 from strongroom.daemons.director.configuration import read_configuration, repository_places
 from strongroom.daemons.director.consoles import console_type, missing_resource
 from strongroom.daemons.director.joined_clients import (
-    remove_file,
     removable_file,
+    remove_file,
     write_client,
 )
 from strongroom.daemons.director.restart import log_reload, with_what_stays

@@ -160,4 +160,3 @@ def _cannot_change(errors: Sequence[str]) -> ConfigurationError:
 def _job_names(name: str, jobdefs: Sequence[str]) -> tuple[str, ...]:
     """The first job has the client's name, each further one that of its JobDefs beside it."""
     return tuple(f"{name}-{one}" if number else name for number, one in enumerate(jobdefs))
-

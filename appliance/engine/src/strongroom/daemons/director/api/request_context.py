@@ -41,9 +41,9 @@ class ApiContext:
     """What the handlers of all requests share; `application.state.context`.
 
     `enrolling` is None where this director has no authority. `refused_joins`: by address, of those
-    who show a good token that is for no single name. `joining`: held by who joins. `closing` is set when the server
-    stops, which ends streams of events. `enrolment_places`: of tokens that are checked at once; the
-    others wait in the order in which they came.
+    who show a good token that is for no single name. `joining`: held by who joins. `closing` is set
+    when the server stops, which ends streams of events. `enrolment_places`: of tokens that are
+    checked at once; the others wait in the order in which they came.
     """
 
     director: Director

@@ -93,7 +93,7 @@ async def withdraw_token(token_id: str, asked: Asked) -> Token:
 
 @router.delete("/clients/{name}")
 async def remove_client(name: str, asked: Asked) -> RemovedClient:
-    """Remove a client: revoke its certificates, cancel its runs, remove its file; snapshots stay."""
+    """Remove a client: its certificates are revoked, its runs cancelled; its snapshots stay."""
     asked.rights.require_command("client")
     asked.rights.require("client", name)
     if name == asked.director.configuration.director.name:

@@ -57,12 +57,14 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
     context: ApiContext = request.app.state.context
     enrolling = _enrolling(request)
     address = address_of(request)
-    with_token = "a token"
+    shown = ""
     joining: JoiningClient | None = None
     try:
         async with context.enrolment_places:
-            use = await asyncio.to_thread(enrolling.authority.tokens.look, wanted.token, wanted.name)
-            with_token = f"token {token_id(wanted.token)}"
+            use = await asyncio.to_thread(
+                enrolling.authority.tokens.look, wanted.token, wanted.name
+            )
+            shown = token_id(wanted.token)
             if use.name and not use.group:
                 certificate = await asyncio.to_thread(_certify, context, enrolling, wanted)
             else:
@@ -71,11 +73,15 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
                     certificate, joining = await _join(context, enrolling, wanted, use)
     except PeerRefusedError as error:
         # Only what the audit log gets is limited: nobody guesses a token of 256 bits.
-        limit = context.wrong_enrolments if with_token == "a token" else context.refused_joins
+        limit = context.refused_joins if shown else context.wrong_enrolments
         limit.check(address)
         limit.failed(address)
         await context.director.commands.audit_agent(
-            wanted.name, address, "enrol", f"{wanted.name} by {with_token}", error.error_id
+            wanted.name,
+            address,
+            "enrol",
+            f"{wanted.name} by token {shown or 'unknown'}",
+            error.error_id,
         )
         raise
     serial = _serial(certificate)
@@ -85,7 +91,7 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
         wanted.name,
         address,
         "enrol",
-        f"{wanted.name} certificate {serial} by {with_token}{of_group}",
+        f"{wanted.name} certificate {serial} by token {shown}{of_group}",
     )
     return Enrolled(
         name=wanted.name,
