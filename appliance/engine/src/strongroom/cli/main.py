@@ -91,6 +91,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "catalog": ("catalog", "export, import or rebuild the director's catalog"),
     },
     "this installation": {
+        "setup": ("setup", "make an appliance of this machine"),
         "ca": ("ca", "issue certificates and enrolment tokens"),
         "config": ("config", "check, explain and print configuration files"),
         "self-test": ("self_test", "test the libraries against known answers"),
