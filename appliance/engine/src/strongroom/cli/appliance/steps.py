@@ -296,6 +296,8 @@ def _file(made: Appliance, path: str, text: str, mode: int) -> None:
     elif made.record.is_newest(path, data):
         made.kept.append(f"{path} was edited, and stays")
     else:
+        # Whoever takes it over gives us the file back.
+        made.record.note_text(path, data)
         if not os.path.lexists(beside) or _text(beside).encode() != data:
             write_file(os.fsencode(beside), data, mode)
             made.changed.append(f"wrote {beside}")

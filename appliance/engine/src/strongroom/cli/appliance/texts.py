@@ -109,7 +109,7 @@ def _groups(answers: Answers) -> str:
         for group in answers.groups
     )
     return f"""\
-Schedule {{ Name = Nightly; Run = Incremental daily at {answers.backup_time} }}
+Schedule {{ Name = Nightly; Run = Incremental daily at {answers.backup_time}; }}
 FileSet {{
   Name = Machine
   Include {{
