@@ -31,9 +31,7 @@ def tokens(director):
 
 
 def group_token(tokens, uses=5, pattern="web*", group="servers", lifetime=3600):
-    return tokens.create(
-        "", "agent", lifetime, pattern=pattern, uses=uses, group=group
-    ).text
+    return tokens.create("", "agent", lifetime, pattern=pattern, uses=uses, group=group).text
 
 
 def ask(director, token, name, key=None):
@@ -191,7 +189,9 @@ def test_put_keys_go_to_the_holder_of_the_certificate_alone(director, tokens, tm
     for name, one in issued.items():
         with holder(director, keys[name], one, tmp_path / f"of-{name}") as machine:
             told[name] = machine.get("/put-keys").json()["put_keys"]
-            assert machine.get("/put-keys", params={"name": "web1"}).json()["put_keys"] == told[name]
+            assert (
+                machine.get("/put-keys", params={"name": "web1"}).json()["put_keys"] == told[name]
+            )
     assert told["web7"] != told["web8"]
     assert all(len(one) == 1 for one in told.values())
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kit.daemon_process import wait_for
+from kit.killed_process import NOBODY, in_child
 from kit.made_appliance import MadeAppliance
+from strongroom.daemons.agent.status import ask_status
+from strongroom.errors import NotPermittedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+KILLED = str(Path(__file__).parents[1] / "kit" / "killed_at_rename.py")
 
 
 @pytest.fixture
@@ -97,9 +105,7 @@ def test_a_removed_client_is_cut_off_and_joins_only_by_a_token_of_its_own(
     removed = appliance.told("client", "remove", "web1")
     assert any("revoked" in one for one in removed["done"])
     assert not (appliance.folder / "etc/director.d/client/web1.conf").exists()
-    wait_for(
-        lambda: not appliance.show("web1")["directors"][0]["connected"], lambda: agent.log
-    )
+    wait_for(lambda: not appliance.show("web1")["directors"][0]["connected"], lambda: agent.log)
     appliance.command("client", "remove", "web1", exit_code=60)
     # Its snapshots are there.
     assert "web1" in appliance.command("snapshots", "--client", "web1").stdout
@@ -132,6 +138,55 @@ def test_what_hinders_a_machine_is_said(appliance: MadeAppliance) -> None:
     gone = appliance.token("--group", "nobody", "--names", "*")
     said = appliance.command(*appliance.join_words("x1"), given=gone, exit_code=33).stderr
     assert "no JobDefs of the director has the Client Group 'nobody'" in said
+
+
+def test_a_machine_that_was_interrupted_joins_when_it_tries_again(
+    appliance: MadeAppliance,
+) -> None:
+    token = appliance.token("--group", "servers", "--names", "web*", "--uses", "40")
+    moment, was_killed, whole = 1, True, set[str]()
+    while was_killed:
+        name = f"web{moment}"
+        answer = subprocess.run(
+            [sys.executable, KILLED, str(moment), *appliance.join_words(name)],
+            env=appliance.environment,
+            input=token,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        was_killed = answer.returncode == -signal.SIGKILL
+        assert was_killed or answer.returncode == 0, answer.stderr
+        appliance.join(name, token)
+        assert appliance.join(name, token)["changed"] == [], moment
+        names = {
+            str(path.relative_to(appliance.folder / name)).replace(name, "NAME")
+            for path in (appliance.folder / name).rglob("*")
+            if path.is_file() and not path.name.startswith(".")
+        }
+        whole = whole or names
+        assert names == whole, moment
+        moment += 3
+    assert moment > 10
+    appliance.command("config", "check", str(appliance.folder / "etc"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_only_root_and_the_agents_own_user_may_ask_the_running_agent(
+    appliance: MadeAppliance,
+) -> None:
+    appliance.join("web1", appliance.token("--group", "servers", "--names", "web*"))
+    appliance.start_agent("web1")
+    state = appliance.folder / "web1" / "state"
+    assert ask_status(str(state))["name"] == "web1"
+    refused = NotPermittedError("").exit_code
+    assert in_child(lambda: ask_status(str(state)), NOBODY) == refused
+    # Not even where the folder is open to everybody.
+    for path in (appliance.folder, state.parent, state):
+        path.chmod(0o755)
+    (state / "agent.socket").chmod(0o777)
+    assert in_child(lambda: ask_status(str(state)), NOBODY) == refused
 
 
 def test_the_token_comes_from_the_environment_too(appliance: MadeAppliance) -> None:

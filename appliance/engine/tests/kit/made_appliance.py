@@ -131,7 +131,17 @@ class MadeAppliance:
     def join_words(self, name: str) -> list[str]:
         """The command of a machine that joins, which reads the token."""
         place = ["--config", f"{self.folder}/{name}/etc", "--state", f"{self.folder}/{name}/state"]
-        return ["agent", "join", self.url, "--token-file", "-", "--name", name, "--no-start", *place]
+        return [
+            "agent",
+            "join",
+            self.url,
+            "--token-file",
+            "-",
+            "--name",
+            name,
+            "--no-start",
+            *place,
+        ]
 
     def start_agent(self, name: str) -> DaemonProcess:
         """Start the agent of a machine that has joined, and wait until it is connected."""
