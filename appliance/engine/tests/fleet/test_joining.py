@@ -108,7 +108,9 @@ def test_a_removed_client_is_cut_off_and_joins_only_by_a_token_of_its_own(
     wait_for(lambda: not appliance.show("web1")["directors"][0]["connected"], lambda: agent.log)
     appliance.command("client", "remove", "web1", exit_code=60)
     # Its snapshots are there.
-    assert "web1" in appliance.command("snapshots", "--client", "web1").stdout
+    place = ("--repo", f"unix:{appliance.folder}/storage.sock")
+    passphrase = ("--password-file", str(appliance.folder / "state/director/passphrase"))
+    assert "web1" in appliance.command("snapshots", *place, *passphrase).stdout
     # The machine itself, and another one under its name.
     appliance.command(*appliance.join_words("web1"), given=token, exit_code=33)
     agent.stop()

@@ -21,10 +21,14 @@ _moments = count(1)
 
 
 def _renamed(*arguments: Any, **options: Any) -> None:
-    for acts in (lambda: None, lambda: _real(*arguments, **options)):
-        acts()
-        if next(_moments) == int(sys.argv[1]):
-            os.kill(os.getpid(), signal.SIGKILL)
+    _pass_moment()
+    _real(*arguments, **options)
+    _pass_moment()
+
+
+def _pass_moment() -> None:
+    if next(_moments) == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 os.rename = _renamed
