@@ -180,17 +180,17 @@ def test_put_keys_go_to_the_holder_of_the_certificate_alone(director, tokens, tm
     issued = {name: ask(director, token, name, keys[name]).json() for name in keys}
     assert all("put_keys" not in one for one in issued.values())
     with director.client() as nobody:
-        assert nobody.get("/put-keys").status_code == 401
+        assert nobody.post("/put-keys").status_code == 401
         given = {"authorization": f"Bearer {token}"}
-        assert nobody.get("/put-keys", headers=given).status_code == 401
+        assert nobody.post("/put-keys", headers=given).status_code == 401
     with director.client("admin") as admin:
-        assert admin.get("/put-keys").status_code == 403
+        assert admin.post("/put-keys").status_code == 403
     told = {}
     for name, one in issued.items():
         with holder(director, keys[name], one, tmp_path / f"of-{name}") as machine:
-            told[name] = machine.get("/put-keys").json()["put_keys"]
+            told[name] = machine.post("/put-keys").json()["put_keys"]
             assert (
-                machine.get("/put-keys", params={"name": "web1"}).json()["put_keys"] == told[name]
+                machine.post("/put-keys", params={"name": "web1"}).json()["put_keys"] == told[name]
             )
     assert told["web7"] != told["web8"]
     assert all(len(one) == 1 for one in told.values())

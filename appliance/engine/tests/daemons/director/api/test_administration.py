@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from strongroom.daemons.director.daemon import WRONG_ENROLMENTS
 from strongroom.errors import PeerRefusedError
 from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.net.identities.identity import certificate_request, new_key, store_identity
 from strongroom.net.identities.peer import peer_of
 from strongroom.repo.keys.files import export_key, import_key
@@ -129,7 +130,7 @@ def test_an_agent_enrols_once_with_its_token_and_renews_with_its_certificate(own
         assert nobody.post("/enrol", json=body).status_code == 201
         other = {**body, "csr": request()[1]}
         assert nobody.post("/enrol", json=other).status_code == 403
-        assert nobody.get("/put-keys").status_code == 401
+        assert nobody.post("/put-keys").status_code == 401
         assert nobody.post("/renew", json={"csr": csr}).status_code == 401
     assert ("web3", "enrol", "done") in audited(admin, who="web3")
     with own_director.client("web1", "agent") as agent:
@@ -144,7 +145,7 @@ def test_an_agent_enrols_once_with_its_token_and_renews_with_its_certificate(own
         put_key = appliance.put_key("web1")
         assert answer.json()["put_keys"] == [export_key(put_key)]
         assert peer.client_of(appliance.repository_id) == put_key.client_id
-        assert agent.get("/put-keys").status_code == 403
+        assert agent.post("/put-keys").status_code == 403
         assert agent.post("/renew", json={"csr": "no request" * 10}).status_code in (403, 422)
         assert admin.get("/clients/web1").json()["certificate_serial"] == peer.serial
 
@@ -165,9 +166,10 @@ def put_keys(director, key, issued):
         authority = issued["authority"].encode()
         identity = store_identity(folder, key, issued["certificate"].encode(), authority)
         context = client_context(identity)
-    with httpx.Client(base_url=director.url + "/api/v1", verify=context) as holder:
+    place = director.url + "/api/v1"
+    with httpx.Client(base_url=place, verify=context, headers=OWN_HEADERS) as holder:
         try:
-            answer = holder.get("/put-keys")
+            answer = holder.post("/put-keys")
         except httpx.TransportError:
             return None
     return answer.json()["put_keys"] if answer.status_code == 200 else None

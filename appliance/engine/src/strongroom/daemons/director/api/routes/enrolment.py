@@ -103,7 +103,7 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
     )
 
 
-@router.get("/put-keys")
+@router.post("/put-keys")
 async def put_keys(request: Request) -> PutKeys:
     """The put keys of the agent that shows its certificate."""
     context: ApiContext = request.app.state.context
