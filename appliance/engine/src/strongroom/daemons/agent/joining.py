@@ -45,6 +45,7 @@ from strongroom.net.identities.private_files import (
     write_file,
 )
 from strongroom.net.identities.trust import fingerprint, roots_of
+from strongroom.net.renewal.certificates import DirectorAddress
 
 if TYPE_CHECKING:
     from strongroom.daemons.agent.settings import AgentSettings
@@ -88,7 +89,7 @@ def join(wanted: Wanted, host_name: str) -> Joined:
 
     Raises UsageError, ConflictError, PeerRefusedError, DirectorError, ConfigurationError.
     """
-    host, port = place_of(wanted.url)
+    host, port, _ = place_of(wanted.url)
     expected = _expected_fingerprint(wanted)
     settings = _configured(wanted)
     name = wanted.name or (settings.name if settings else host_name)
@@ -208,7 +209,7 @@ def _confirmed(
     known = settings.directors.values() if settings else ()
     name = next((one.name for one in known if (one.address, one.port) == (host, port)), "")
     try:
-        return fetch_put_keys(host, port, name, identity)
+        return fetch_put_keys(DirectorAddress(host, port, name), identity)
     except PeerRefusedError:
         if not wanted.token:
             raise
