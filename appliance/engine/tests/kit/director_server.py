@@ -6,7 +6,7 @@
 Its people are Console resources with certificates of their names: admin may do everything, ann sees
 clients that begin with `web` and may do little, eve is nobody's Console. A repository holds two
 snapshots of web1 and one of db1. `like`: another director whose repository is copied, which is
-quicker than making one.
+quicker than making one. `as_tree`: the configuration is a folder, `director.d`.
 """
 
 from __future__ import annotations
@@ -124,11 +124,18 @@ class RunningDirector:
         folder: Path,
         configuration: str = CONFIGURATION,
         like: RunningDirector | None = None,
+        *,
+        as_tree: bool = False,
     ) -> None:
         self.folder = folder
         self.house = House(folder)
         self.house.director = self.house.identity("boss", "director", "localhost", "127.0.0.1")
         self.configuration_file = folder / "director.conf"
+        self.configuration_path = self.configuration_file
+        if as_tree:
+            self.configuration_path = folder / "director.d"
+            self.configuration_file = self.configuration_path / "director" / "all.conf"
+            self.configuration_file.parent.mkdir(parents=True)
         self.configuration = configuration
         self.snapshots: list[Snapshot] = []
         self.tree: Path = folder / "tree" if like is None else like.tree
@@ -214,7 +221,7 @@ class RunningDirector:
             self._thread.__exit__(*failure)
 
     async def _start(self) -> None:
-        self.daemon = DirectorDaemon(str(self.configuration_file))
+        self.daemon = DirectorDaemon(str(self.configuration_path))
         self.daemon.settings = replace(self.daemon.settings, addresses=(("127.0.0.1", 0),))
         ready = asyncio.Event()
         self._serving = asyncio.create_task(

@@ -74,6 +74,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "control the director": {
         "status": ("status", "show what is running, what has ended and what is due"),
         "clients": ("clients", "list clients and the state of their agents"),
+        "client": ("client", "remove a client"),
         "jobs": ("jobs", "list jobs, when they are due and how they last ended"),
         "runs": ("runs", "list runs of jobs"),
         "run": ("run", "start a job now"),
@@ -90,6 +91,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "catalog": ("catalog", "export, import or rebuild the director's catalog"),
     },
     "this installation": {
+        "setup": ("setup", "make an appliance of this machine"),
         "ca": ("ca", "issue certificates and enrolment tokens"),
         "config": ("config", "check, explain and print configuration files"),
         "self-test": ("self_test", "test the libraries against known answers"),

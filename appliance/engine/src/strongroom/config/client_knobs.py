@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from strongroom.config.table.schema import key_of
 from strongroom.knobs.settings import KnobSettings
-from strongroom.knobs.table import BACKUP_KNOBS
+from strongroom.knobs.table import AGENT_KNOBS, BACKUP_KNOBS
 
 if TYPE_CHECKING:
     from strongroom.config.model import Resource
@@ -22,3 +22,13 @@ def client_knobs(client: Resource) -> KnobSettings:
         if client.is_set(attribute):
             found[knob.name] = knob.from_directive(client.number(attribute))
     return KnobSettings(**found)
+
+
+def knob_origins(client: Resource) -> dict[str, str]:
+    """Knob -> file and line, of those that the Client sets."""
+    found = {}
+    for knob in (*BACKUP_KNOBS, *AGENT_KNOBS):
+        spec = client.spec.by_key.get(key_of(knob.directive)) if knob.directive else None
+        if spec is not None and client.is_set(spec.attribute):
+            found[knob.name] = str(client.origin(spec.attribute))
+    return found

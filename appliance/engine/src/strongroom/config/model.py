@@ -36,7 +36,7 @@ _Value = TypeVar("_Value")
 # How many JobDefs one Job may inherit through.
 MAXIMUM_INHERITANCE = 32
 _INHERITING = frozenset(("Job", "JobDefs"))
-_NOT_INHERITED = frozenset(("name", "description", "jobdefs"))
+_NOT_INHERITED = frozenset(("name", "description", "jobdefs", "clientgroup"))
 _SCRIPT_TYPES = frozenset(("RUNSCRIPT", "SHRTRUNSCRIPT"))
 _TUPLE_TYPES = frozenset(
     (

@@ -1,7 +1,8 @@
-"""`strongroom agent`: the daemon that runs jobs on this machine, and its certificate."""
+"""`strongroom agent`: the daemon that runs jobs on this machine, how it joins, its certificate."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
 from typing import TYPE_CHECKING
@@ -10,42 +11,68 @@ from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    import argparse
-
     from strongroom.cli.terminal import Terminal
     from strongroom.daemons.agent.settings import AgentSettings
 
 EPILOG = """\
 examples:
+  strongroom agent join https://vault.example.org:9101 --token-file web.token    then it runs
+  strongroom agent show --effective --json                what the running agent works with
+  strongroom agent leave                                  then: strongroom client remove web1
   strongroom agent --config /etc/strongroom --check       only check whether it could start
   strongroom agent --config /etc/strongroom --foreground
   strongroom agent enrol --director https://vault.example.org:9101 \\
       --token-file /root/web1.token --fingerprint 3f2a...
   strongroom agent renew --config /etc/strongroom         now, not when it is due
 
-The token is the single-use token of `strongroom ca token`; the fingerprint, which is not secret, is
-shown by `strongroom ca list`. enrol fetches the agent's certificate and its put key.
+The token is one of `strongroom ca token`, which holds the fingerprint of the authority. enrol
+fetches the agent's certificate and its put key; join does all else as well: configuration, owners,
+and the service where systemd runs.
 """
 
 DEFAULT_CONFIGURATION = "/etc/strongroom"
+VARIABLE = "STRONGROOM_JOIN_TOKEN"
+AGENT_UNITS = ("strongroom-agent-restore.socket", "strongroom-agent.service")
 _GREATEST_TOKEN_BYTES = 4096
+_STANDARD_INPUT = ("-",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument(
-        "action",
-        nargs="?",
-        choices=("enrol", "renew"),
-        help="get or renew the certificate of this machine; without it: run the agent",
-    )
-    parser.add_argument("--config", metavar="FOLDER", help="the tree or file (/etc/strongroom)")
+    """Add the options, and the actions."""
+    _add_configuration(parser, None)
     # It never leaves the foreground; the option exists for service managers that pass it.
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground (it always does)"
     )
     parser.add_argument("--check", action="store_true", help="report every fault, and exit")
-    enrolling = parser.add_argument_group("enrol")
+    parser.set_defaults(act=_serve)
+    actions = parser.add_subparsers(
+        title="actions", metavar="ACTION", help="without one: run the agent"
+    )
+    joining = actions.add_parser("join", help="make this machine an agent: all in one step")
+    joining.add_argument("director", metavar="URL", help="such as https://vault:9101")
+    joining.add_argument(
+        "--token", metavar="TOKEN", help=f"others can see it in `ps`; else ${VARIABLE}"
+    )
+    joining.add_argument("--token-file", metavar="FILE", help="`-` reads standard input")
+    _add_name(joining)
+    joining.add_argument(
+        "--ca-fingerprint", metavar="HEX", help="SHA-256 of the authority (it is in the token)"
+    )
+    joining.add_argument(
+        "--state", metavar="FOLDER", help="folder of its data (/var/lib/strongroom/agent)"
+    )
+    joining.add_argument("--no-start", action="store_true", help="do not touch services")
+    joining.set_defaults(act=_join)
+    leaving = actions.add_parser("leave", help="undo join: certificate, keys, configuration")
+    leaving.add_argument("--no-stop", action="store_true", help="do not touch services")
+    leaving.set_defaults(act=_leave)
+    showing = actions.add_parser("show", help="show the running agent: settings, runs, connections")
+    showing.add_argument(
+        "--effective", action="store_true", help="every knob, and where its value comes from"
+    )
+    showing.set_defaults(act=_show_running)
+    enrolling = actions.add_parser("enrol", help="get the certificate of this machine")
     enrolling.add_argument("--director", metavar="URL", help="such as https://vault:9101")
     enrolling.add_argument(
         "--director-name",
@@ -53,26 +80,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="name of the director (default: the configuration's, or its certificate's)",
     )
     enrolling.add_argument("--token-file", metavar="FILE", help="`-` reads standard input")
-    enrolling.add_argument("--fingerprint", metavar="HEX", help="SHA-256 of the authority")
     enrolling.add_argument(
+        "--fingerprint", metavar="HEX", help="SHA-256 of the authority (it is in the token)"
+    )
+    _add_name(enrolling)
+    enrolling.add_argument(
+        "--into", metavar="FOLDER", help="folder for the certificate (default: as configured)"
+    )
+    enrolling.set_defaults(act=_enrol)
+    renewing = actions.add_parser("renew", help="renew the certificate of this machine")
+    renewing.set_defaults(act=_renew)
+    for action in (joining, leaving, showing, enrolling, renewing):
+        _add_configuration(action, argparse.SUPPRESS)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Run the agent, or do the action."""
+    exit_code: int = arguments.act(arguments, terminal)
+    return exit_code
+
+
+def _add_configuration(parser: argparse.ArgumentParser, default: str | None) -> None:
+    parser.add_argument(
+        "--config", metavar="FOLDER", default=default, help="the tree or file (/etc/strongroom)"
+    )
+
+
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--name",
         metavar="NAME",
         help="name of the client (default: the configuration's, or the host's)",
     )
-    enrolling.add_argument(
-        "--into", metavar="FOLDER", help="folder for the certificate (default: as configured)"
-    )
 
 
-def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Run the agent, or enrol or renew."""
-    if arguments.action == "enrol":
-        return _enrol(arguments, terminal)
-    from strongroom.daemons.agent.settings import load_settings
-
+def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
     path = arguments.config or DEFAULT_CONFIGURATION
-    if arguments.action == "renew":
-        return _renew(load_settings(path), terminal)
     if arguments.check:
         from strongroom.cli.daemon_checks import tell_faults
         from strongroom.daemons.agent.checking import check_agent
@@ -94,6 +137,79 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
+def _join(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.cli.services import has_systemd, start_services
+    from strongroom.daemons.agent.joining import USUAL_STATE, Wanted, join
+
+    wanted = Wanted(
+        url=arguments.director,
+        token=_token_to_join(arguments),
+        name=arguments.name or "",
+        fingerprint=arguments.ca_fingerprint or "",
+        configuration=os.path.abspath(arguments.config or DEFAULT_CONFIGURATION),
+        state=os.path.abspath(arguments.state or USUAL_STATE),
+    )
+    joined = join(wanted, socket.gethostname())
+    changed = joined.changed
+    starts = has_systemd() and not arguments.no_start
+    if starts:
+        changed = changed + start_services(AGENT_UNITS, reload=bool(changed))
+    terminal.emit(
+        {
+            "type": "joined",
+            "name": joined.name,
+            "director": joined.director,
+            "not_after": joined.identity.not_after.isoformat(),
+            "changed": changed,
+        }
+    )
+    for one in changed:
+        terminal.line(one)
+    already = "" if changed else " already"
+    terminal.line(
+        f"{printable(joined.name)} is{already} an agent of Director {printable(joined.director)}"
+    )
+    if not starts:
+        terminal.line(
+            "start it with: strongroom agent --foreground, or the service strongroom-agent"
+        )
+    return EXIT_DONE
+
+
+def _leave(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.cli.services import has_systemd, stop_services
+    from strongroom.daemons.agent.joining import leave
+
+    changed = []
+    if has_systemd() and not arguments.no_stop:
+        changed += stop_services(AGENT_UNITS)
+    changed += leave(os.path.abspath(arguments.config or DEFAULT_CONFIGURATION))
+    terminal.emit({"type": "left", "changed": changed})
+    for one in changed:
+        terminal.line(one)
+    terminal.line("this machine is no agent any more; on the appliance: strongroom client remove")
+    return EXIT_DONE
+
+
+def _show_running(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.cli.agent_view import show_status
+    from strongroom.daemons.agent.settings import load_settings
+    from strongroom.daemons.agent.status import ask_status
+
+    settings = load_settings(arguments.config or DEFAULT_CONFIGURATION)
+    show_status(ask_status(settings.working_folder), terminal, is_whole=arguments.effective)
+    return EXIT_DONE
+
+
+def _token_to_join(arguments: argparse.Namespace) -> str:
+    if arguments.token and arguments.token_file:
+        raise UsageError("give the token with --token or --token-file, not with both")
+    text: str = arguments.token or os.environ.get(VARIABLE, "")
+    if arguments.token_file or text in _STANDARD_INPUT:
+        return _read_token(arguments.token_file or text)
+    return text.strip()
+
+
 def _show(settings: AgentSettings, terminal: Terminal) -> None:
     for director in settings.directors.values():
         ways = []
@@ -113,7 +229,7 @@ def _show(settings: AgentSettings, terminal: Terminal) -> None:
 
 
 def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    for option in ("director", "token_file", "fingerprint"):
+    for option in ("director", "token_file"):
         if not getattr(arguments, option):
             raise UsageError(f"to enrol, give --{option.replace('_', '-')}")
     name, folder = arguments.name, arguments.into
@@ -126,11 +242,11 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not folder:
         raise UsageError("give the folder for the certificate with --config or --into")
     from strongroom.daemons.agent.enrolment import enrol
+    from strongroom.net.identities.enrolment_tokens import fingerprint_in
 
     token = _read_token(arguments.token_file)
-    identity, director = enrol(
-        arguments.director, name, token, arguments.fingerprint, folder, directors
-    )
+    fingerprint = arguments.fingerprint or fingerprint_in(token)
+    identity, director = enrol(arguments.director, name, token, fingerprint, folder, directors)
     configuration = arguments.config or DEFAULT_CONFIGURATION
     if os.geteuid() == 0 and os.path.exists(configuration):
         from strongroom.daemons.agent.restore_authority import keep_restore_authority
@@ -153,8 +269,11 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
-def _renew(settings: AgentSettings, terminal: Terminal) -> int:
+def _renew(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.daemons.agent.enrolment import renew
+    from strongroom.daemons.agent.settings import load_settings
+
+    settings = load_settings(arguments.config or DEFAULT_CONFIGURATION)
 
     for director in settings.directors.values():
         if director.address:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
     from strongroom.net.identities.authority import Authority
     from strongroom.net.identities.authority_files import Issued
+    from strongroom.net.identities.enrolment_tokens import TokenUse
     from strongroom.net.identities.peer import ClientOf
 
 EPILOG = """\
@@ -43,6 +44,8 @@ examples:
   strongroom ca issue web1 --role agent --request web1.csr --out web1.pem
   strongroom ca token web1 --out web1.token               then on web1: strongroom agent enrol
   strongroom ca token --any-name --lifetime 15min --out -   for any new client
+  strongroom ca token --group servers --names 'web*' --uses 100 --lifetime 7d --out web.token
+                                       for 100 new clients, then on each: strongroom agent join
   strongroom ca token web1 --new-client --out web1.token    after a compromise of web1
   strongroom ca list
   strongroom ca revoke web1                               open connections end within seconds
@@ -118,7 +121,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="list certificates and unused enrolment tokens")
     listing.add_argument("--all", action="store_true", help="expired and revoked ones as well")
     listing.set_defaults(act=_list)
-    _add_token_action(actions.add_parser("token", help="make a one-time enrolment token"))
+    _add_token_action(actions.add_parser("token", help="make an enrolment token"))
     for action in (making, issuing, revoking, renewing, listing, actions.choices["token"]):
         action.add_argument(
             "--ca", metavar="FOLDER", default=DEFAULT_FOLDER, help=f"default {DEFAULT_FOLDER}"
@@ -135,6 +138,19 @@ def _add_token_action(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="the only name it is valid for")
     parser.add_argument(
         "--any-name", action="store_true", help="valid for any name that is not taken yet"
+    )
+    parser.add_argument(
+        "--names",
+        metavar="PATTERN",
+        help="valid for names that are not taken yet and match, such as 'web*'",
+    )
+    parser.add_argument(
+        "--uses", type=int, default=1, metavar="NUMBER", help="for how many names (default 1)"
+    )
+    parser.add_argument(
+        "--group",
+        metavar="NAME",
+        help="a Client Group that JobDefs of the director name: clients that join get its jobs",
     )
     parser.add_argument("--role", default="agent", choices=ROLES, help="default agent")
     _add_host_option(parser)
@@ -309,18 +325,22 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.emit(
             {
                 "type": "enrolment_token",
-                "id": identifier,
-                "name": use.name,
-                "role": use.role,
-                "expires": utc_text(use.expires_ns),
+                **_token_fields(identifier, use),
             }
         )
         token_rows.append(
-            [identifier, printable(use.name) or "(any)", use.role, time_text(use.expires_ns)]
+            [
+                identifier,
+                printable(use.name or use.pattern),
+                use.role,
+                printable(use.group),
+                f"{use.uses_left} of {use.uses}",
+                time_text(use.expires_ns),
+            ]
         )
     if token_rows:
         terminal.line()
-        _write_table(terminal, ["TOKEN", "FOR", "ROLE", "UNTIL"], token_rows)
+        _write_table(terminal, ["TOKEN", "FOR", "ROLE", "GROUP", "LEFT", "UNTIL"], token_rows)
     return EXIT_DONE
 
 
@@ -332,8 +352,8 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.emit({"type": "enrolment_token_withdrawn", "id": arguments.withdraw})
         terminal.line("the token is no longer valid")
         return EXIT_DONE
-    if bool(arguments.name) == arguments.any_name:
-        raise UsageError("name the client that the token is for, or give --any-name")
+    if sum(map(bool, (arguments.name, arguments.any_name, arguments.names))) != 1:
+        raise UsageError("name the client that the token is for, or give --names or --any-name")
     if not arguments.out:
         raise UsageError("give --out FILE for the token, or --out - to print it")
     lifetime = parse_duration(arguments.lifetime)
@@ -348,6 +368,9 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
         lifetime.seconds,
         arguments.host,
         new_client=arguments.new_client,
+        pattern=arguments.names or "*",
+        uses=arguments.uses,
+        group=arguments.group or "",
     )
     secret: dict[str, object] = {}
     if not prints:
@@ -360,17 +383,15 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
     terminal.emit(
         {
             "type": "new_enrolment_token",
-            "id": token.id,
-            "name": token.use.name,
-            "role": token.use.role,
-            "expires": utc_text(token.use.expires_ns),
+            **_token_fields(token.id, token.use),
             "fingerprint": authority.fingerprint,
             **secret,
         }
     )
     if not prints:
+        uses = "one use" if token.use.uses == 1 else f"{token.use.uses} uses"
         terminal.line(
-            f"wrote a single-use token, valid until {time_text(token.use.expires_ns)}, to "
+            f"wrote a token with {uses}, valid until {time_text(token.use.expires_ns)}, to "
             f"{printable(arguments.out)}"
         )
         terminal.line(f"the authority's fingerprint is {authority.fingerprint}")
@@ -379,6 +400,19 @@ def _token(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _write_table(terminal: Terminal, headings: list[str], rows: list[list[str]]) -> None:
     write_table(terminal, [Column(heading) for heading in headings], rows)
+
+
+def _token_fields(identifier: str, use: TokenUse) -> dict[str, object]:
+    return {
+        "id": identifier,
+        "name": use.name,
+        "names": use.pattern,
+        "role": use.role,
+        "group": use.group,
+        "uses": use.uses,
+        "uses_left": use.uses_left,
+        "expires": utc_text(use.expires_ns),
+    }
 
 
 def _certificate_object(entry: Issued, *, revoked: bool) -> dict[str, object]:

@@ -30,7 +30,8 @@ _Settings = TypeVar("_Settings")
 class DirectorConfiguration:
     """The director and all resources it knows, by name in reading order.
 
-    catalog: the first one, None where there is none. The lookups (`job`, `client` and so on) raise
+    catalog: the first one, None where there is none. client_groups: the JobDefs of which a client
+    that joins a group gets jobs, in reading order. The lookups (`job`, `client` and so on) raise
     UnknownNameError for a name that there is not.
     """
 
@@ -46,6 +47,7 @@ class DirectorConfiguration:
     consoles: Mapping[str, PermissionSettings]
     users: Mapping[str, PermissionSettings]
     profiles: Mapping[str, PermissionSettings]
+    client_groups: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, component: ComponentConfiguration) -> DirectorConfiguration:
@@ -77,6 +79,7 @@ class DirectorConfiguration:
             consoles=by_name("Console", PermissionSettings.of),
             users=by_name("User", PermissionSettings.of),
             profiles=by_name("Profile", PermissionSettings.of),
+            client_groups=MappingProxyType(_client_groups(component)),
         )
 
     def job(self, name: str) -> JobSettings:
@@ -113,6 +116,14 @@ class DirectorConfiguration:
         from_pool = self.pools.get(pool)
         name = said or job.next_pool or (from_pool.next_pool if from_pool is not None else "")
         return self.pools.get(name)
+
+
+def _client_groups(component: ComponentConfiguration) -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for name, jobdefs in component.of_type("JobDefs").items():
+        for group in dict.fromkeys(jobdefs.texts("client_group")):
+            groups[group] = (*groups.get(group, ()), name)
+    return groups
 
 
 def _found(resources: Mapping[str, _Settings], kind: str, name: str) -> _Settings:

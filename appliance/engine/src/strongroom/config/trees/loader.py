@@ -26,6 +26,8 @@ from strongroom.config.trees.parser import Parser
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from strongroom.config.trees.tree import ComponentTree
 
 # Component -> stems of its file and folder, ours first.
@@ -85,10 +87,17 @@ class Loaded:
     lenient: frozenset[str] = frozenset()
 
 
-def load_trees(path: str, options: LoadOptions, component: str | None = None) -> Loaded:
+def load_trees(
+    path: str,
+    options: LoadOptions,
+    component: str | None = None,
+    instead: Mapping[str, str | None] | None = None,
+) -> Loaded:
     """Read what is at `path`, of one component or of all that are there.
 
-    Raises UsageError when `path` is not there, or no component can be told from its name.
+    instead: texts by the paths of files, for trying out a change: each stands for the file, which
+    need not be there; None stands for no file. Raises UsageError when `path` is not there, or no
+    component can be told from its name.
     """
     diagnostics = Diagnostics(werror=options.werror, limit=options.limits.diagnostics)
     reader = Reader(
@@ -102,9 +111,14 @@ def load_trees(path: str, options: LoadOptions, component: str | None = None) ->
             lenient.add(name)
         parser = _parser(name, reader, options, rejects_unknown=rejects_unknown)
         for file in files:
+            if instead is not None and file in instead:
+                continue
             source = reader.read(file)
             if source is not None:
                 parser.parse(source)
+        for file, text in (instead or {}).items():
+            if text is not None:
+                parser.parse(SourceText(file, text))
         trees[name] = parser.tree
     return Loaded(trees, diagnostics, reader.files_read, options, frozenset(lenient))
 
@@ -162,6 +176,25 @@ def component_files(path: str, component: str | None = None) -> dict[str, list[s
             "and the like"
         )
     return found
+
+
+def component_folder(path: str, component: str) -> str | None:
+    """The folder (`director.d` or so) whose files a component reads; None where it is one file.
+
+    Raises UsageError where nothing is there.
+    """
+    if not os.path.isdir(path):
+        return None
+    base = os.path.basename(os.path.normpath(path))
+    if base.endswith(".d") and COMPONENT_ALIASES.get(base[:-2]) == component:
+        return path
+    component_files(path, component)
+    for stem in STEMS[component]:
+        if os.path.isfile(os.path.join(path, f"{stem}.conf")):
+            return None
+        if os.path.isdir(folder := os.path.join(path, f"{stem}.d")):
+            return folder
+    return None
 
 
 def has_component(path: str, component: str) -> bool:

@@ -9,13 +9,16 @@ never leaves this machine. Renewal authenticates with the current certificate.
 
 from __future__ import annotations
 
+import os
 import ssl
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from strongroom.daemons.agent.put_keys import keep_put_key
 from strongroom.errors import PeerRefusedError, UsageError
-from strongroom.net.channels.tls_contexts import authority_context
+from strongroom.net.channels.tls_contexts import authority_context, client_context
 from strongroom.net.identities.identity import (
     Identity,
     certificate_request,
@@ -41,6 +44,10 @@ if TYPE_CHECKING:
 USUAL_PORT: Final = 9101
 
 
+class _PutKeys(msgspec.Struct, frozen=True):
+    put_keys: tuple[str, ...]
+
+
 def enrol(
     director_url: str,
     name: str,
@@ -48,20 +55,23 @@ def enrol(
     fingerprint: str,
     identity_folder: str,
     director_names: Collection[str] = (),
+    key_pem: bytes = b"",
 ) -> tuple[Identity, str]:
-    """Get the first certificate of `name`; returns the identity and the director's name.
+    """Get the first certificate and the put keys of `name`; returns the identity and the director.
 
     director_names: the director has one of these names; without any, that of its certificate, which
-    must be for the host in the URL. Raises UsageError, PeerRefusedError, DirectorError.
+    must be for the host in the URL. key_pem: the key to use, with which an enrolment that was
+    interrupted can be repeated; a new one if there is none. Raises UsageError, PeerRefusedError,
+    DirectorError.
     """
-    place = _place(director_url)
+    place = place_of(director_url)
     blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     blind.check_hostname = False
     # The peer is not authenticated yet: send nothing secret, and trust only a matching fingerprint.
     blind.verify_mode = ssl.CERT_NONE
     found: Authority = ask(place, blind, "GET", "/api/v1/authority", None, Authority)
     authority = authority_with_fingerprint(found.authority.encode(), fingerprint)
-    key_pem = new_key()
+    key_pem = key_pem or new_key()
     question = {
         "token": token,
         "csr": certificate_request(key_pem, name).decode("ascii"),
@@ -85,8 +95,27 @@ def enrol(
         )
     identity = store_identity(identity_folder, key_pem, issued.certificate.encode(), authority)
     keep_revoked(identity, issued.revoked)
-    _keep_put_keys(identity_folder, issued.put_keys)
+    fetch_put_keys(place._replace(name=issued.director), identity)
     return identity, issued.director
+
+
+def fetch_put_keys(place: DirectorAddress, identity: Identity) -> str:
+    """Get the put keys of the holder of a certificate; returns the director's name.
+
+    Without a name in `place` it is that of the director's certificate, which must be for the host.
+    Raises as `enrol` does.
+    """
+    context = client_context(identity, check_hostname=not place.name)
+    names: list[str] = []
+
+    def judge(certificate: bytes) -> None:
+        if place.name:
+            identity.trust.judge_server(certificate, place.name, ("director",))
+        names.append(identity.trust.judge(certificate, ("director",)).name)
+
+    found: _PutKeys = ask(place, context, "POST", "/api/v1/put-keys", {}, _PutKeys, judge)
+    _keep_put_keys(os.fsdecode(identity.folder), found.put_keys)
+    return names[0]
 
 
 def renew(director: KnownDirector, identity_folder: str) -> Identity:
@@ -106,7 +135,8 @@ def _keep_put_keys(identity_folder: str, put_keys: Iterable[str]) -> None:
         keep_put_key(identity_folder, text)
 
 
-def _place(url: str) -> DirectorAddress:
+def place_of(url: str) -> DirectorAddress:
+    """Where a URL says that the director is. Raises UsageError."""
     try:
         parts = urlsplit(url if "://" in url else f"https://{url}")
         host, port = parts.hostname, parts.port or USUAL_PORT

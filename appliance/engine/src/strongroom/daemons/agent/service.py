@@ -21,6 +21,7 @@ from strongroom.daemons.agent.connections import DirectorLinks
 from strongroom.daemons.agent.enrolment import address_of, renew
 from strongroom.daemons.agent.metrics_file import MetricsFile
 from strongroom.daemons.agent.settings import load_settings
+from strongroom.daemons.agent.status import StatusSocket, status
 from strongroom.daemons.agent.supervisor import Supervisor
 from strongroom.daemons.daily_log import DailyLog
 from strongroom.daemons.service_manager import notify
@@ -55,6 +56,7 @@ class _Service:
         self._told = DailyLog(_log)
         self._woken = asyncio.Event()
         self._figures = MetricsFile(self._settings, self._links.is_welcome)
+        self._started_ns = self._read_ns = clock.now_ns()
 
     async def run(self) -> None:
         settings = self._settings
@@ -78,6 +80,11 @@ class _Service:
             await self._links.start(supervisor)
         except OSError as error:
             raise OperatingSystemError(f"cannot listen: {error.strerror or error}") from error
+        telling = StatusSocket(lambda: self._status(supervisor))
+        try:
+            await telling.open(settings.working_folder)
+        except OSError as error:
+            _log.warning("`strongroom agent show` gets no answer: %s", error.strerror or error)
         supervisor.resume()
         renewing = asyncio.create_task(self._keep_certificate(), name="certificate")
         writing = asyncio.create_task(self._figures.keep_writing(), name="metrics file")
@@ -88,9 +95,15 @@ class _Service:
         renewing.cancel()
         await supervisor.stop()
         await self._links.stop()
+        telling.close()
         self._figures.stop()
         await writing
         os.close(lock)
+
+    def _status(self, supervisor: Supervisor) -> dict[str, object]:
+        return status(
+            self._settings, supervisor, self._links.is_welcome, self._started_ns, self._read_ns
+        )
 
     async def _reload(self, supervisor: Supervisor) -> None:
         notify(f"RELOADING=1\nMONOTONIC_USEC={int(clock.elapsed_seconds() * 1e6)}")
@@ -104,6 +117,7 @@ class _Service:
             await self._links.reload(settings)
             supervisor.settings = settings
             self._settings = settings
+            self._read_ns = clock.now_ns()
             self._figures.use(settings)
             self._woken.set()
             _log.info("the configuration was read again")

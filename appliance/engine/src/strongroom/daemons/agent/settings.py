@@ -47,6 +47,7 @@ class AgentSettings:
     """The agent. `processes`: shared by all runs; see `supervisor`.
 
     share_below: what backups may offer to share at most; None where the director alone decides.
+    origins: knob -> where the configuration sets it, of those that it sets.
     """
 
     name: str
@@ -64,6 +65,7 @@ class AgentSettings:
     restore_socket: str
     ping_seconds: int
     metrics_file: str
+    origins: Mapping[str, str]
 
     @property
     def run_folder(self) -> bytes:
@@ -88,7 +90,7 @@ class AgentSettings:
 
 def load_settings(path: str) -> AgentSettings:
     """Read the configuration at `path`. Raises ConfigurationError, UsageError."""
-    from strongroom.config.client_knobs import client_knobs
+    from strongroom.config.client_knobs import client_knobs, knob_origins
     from strongroom.config.resolve import load
 
     component = load(path, component="agent").agent
@@ -120,6 +122,7 @@ def load_settings(path: str) -> AgentSettings:
         restore_socket=client.text("restore_socket"),
         ping_seconds=client.number("heartbeat_interval_seconds") or _PING_SECONDS,
         metrics_file=client.text("metrics_file"),
+        origins=knob_origins(client),
     )
 
 

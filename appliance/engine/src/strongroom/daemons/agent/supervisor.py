@@ -17,15 +17,17 @@ import asyncio
 import logging
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.daemons.agent.jobs.description import JobDescription, PassedRestore, kind_of
 from strongroom.daemons.agent.journal import RunJournal, load_journals
+from strongroom.daemons.agent.run_status import EndedRuns
 from strongroom.daemons.job_process.messages import JobEnded, JobLog, JobProgress
 from strongroom.daemons.job_process.process import STOP_SECONDS, JobProcess, JobProgram
 from strongroom.errors import CancelledError, JobDiedError, RefusedError
+from strongroom.knobs.settings import KnobSettings
 from strongroom.net.control.messages import RunEnded, RunProgress, StartRestore
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ class _Run:
     process: JobProcess | None = None
     task: asyncio.Task[None] | None = None
     processes: int = 0
+    # The agent's own settings when it began.
+    tuning: KnobSettings = field(default_factory=KnobSettings)
     progress: RunProgress | None = None
     is_cancelled: bool = False
     # The limit that the director set last; None: that of the start message.
@@ -76,6 +80,7 @@ class Supervisor:
         self._news = news
         self._ended = ended
         self._is_stopping = False
+        self.ended_runs = EndedRuns()
         self._runs = {
             journal.run_id: _Run(journal) for journal in load_journals(settings.run_folder)
         }
@@ -176,6 +181,14 @@ class Supervisor:
         """How many runs are active."""
         return sum(run.task is not None for run in self._runs.values())
 
+    def active(self) -> list[tuple[RunJournal, KnobSettings, int]]:
+        """The active runs, each with the agent's own settings when it began, and its processes."""
+        return [
+            (run.journal, run.tuning, run.processes)
+            for run in self._runs.values()
+            if run.task is not None
+        ]
+
     async def stop(self) -> None:
         """Stop every job without ending its run: the next start of the agent resumes them."""
         self._is_stopping = True
@@ -253,7 +266,7 @@ class Supervisor:
             restore_folders=() if director is None else director.restore_folders,
             allow_commands=settings.allow_commands,
             processes=run.processes,
-            tuning=settings.tuning,
+            tuning=run.tuning,
             share_below=settings.share_below,
             maximum_bytes_per_second=self._bandwidth(run),
             maximum_run_seconds=min((limit for limit in limits if limit), default=0),
@@ -278,6 +291,7 @@ class Supervisor:
         journal = run.journal
         try:
             run.processes = self._share()
+            run.tuning = self.settings.tuning
             await self._on_disk(journal.begin)
             if journal.begun == 1:
                 await self._on_disk(journal.add_started)
@@ -338,6 +352,7 @@ class Supervisor:
             security=ended.security,
         )
         await self._on_disk(lambda: run.journal.add_ended(report))
+        self.ended_runs.note(run.journal, run.tuning)
         self._ended(run.journal)
         self._news(run.journal.entry.director)
 

@@ -27,13 +27,24 @@ from strongroom.daemons.director.catalog.runs import load_run
 from strongroom.daemons.director.catalog.snapshots import GONE, load_snapshot, note_removed
 from strongroom.daemons.director.configuration import read_configuration, repository_places
 from strongroom.daemons.director.consoles import console_type, missing_resource
+from strongroom.daemons.director.joined_clients import (
+    removable_file,
+    remove_file,
+    write_client,
+)
 from strongroom.daemons.director.restart import log_reload, with_what_stays
 from strongroom.daemons.director.results import Actor
 from strongroom.daemons.director.runs.active_run import ActiveRun, Ending
 from strongroom.daemons.director.runs.plan import plan
 from strongroom.daemons.director.runs.requests import new_restore, new_run
 from strongroom.daemons.director.runs.retention import remove_snapshots, snapshot_info
-from strongroom.errors import ConflictError, StrongroomError, UnknownNameError, UsageError
+from strongroom.errors import (
+    ConfigurationError,
+    ConflictError,
+    StrongroomError,
+    UnknownNameError,
+    UsageError,
+)
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -43,6 +54,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.joined_clients import JoiningClient
     from strongroom.daemons.director.notices.office import NoticeOffice
     from strongroom.daemons.director.results import (
         NoticeTest,
@@ -55,6 +67,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.runs.lifecycle import Runs
     from strongroom.daemons.director.runs.plan import JobPlan
     from strongroom.daemons.director.schedule.scheduler import Scheduler
+    from strongroom.net.identities.authority import Authority
 
 
 @dataclass(slots=True)
@@ -87,7 +100,8 @@ class Commands:
         self._scheduler = scheduler
         self._agents = agents
         self._notices = notices
-        self._path = configuration_path
+        self.path = configuration_path
+        self._reading = asyncio.Lock()
         self._refusals = AuditThrottle()
         self._noting: asyncio.TimerHandle | None = None
         self._notes: set[asyncio.Task[None]] = set()
@@ -188,9 +202,13 @@ class Commands:
 
     async def reload(self, who: Actor) -> Reload:
         """Reload the configuration; active runs are not disturbed."""
-        async with self._audited(who, "reload", self._path):
-            context = self._context
-            loaded, report = await context.in_thread(read_configuration, self._path)
+        async with self._audited(who, "reload", self.path):
+            return await self._read_again()
+
+    async def _read_again(self) -> Reload:
+        context = self._context
+        async with self._reading:
+            loaded, report = await context.in_thread(read_configuration, self.path)
             if loaded is not None:
                 context.configuration, context.restart_needed = with_what_stays(
                     context.configuration, loaded.settings
@@ -218,6 +236,49 @@ class Commands:
         """Try what could not be delivered once more; returns how many messages."""
         async with self._audited(who, "notify", "retry"):
             return await self._notices.retry()
+
+    async def add_client(self, joining: JoiningClient) -> None:
+        """Write the file of a client that joins a group, and put it in force.
+
+        Raises ConfigurationError, OperatingSystemError; then the client is not there.
+        """
+        who = Actor(self._context.name, "director")
+        target = f"{joining.name} joins group {joining.group}: {joining.file}"
+        async with self._audited(who, "client", target) as about:
+            about.clients.add(joining.name)
+            await self._context.in_thread(write_client, joining)
+            if not (await self._read_again()).is_loaded:
+                # Somebody has just changed another file.
+                await self._context.in_thread(remove_file, joining.file)
+                raise ConfigurationError("the director's configuration on disk has errors")
+
+    async def remove_client(self, name: str, authority: Authority | None, who: Actor) -> list[str]:
+        """End a client: its certificates are revoked, its file is removed, its runs are cancelled.
+
+        Its snapshots stay, as long as Minimum Retention and operators keep them. Returns what was
+        done. A second call finishes what was interrupted. Raises UnknownNameError, ConflictError.
+        """
+        async with self._audited(who, "client", f"remove {name}") as about:
+            about.clients.add(name)
+            call, done = self._context.in_thread, []
+            configuration = self._context.configuration
+            file = ""
+            if name in configuration.clients:
+                file = await call(removable_file, configuration, self.path, name)
+            if authority is not None:
+                done += await call(_revoke, authority, name)
+            if file:
+                await call(remove_file, file)
+                await self._read_again()
+                done.append(f"removed {file}")
+            for active in self._runs.all_active():
+                if name in (active.record.client, active.record.source_client):
+                    await self._runs.stop(active, Ending("cancelled", f"client {name} was removed"))
+                    done.append(f"cancelled run {active.record.id[:8]} of {active.record.job}")
+            await self._context.link.disconnect(name, "this client was removed")
+            if not done and name not in configuration.clients:
+                raise UnknownNameError(f"there is no client {name!r}, and no certificate of one")
+            return done
 
     async def create_token(
         self, name: str, profile: str, lifetime_seconds: int, who: Actor
@@ -337,6 +398,14 @@ class Commands:
             await self.audit(who, action, target, error.error_id, about)
             raise
         await self.audit(who, action, target, about=about)
+
+
+def _revoke(authority: Authority, name: str) -> list[str]:
+    try:
+        revoked = authority.revoke(name, roles=("agent",))
+    except UsageError:  # there is no certificate that is still valid
+        return []
+    return [f"revoked the certificate {one.serial} of {one.role} {name}" for one in revoked]
 
 
 def _restore_text(request: RestoreRequest) -> str:

@@ -18,6 +18,8 @@ from strongroom.daemons.director.schedule.year import plan_year
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from strongroom.config.language.diagnostics import Diagnostics
     from strongroom.config.model import ComponentConfiguration, Configuration
     from strongroom.net.identities.identity import Identity
@@ -59,9 +61,14 @@ def check_configuration(path: str) -> tuple[LoadedConfiguration, tuple[str, ...]
     return loaded, (*warnings, *device_warnings(loaded.resources, storage))
 
 
-def read_configuration(path: str) -> tuple[LoadedConfiguration | None, Reload]:
-    """The configuration at `path`, and its errors and warnings; None with errors. Blocks."""
-    configuration, diagnostics = _judged(path)
+def read_configuration(
+    path: str, instead: Mapping[str, str | None] | None = None
+) -> tuple[LoadedConfiguration | None, Reload]:
+    """The configuration at `path`, and its errors and warnings; None with errors. Blocks.
+
+    instead: texts to read instead of files, see `load_trees`.
+    """
+    configuration, diagnostics = _judged(path, instead)
     errors = tuple(one.head() for one in diagnostics.sorted("error"))
     warnings = tuple(one.head() for one in diagnostics.sorted("warning"))
     if errors:
@@ -98,9 +105,11 @@ def repository_places(configuration: DirectorConfiguration) -> dict[str, Reposit
     return {name: place for name, one in storages if (place := RepositoryPlace.of(one)) is not None}
 
 
-def _judged(path: str) -> tuple[Configuration, Diagnostics]:
+def _judged(
+    path: str, instead: Mapping[str, str | None] | None = None
+) -> tuple[Configuration, Diagnostics]:
     """What is at `path`, and all that is wrong with it, runs that cannot be started included."""
-    loaded = load_trees(path, LoadOptions(), "director")
+    loaded = load_trees(path, LoadOptions(), "director", instead)
     configuration = resolve(loaded)
     if configuration.director is not None and not loaded.diagnostics.has_errors:
         plan_year(configuration.director, loaded.diagnostics)

@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.configuration import LoadedConfiguration
     from strongroom.net.identities.revocations import Revocations
 
-# Limits on wrong tokens, and wrong enrolment tokens, of one address.
+# Limits on wrong tokens, wrong enrolment tokens, and refused names, of one address.
 WRONG_TOKENS = 20
 WRONG_ENROLMENTS = 5
+REFUSED_JOINS = 20
 WINDOW_SECONDS = 300.0
 LOOK_SECONDS = 60.0
 
@@ -197,6 +198,7 @@ class DirectorDaemon:
             agents=agents,
             enrolling=None if authority is None else Enrolling(authority, self._appliance_keys),
             wrong_enrolments=Attempts(WRONG_ENROLMENTS, WINDOW_SECONDS),
+            refused_joins=Attempts(REFUSED_JOINS, WINDOW_SECONDS),
             names=self._names,
             limits=self.limits,
         )

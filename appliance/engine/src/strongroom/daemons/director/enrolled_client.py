@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strongroom.daemons.director.catalog.clients import generation_of, next_generation
+from strongroom.daemons.director.catalog.clients import (
+    generation_of,
+    is_known,
+    next_generation,
+)
 from strongroom.errors import PeerRefusedError
 from strongroom.net.identities.peer import ClientOf
 from strongroom.repo.keys.files import export_key
@@ -32,10 +36,12 @@ class EnrolledClient:
         self._name = name
         self.put_keys: list[str] = []
 
-    def look(self, use: TokenUse) -> None:
-        """Whether the name can be enrolled now, before its token is consumed.
+    def look(self, use: TokenUse, *, is_repeated: bool = False) -> None:
+        """Whether the name can be enrolled now, before its token is used.
 
-        Raises PeerRefusedError for the director's own name, CatalogUnavailableError.
+        is_repeated: the same machine has used it already. Raises PeerRefusedError for the
+        director's own name, and for a name that was ever enrolled or backed up if the token is for
+        no single name: its keys are those of the client before. CatalogUnavailableError.
         """
         if use.role == "agent" and self._name == self._context.name:
             raise PeerRefusedError(
@@ -43,12 +49,26 @@ class EnrolledClient:
                 "those of a client of that name: choose another for the agent"
             )
         generation_of(self._context.catalog, self._name)
+        if not (use.name or is_repeated) and is_known(self._context.catalog, self._name):
+            raise PeerRefusedError(
+                f"there was a client {self._name!r} already; choose another name, or ask for a "
+                "token for just this name"
+            )
 
     def enrol(self, use: TokenUse) -> tuple[ClientOf, ...]:
         """Which client the bearer of a token is, a new one where the token says so."""
         if use.new_client:
             next_generation(self._context.catalog, self._name)
         return self._clients(use.role)
+
+    def deliver(self, peer: Peer) -> list[str]:
+        """The put keys of an agent, as text: for the holder of its certificate alone.
+
+        Raises PeerRefusedError where the certificate is that of an earlier client of the name.
+        """
+        if any(one not in peer.clients for one in self._clients(peer.role)):
+            raise PeerRefusedError(f"the certificate of {peer} is not of the present client")
+        return self.put_keys
 
     def renew(self, peer: Peer) -> tuple[ClientOf, ...]:
         """Which client a peer is; where the key is elsewhere as its certificate says."""

@@ -20,7 +20,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from blake3 import blake3
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from msgspec import structs
@@ -70,7 +72,7 @@ from strongroom.net.identities.trust import Trust, fingerprint, host_names, root
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from strongroom.net.identities.enrolment_tokens import TokenUse
     from strongroom.net.identities.peer import ClientOf
@@ -96,7 +98,7 @@ class Authority:
                 f"({error.strerror}); make one with `strongroom ca init`"
             ) from error
         self._root = roots_of(self.certificate_pem)[0]
-        self.tokens = EnrolmentTokens(os.path.join(self.folder, files.TOKENS))
+        self.tokens = EnrolmentTokens(os.path.join(self.folder, files.TOKENS), self.fingerprint)
         self.trust = Trust(
             self.certificate_pem,
             Revocations(self.revoked_path, [self._root]),
@@ -196,27 +198,43 @@ class Authority:
         name: str,
         clients: Callable[[TokenUse], Sequence[ClientOf]] = lambda _: (),
     ) -> bytes:
-        """The certificate that an enrolment token permits; consumes the token.
+        """The certificate that an enrolment token permits; counts a use of the token.
 
-        clients: called with the token once it is consumed; see `issue`. Where the token makes a new
+        clients: called with the token once it is used; see `issue`. Where the token makes a new
         client of the name, all certificates before are revoked.
 
-        A token for any name does not give a name that is taken. Raises PeerRefusedError or
-        UsageError; an invalid request does not consume the token.
+        A token that is for no single name does not give a name that is taken. Raises
+        PeerRefusedError or UsageError; an invalid request does not use the token.
         """
         check_name(name)
         # First what costs least: anybody may try.
-        permitted = self.tokens.look(token, name)
-        requested_key(request_pem)
+        self.tokens.look(token, name)
+        key = key_digest(request_pem)
         self._private_key()
-        if not permitted.name:
-            self._check_unclaimed(name)
-        use = self.tokens.use(token, name)
+        self.permitted(token, name, key)
+        use = self.tokens.use(token, name, key)
         if use.new_client:
             # Whoever has one would get the new client's keys by renewing it.
             with suppress(UsageError):
                 self.revoke(name)
         return self.issue(request_pem, name, use.role, use.hosts, clients=clients(use))
+
+    def permitted(self, token: str, name: str, key: str) -> tuple[TokenUse, bool]:
+        """What a token permits the holder of a key, and whether he has used it already.
+
+        key: see `key_digest`. Raises PeerRefusedError, also when the name is taken, or when its
+        certificates were revoked since that use.
+        """
+        use = self.tokens.look(token, name)
+        user = use.check_key(name, key)
+        if user is None:
+            if not use.name:
+                self._check_unclaimed(name)
+        elif self._revoked_since(use.role, name, user.used_ns):
+            raise PeerRefusedError(
+                f"{name!r} was revoked since it used the enrolment token; ask for a new token"
+            )
+        return use, user is not None
 
     def renew(
         self,
@@ -271,8 +289,10 @@ class Authority:
             files.write_issued(self.folder, [by_serial.get(e.serial, e) for e in entries])
         return permitted
 
-    def revoke(self, name: str, before_ns: int | None = None) -> list[files.Issued]:
-        """Revoke everything of a name that was issued until now, or before a time.
+    def revoke(
+        self, name: str, before_ns: int | None = None, roles: Collection[str] = ROLES
+    ) -> list[files.Issued]:
+        """Revoke everything of a name and these roles that was issued until now, or before a time.
 
         Returns the certificates on record that were still valid. The new list is also put into the
         identity folders of this machine. Raises UsageError when there is no certificate of the
@@ -280,7 +300,7 @@ class Authority:
         """
         with files.locked(self.folder):
             entries = self._living()
-            of_name = [entry for entry in entries if entry.name == name]
+            of_name = [e for e in entries if e.name == name and e.role in roles]
             if not of_name:
                 raise _unknown(name)
             before = max(_now(), *(entry.issued for entry in of_name)) + 1
@@ -317,13 +337,20 @@ class Authority:
         now_ns = clock.now_ns()
         return [e for e in files.read_issued(self.folder) if e.not_after_ns > now_ns]
 
+    def _revoked_since(self, role: str, name: str, since_ns: int) -> bool:
+        """Whether a certificate was issued since a time, and all that were are revoked."""
+        revoked = self.revoked()
+        of_name = [entry for entry in self._living() if (entry.role, entry.name) == (role, name)]
+        since = [entry for entry in of_name if entry.issued >= since_ns // SECOND_NS]
+        return bool(since) and all(revoked.covers(role, name, entry.issued) for entry in since)
+
     def _check_unclaimed(self, name: str) -> None:
         revoked = self.revoked()
         for entry in self._living():
             if entry.name == name and not revoked.covers(entry.role, name, entry.issued):
                 raise PeerRefusedError(
-                    f"there is a {entry.role} {name!r} already; to enrol it anew, make a token for "
-                    "just this name"
+                    f"there is a {entry.role} {name!r} already; choose another name, or ask for a "
+                    "token for just this name to enrol it anew"
                 )
 
     def _sign(
@@ -390,6 +417,18 @@ class Authority:
         if self._key is None:
             self._key = files.read_root_key(self.folder, self._passphrase)
         return self._key
+
+
+def key_digest(request_pem: bytes) -> str:
+    """The digest of the public key in a request (PEM), whose holder it proves to be.
+
+    Raises PeerRefusedError for a bad request.
+    """
+    key = requested_key(request_pem)
+    der = key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return blake3(der).hexdigest()
 
 
 def _now() -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from strongroom import clock
-from strongroom.clock import SECOND_NS
+from strongroom.clock import SECOND_NS, utc_text
 from strongroom.errors import DirectorError, PeerRefusedError
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.control.own_requests import OWN_HEADERS
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS: Final = 30.0
 _LARGEST_ANSWER_BYTES: Final = 4 << 20
+# X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED.
+_OUT_OF_TIME: Final = (9, 10)
 
 
 class DirectorAddress(NamedTuple):
@@ -44,7 +46,7 @@ class DirectorAddress(NamedTuple):
 
 
 class Issued(msgspec.Struct, frozen=True):
-    """What the director answers to an enrolment or renewal; PEM, `put_keys` as text."""
+    """What the director answers to an enrolment or renewal; PEM, `put_keys` (renewal) as text."""
 
     certificate: str
     authority: str
@@ -147,7 +149,9 @@ def ask(
         data = response.read(_LARGEST_ANSWER_BYTES + 1)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise DirectorError(f"the director at {host}:{port} cannot be reached: {reason}") from error
+        raise DirectorError(
+            f"the director at {host}:{port} cannot be reached: {reason}{_clock_hint(error)}"
+        ) from error
     finally:
         connection.close()
     if response.status >= 300:
@@ -171,6 +175,12 @@ def _ask_as(
 
     context = client_context(identity, check_hostname=False)
     return ask(director, context, method, path, question, answer, judge)
+
+
+def _clock_hint(error: Exception) -> str:
+    if getattr(error, "verify_code", 0) not in _OUT_OF_TIME:
+        return ""
+    return f". It is {utc_text(clock.now_ns())} by this machine's clock; set that if it is wrong"
 
 
 def _said(data: bytes, status: int) -> str:

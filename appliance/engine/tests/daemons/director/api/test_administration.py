@@ -1,5 +1,8 @@
 """Audit, reload, configuration, enrolment and renewal through the API."""
 
+import tempfile
+
+import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -7,7 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from strongroom.daemons.director.daemon import WRONG_ENROLMENTS
 from strongroom.errors import PeerRefusedError
-from strongroom.net.identities.identity import certificate_request, new_key
+from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.control.own_requests import OWN_HEADERS
+from strongroom.net.identities.identity import certificate_request, new_key, store_identity
 from strongroom.net.identities.peer import peer_of
 from strongroom.repo.keys.files import export_key, import_key
 
@@ -119,9 +124,13 @@ def test_an_agent_enrols_once_with_its_token_and_renews_with_its_certificate(own
         assert enrolled["director"] == "boss"
         appliance = import_key((own_director.folder / "appliance.key").read_text())
         put_key = appliance.put_key("web3")
-        assert enrolled["put_keys"] == [export_key(put_key)]
+        assert "put_keys" not in enrolled
         assert peer.client_of(appliance.repository_id) == put_key.client_id
-        assert nobody.post("/enrol", json=body).status_code == 403
+        # With the same key it may be repeated, with another one not.
+        assert nobody.post("/enrol", json=body).status_code == 201
+        other = {**body, "csr": request()[1]}
+        assert nobody.post("/enrol", json=other).status_code == 403
+        assert nobody.post("/put-keys").status_code == 401
         assert nobody.post("/renew", json={"csr": csr}).status_code == 401
     assert ("web3", "enrol", "done") in audited(admin, who="web3")
     with own_director.client("web1", "agent") as agent:
@@ -136,6 +145,7 @@ def test_an_agent_enrols_once_with_its_token_and_renews_with_its_certificate(own
         put_key = appliance.put_key("web1")
         assert answer.json()["put_keys"] == [export_key(put_key)]
         assert peer.client_of(appliance.repository_id) == put_key.client_id
+        assert agent.post("/put-keys").status_code == 403
         assert agent.post("/renew", json={"csr": "no request" * 10}).status_code in (403, 422)
         assert admin.get("/clients/web1").json()["certificate_serial"] == peer.serial
 
@@ -150,6 +160,21 @@ def enrolled(director, name, **options):
     return key, answer.json()
 
 
+def put_keys(director, key, issued):
+    """The put keys that the holder of a certificate gets; None where they are refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        authority = issued["authority"].encode()
+        identity = store_identity(folder, key, issued["certificate"].encode(), authority)
+        context = client_context(identity)
+    place = director.url + "/api/v1"
+    with httpx.Client(base_url=place, verify=context, headers=OWN_HEADERS) as holder:
+        try:
+            answer = holder.post("/put-keys")
+        except httpx.TransportError:
+            return None
+    return answer.json()["put_keys"] if answer.status_code == 200 else None
+
+
 def client_ids(director, certificate):
     peer = peer_of(x509.load_pem_x509_certificate(certificate.encode()))
     appliance = import_key((director.folder / "appliance.key").read_text())
@@ -157,13 +182,16 @@ def client_ids(director, certificate):
 
 
 def test_enrolling_again_gives_the_same_client_and_after_a_compromise_another(own_director):
-    _, first = enrolled(own_director, "web7")
+    first_key, first = enrolled(own_director, "web7")
     old_key, again = enrolled(own_director, "web7")
-    assert again["put_keys"] == first["put_keys"]
-    _, new = enrolled(own_director, "web7", new_client=True)
+    assert put_keys(own_director, first_key, first) == put_keys(own_director, old_key, again)
+    new_key_pem, new = enrolled(own_director, "web7", new_client=True)
+    # The old certificate is revoked.
+    assert put_keys(own_director, old_key, again) is None
     ids = [client_ids(own_director, one["certificate"]) for one in (first, again, new)]
     assert ids[0] == ids[1] != ids[2]
-    assert import_key(new["put_keys"][0]).generation == 1
+    (new_put_key,) = put_keys(own_director, new_key_pem, new)
+    assert import_key(new_put_key).generation == 1
     # Whoever stole the old certificate does not become the new client by renewing it.
     authority = own_director.house.authority
     serial = {one.serial for one in authority.issued() if one.name == "web7"}
@@ -172,8 +200,8 @@ def test_enrolling_again_gives_the_same_client_and_after_a_compromise_another(ow
     with pytest.raises(PeerRefusedError, match="revoked"):
         authority.renew(der, certificate_request(old_key, "web7"))
     # It stays the new one.
-    _, later = enrolled(own_director, "web7")
-    assert later["put_keys"] == new["put_keys"]
+    later_key, later = enrolled(own_director, "web7")
+    assert put_keys(own_director, later_key, later) == [new_put_key]
 
 
 def test_no_agent_enrols_under_the_name_of_the_director(own_director):

@@ -29,13 +29,19 @@ class Authority(Answer):
 
 
 class Enrolled(Answer):
-    """The credentials of a new agent, all PEM; `put_keys` as text, one for each repository."""
+    """The credentials of a new agent, all PEM; `jobs` that it got as a client of a group."""
 
     name: str
     director: str
     certificate: str
     authority: str
     revoked: str
+    jobs: list[str]
+
+
+class PutKeys(Answer):
+    """The put keys of an agent as text, one for each repository."""
+
     put_keys: list[str]
 
 

@@ -40,9 +40,10 @@ _KINDS_OF_ALL: Final = frozenset(("copy", "admin"))
 class ApiContext:
     """What the handlers of all requests share; `application.state.context`.
 
-    `enrolling` is None where this director has no authority. `closing` is set when the server
-    stops, which ends streams of events. `enrolment_places`: of tokens that are checked at once; the
-    others wait in the order in which they came.
+    `enrolling` is None where this director has no authority. `refused_joins`: by address, of those
+    who show a good token that is for no single name. `joining`: held by who joins. `closing` is set
+    when the server stops, which ends streams of events. `enrolment_places`: of tokens that are
+    checked at once; the others wait in the order in which they came.
     """
 
     director: Director
@@ -50,9 +51,11 @@ class ApiContext:
     agents: AgentConnections
     enrolling: Enrolling | None
     wrong_enrolments: Attempts
+    refused_joins: Attempts
     names: OwnNames
     limits: ConnectionLimits
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    joining: asyncio.Lock = field(default_factory=asyncio.Lock)
     enrolment_places: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MOST_ENROLMENTS)
     )

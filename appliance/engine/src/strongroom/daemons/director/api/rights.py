@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "forget": ("forget", "delete"),
     "bandwidth": ("bandwidth", "setbandwidth"),
     "reload": ("reload",),
+    "client": ("client", "configure"),
     "config": ("config", "show"),
     "audit": ("audit",),
     "token": ("token", "configure"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
-from strongroom.daemons.director.catalog.tables import CLIENTS
+from strongroom.daemons.director.catalog.tables import CLIENTS, SNAPSHOTS
 
 if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.database import Catalog
@@ -48,6 +48,17 @@ def generation_of(catalog: Catalog, name: str) -> int:
     with catalog.reading() as connection:
         found = connection.execute(select(CLIENTS.c.generation).where(CLIENTS.c.name == name))
         return found.scalar_one_or_none() or 0
+
+
+def is_known(catalog: Catalog, name: str) -> bool:
+    """Whether a client of this name was ever enrolled or backed up, in whichever case."""
+    folded = name.lower()
+    enrolled = select(CLIENTS.c.name).where(
+        func.lower(CLIENTS.c.name) == folded, CLIENTS.c.enrolled_ns > 0
+    )
+    backed_up = select(SNAPSHOTS.c.client).where(func.lower(SNAPSHOTS.c.client) == folded)
+    with catalog.reading() as connection:
+        return any(connection.execute(one.limit(1)).first() for one in (enrolled, backed_up))
 
 
 def next_generation(catalog: Catalog, name: str) -> None:

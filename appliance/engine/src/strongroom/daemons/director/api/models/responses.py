@@ -49,6 +49,13 @@ class NewToken(Answer):
     text: str
 
 
+class RemovedClient(Answer):
+    """A client that was removed, and what was done for it."""
+
+    name: str
+    done: list[str]
+
+
 class Me(Answer):
     """The identity of the caller, and the actions it may do."""
 

@@ -11,7 +11,7 @@ from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.api.callers import console_rights
 from strongroom.daemons.director.api.models.requests import TokenWanted
-from strongroom.daemons.director.api.models.responses import NewToken, Page
+from strongroom.daemons.director.api.models.responses import NewToken, Page, RemovedClient
 from strongroom.daemons.director.api.paging import Cursor, PageSize
 from strongroom.daemons.director.api.request_context import ApiRequest, Asked
 from strongroom.daemons.director.results import AuditEntry, Reload, Token
@@ -89,6 +89,20 @@ async def withdraw_token(token_id: str, asked: Asked) -> Token:
     _require_own(asked, token.name)
     await asked.director.commands.withdraw_token(token_id, asked.actor)
     return token
+
+
+@router.delete("/clients/{name}")
+async def remove_client(name: str, asked: Asked) -> RemovedClient:
+    """Remove a client: its certificates are revoked, its runs cancelled; its snapshots stay."""
+    asked.rights.require_command("client")
+    asked.rights.require("client", name)
+    if name == asked.director.configuration.director.name:
+        raise NotPermittedError(f"{name!r} is this director")
+    enrolling = asked.context.enrolling
+    authority = None if enrolling is None else enrolling.authority
+    async with asked.context.joining:
+        done = await asked.director.commands.remove_client(name, authority, asked.actor)
+    return RemovedClient(name=name, done=done)
 
 
 @router.get("/audit")

@@ -1,8 +1,8 @@
-"""Certificates for agents: enrolment with a one-time token, and renewal.
+"""Certificates and put keys for agents: enrolment with a token, and renewal.
 
 A machine that enrols fetches the authority first, without trusting it, and compares the fingerprint
 with the one given to its operator; only then does it connect again, trusting this authority alone,
-and sends its token.
+and sends its token. Its put keys are given to the holder of the certificate alone.
 """
 
 from __future__ import annotations
@@ -12,12 +12,25 @@ import asyncio
 from cryptography import x509
 from fastapi import APIRouter, Request
 
-from strongroom.daemons.director.api.enrolment import Authority, Enrolled, Enrolling, Renewed
+from strongroom.daemons.director.api.enrolment import (
+    Authority,
+    Enrolled,
+    Enrolling,
+    PutKeys,
+    Renewed,
+)
 from strongroom.daemons.director.api.models.requests import Enrolment, Renewal
 from strongroom.daemons.director.api.request_context import ApiContext, address_of
 from strongroom.daemons.director.enrolled_client import EnrolledClient
+from strongroom.daemons.director.joined_clients import (
+    JoiningClient,
+    check_free,
+    joining_client,
+)
 from strongroom.daemons.director.results import Actor
-from strongroom.errors import PeerRefusedError, UnknownNameError
+from strongroom.errors import NotPermittedError, PeerRefusedError, UnknownNameError
+from strongroom.net.identities.authority import key_digest
+from strongroom.net.identities.enrolment_tokens import TokenUse, token_id
 from strongroom.net.identities.peer import serial_text
 
 router = APIRouter(tags=["enrolment"])
@@ -36,36 +49,49 @@ async def authority(request: Request) -> Authority:
 
 @router.post("/enrol", status_code=201)
 async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
-    """The first certificate of an agent; its token can be used only once.
+    """The first certificate of an agent, by a token; the same again for the same key.
 
-    A good token is accepted however many wrong ones came from the same address.
+    A good token is accepted however many wrong ones came from the same address. With a token for a
+    group the agent becomes a client of the configuration.
     """
     context: ApiContext = request.app.state.context
     enrolling = _enrolling(request)
     address = address_of(request)
-    client = EnrolledClient(context.director.context, enrolling.keys, wanted.name)
-
-    def certify() -> bytes:
-        # First: while the catalog is away no token is consumed.
-        client.look(enrolling.authority.tokens.look(wanted.token, wanted.name))
-        csr = wanted.csr.encode()
-        return enrolling.authority.enrol(wanted.token, csr, wanted.name, client.enrol)
-
+    shown = ""
+    joining: JoiningClient | None = None
     try:
         async with context.enrolment_places:
-            certificate = await asyncio.to_thread(certify)
+            use = await asyncio.to_thread(
+                enrolling.authority.tokens.look, wanted.token, wanted.name
+            )
+            shown = token_id(wanted.token)
+            if use.name and not use.group:
+                certificate = await asyncio.to_thread(_certify, context, enrolling, wanted)
+            else:
+                context.refused_joins.check(address)
+                async with context.joining:
+                    certificate, joining = await _join(context, enrolling, wanted, use)
     except PeerRefusedError as error:
         # Only what the audit log gets is limited: nobody guesses a token of 256 bits.
-        context.wrong_enrolments.check(address)
-        context.wrong_enrolments.failed(address)
+        limit = context.refused_joins if shown else context.wrong_enrolments
+        limit.check(address)
+        limit.failed(address)
         await context.director.commands.audit_agent(
-            wanted.name, address, "enrol", wanted.name, error.error_id
+            wanted.name,
+            address,
+            "enrol",
+            f"{wanted.name} by token {shown or 'unknown'}",
+            error.error_id,
         )
         raise
     serial = _serial(certificate)
     await context.director.commands.note_certificate(wanted.name, serial)
+    of_group = f" of group {use.group}" if use.group else ""
     await context.director.commands.audit_agent(
-        wanted.name, address, "enrol", f"{wanted.name} certificate {serial}"
+        wanted.name,
+        address,
+        "enrol",
+        f"{wanted.name} certificate {serial} by token {shown}{of_group}",
     )
     return Enrolled(
         name=wanted.name,
@@ -73,8 +99,64 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
         certificate=certificate.decode("ascii"),
         authority=enrolling.authority.certificate_pem.decode("ascii"),
         revoked=await _revoked(enrolling),
-        put_keys=client.put_keys,
+        jobs=list(joining.jobs) if joining is not None else [],
     )
+
+
+@router.post("/put-keys")
+async def put_keys(request: Request) -> PutKeys:
+    """The put keys of the agent that shows its certificate."""
+    context: ApiContext = request.app.state.context
+    enrolling = _enrolling(request)
+    certified = context.callers.require_certificate(request.scope["state"])
+    peer = certified.peer
+    if peer.role != "agent":
+        raise NotPermittedError(f"the certificate of {peer} is not one of an agent")
+    client = EnrolledClient(context.director.context, enrolling.keys, peer.name)
+    return PutKeys(put_keys=await asyncio.to_thread(client.deliver, peer))
+
+
+def _certify(
+    context: ApiContext, enrolling: Enrolling, wanted: Enrolment, *, is_repeated: bool = False
+) -> bytes:
+    client = EnrolledClient(context.director.context, enrolling.keys, wanted.name)
+    # First: while the catalog is away no token is used.
+    use = enrolling.authority.tokens.look(wanted.token, wanted.name)
+    client.look(use, is_repeated=is_repeated)
+    csr = wanted.csr.encode()
+    return enrolling.authority.enrol(wanted.token, csr, wanted.name, client.enrol)
+
+
+async def _join(
+    context: ApiContext, enrolling: Enrolling, wanted: Enrolment, use: TokenUse
+) -> tuple[bytes, JoiningClient | None]:
+    """Certificate, and resources of a client that chose its name or joins a group.
+
+    One at a time, so that no two get the same name. The certificate is first: whoever is
+    interrupted afterwards repeats it with the same key, and gets the resources then.
+    """
+    director = context.director
+
+    def prepare() -> tuple[bool, JoiningClient | None]:
+        key = key_digest(wanted.csr.encode())
+        _, is_repeated = enrolling.authority.permitted(wanted.token, wanted.name, key)
+        if not use.group or (
+            wanted.name in director.configuration.clients and (use.name or is_repeated)
+        ):
+            return is_repeated, None
+        check_free(director.configuration, wanted.name)
+        joining = joining_client(
+            director.configuration, director.commands.path, wanted.name, use.group
+        )
+        return is_repeated, joining
+
+    is_repeated, joining = await asyncio.to_thread(prepare)
+    certificate = await asyncio.to_thread(
+        lambda: _certify(context, enrolling, wanted, is_repeated=is_repeated)
+    )
+    if joining is not None:
+        await director.commands.add_client(joining)
+    return certificate, joining
 
 
 @router.post("/renew")

@@ -1,0 +1,50 @@
+"""What a running agent tells of itself, on the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from strongroom.cli.table import Column, write_table
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strongroom.cli.terminal import Terminal
+
+_KNOBS = (Column("KNOB"), Column("VALUE"), Column("UNIT"), Column("FROM"))
+
+
+def show_status(told: Mapping[str, Any], terminal: Terminal, *, is_whole: bool) -> None:
+    """Show it. is_whole: with all knobs of the agent, and of its runs."""
+    shown = dict(told)
+    if not is_whole:
+        del shown["knobs"]
+        for run in (*shown["runs"], *shown["ended"]):
+            run.pop("knobs", None)
+    terminal.emit(shown)
+    terminal.line(f"agent {printable(told['name'])}, version {printable(told['version'])}")
+    for one in told["directors"]:
+        state = "connected" if one["connected"] else "not connected"
+        place = f"{one['address']}:{one['port']}" if one["dials"] else "which dials"
+        terminal.line(f"Director {printable(one['name'])}, {printable(place)}: {state}")
+    for run in told["runs"]:
+        terminal.line(
+            f"runs {printable(run['job'])}, a {run['kind']}, {run['processes']} processes"
+        )
+    if is_whole:
+        terminal.line()
+        _show_knobs(told["knobs"], terminal)
+        for run in (*told["runs"], *told["ended"]):
+            if run.get("knobs"):
+                terminal.line()
+                terminal.line(f"job {printable(run['job'])}, TLS mode {run['tls']['mode']}:")
+                _show_knobs(run["knobs"], terminal)
+
+
+def _show_knobs(knobs: Mapping[str, Any], terminal: Terminal) -> None:
+    rows = [
+        [name, printable(str(one["value"])), one.get("unit", ""), printable(one["source"])]
+        for name, one in knobs.items()
+    ]
+    write_table(terminal, _KNOBS, rows)

@@ -1,0 +1,1 @@
+"""Setting up the appliance from one answer file: `strongroom setup appliance`."""

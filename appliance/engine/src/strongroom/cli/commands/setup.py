@@ -1,0 +1,138 @@
+"""`strongroom setup`: make an appliance of this machine, from an answer file or a few questions."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.appliance.answers import Answers
+    from strongroom.cli.appliance.steps import Appliance
+    from strongroom.cli.terminal import Terminal
+
+EPILOG = """\
+examples:
+  strongroom setup appliance --show-answers > answers.toml
+  strongroom setup appliance --answers answers.toml
+  strongroom setup appliance                              asks, or takes the answers of before
+
+It makes the certificate authority, the repository with its keys, certificates and configuration of
+storage daemon and director, and starts both. Given again it changes nothing; with other answers
+only what these name. Keys and repositories are never replaced. A file that somebody has edited
+stays, and what setup would have written is beside it as FILE.new.
+"""
+
+UNITS = ("strongroom-storage.service", "strongroom-director.service")
+_ANSWERS = "/etc/strongroom/appliance.toml"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions."""
+    actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
+    making = actions.add_parser("appliance", help="make the appliance: director and storage daemon")
+    making.add_argument("--answers", metavar="FILE", help=f"answers in TOML (else {_ANSWERS})")
+    making.add_argument(
+        "--show-answers", action="store_true", help="print an answer file with comments, and exit"
+    )
+    making.add_argument("--no-start", action="store_true", help="do not touch services")
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Make the appliance, and say what is to be done next."""
+    from strongroom.cli.appliance.answers import commented_example
+    from strongroom.cli.appliance.steps import make_appliance
+    from strongroom.cli.services import has_systemd, start_services
+
+    if arguments.show_answers:
+        terminal.document(commented_example())
+        return EXIT_DONE
+    answers = _answers(arguments, terminal)
+    made = make_appliance(answers)
+    starts = has_systemd() and not arguments.no_start
+    if starts:
+        made.changed += start_services(UNITS, reload=made.is_reconfigured)
+    for kept in made.kept:
+        terminal.warn(kept)
+    _report(made, terminal, starts=starts)
+    return EXIT_DONE
+
+
+def _answers(arguments: argparse.Namespace, terminal: Terminal) -> Answers:
+    from strongroom.cli.appliance.answers import read_answers, settled, toml_text
+
+    if arguments.answers:
+        return read_answers(arguments.answers)
+    if os.path.exists(_ANSWERS):
+        return read_answers(_ANSWERS)
+    if not terminal.interactive:
+        raise UsageError(
+            "there is nobody to ask: give --answers FILE; --show-answers prints an example"
+        )
+    said = _ask()
+    answers = settled(said, "your answers")
+    os.makedirs(os.path.dirname(_ANSWERS), 0o755, exist_ok=True)
+    with open(_ANSWERS, "w", encoding="utf-8") as file:
+        file.write(toml_text(said))
+    terminal.line(f"your answers are in {_ANSWERS}; edit it and give this command again")
+    return answers
+
+
+def _ask() -> dict[str, Any]:
+    from strongroom.cli.appliance.answers import QUESTIONS
+
+    said: dict[str, Any] = {}
+    for question in QUESTIONS:
+        if not question.is_asked:
+            continue
+        usual = f" [{question.default}]" if question.default is not None else ""
+        answer = ""
+        while not answer:
+            try:
+                answer = input(f"{question.text}{usual} ").strip() or question.default or ""
+            except EOFError as error:
+                raise UsageError(f"`{question.name}` was not answered") from error
+            if answer and not question.check(answer):
+                answer = ""
+        said[question.name] = answer
+    return said
+
+
+def _report(made: Appliance, terminal: Terminal, *, starts: bool) -> None:
+    answers = made.answers
+    terminal.emit(
+        {
+            "type": "appliance",
+            "address": answers.address,
+            "director": f"https://{answers.address}:{answers.director_port}",
+            "fingerprint": made.fingerprint,
+            "passphrase_file": made.passphrase_file,
+            "changed": made.changed,
+            "kept": made.kept,
+        }
+    )
+    for one in made.changed:
+        terminal.line(printable(one))
+    if not made.changed:
+        terminal.line("everything is as these answers say; nothing was changed")
+        return
+    group = answers.groups[0]
+    terminal.line()
+    terminal.line(
+        f"address of the director:      https://{answers.address}:{answers.director_port}"
+    )
+    terminal.line(f"fingerprint of the authority: {made.fingerprint}")
+    terminal.line(f"passphrase of the restore key: in {printable(made.passphrase_file)}")
+    terminal.line(
+        "Keep a copy of the passphrase off this machine, on paper too: without it nothing"
+    )
+    terminal.line("can be restored once this machine is lost.")
+    terminal.line()
+    if not starts:
+        terminal.line("next: start the services strongroom-storage and strongroom-director, then")
+    terminal.line("next, to let machines join:")
+    terminal.line(f"  strongroom ca token --group {group} --names '*' --uses 10 --out join.token")

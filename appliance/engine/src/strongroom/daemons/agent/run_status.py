@@ -1,0 +1,91 @@
+"""What a run of the agent works with: the effective values of its knobs, and who said them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strongroom.clock import utc_text
+from strongroom.filesets.blocks import treatments
+from strongroom.knobs.settings import KnobSettings, merged
+from strongroom.knobs.table import knob_named
+from strongroom.net.control.messages import StartBackup
+
+if TYPE_CHECKING:
+    from strongroom.daemons.agent.journal import RunJournal
+
+_MOST_ENDED: Final = 100
+# What the options of a FileSet may say as well.
+_OF_FILESET: Final = ("compression", "signature", "acls", "xattrs")
+
+
+class EndedRuns:
+    """The last run of each job that has ended while this agent runs."""
+
+    def __init__(self) -> None:
+        self._by_job: dict[tuple[str, str], dict[str, object]] = {}
+
+    def note(self, journal: RunJournal, tuning: KnobSettings) -> None:
+        """A run has ended. tuning: what the agent said when it began."""
+        if journal.ended is None:
+            return
+        entry = journal.entry
+        key = (entry.director, getattr(entry.start, "job", ""))
+        self._by_job.pop(key, None)
+        self._by_job[key] = {
+            **told_run(journal, tuning),
+            "status": journal.ended.status,
+            "ended": utc_text(journal.ended.time_ns),
+            "security": journal.ended.security,
+        }
+        while len(self._by_job) > _MOST_ENDED:
+            del self._by_job[next(iter(self._by_job))]
+
+    def told(self) -> list[dict[str, object]]:
+        """All of them, the newest last."""
+        return list(self._by_job.values())
+
+
+def _effective(own: KnobSettings, start: StartBackup) -> dict[str, dict[str, object]]:
+    """The knobs of a backup: the agent's own, then the director's, then those of the FileSet."""
+    values = merged(own, start.tuning, spelling="directive")
+    said, directed = own.said(), start.tuning.said()
+    found: dict[str, dict[str, object]] = {}
+    for name, value in values.items():
+        source = "default"
+        if name in directed:
+            source = f"director: {knob_named(name).directive or name}"
+        elif name in said:
+            source = "agent"
+        found[name] = {"value": value, "source": source}
+    for name in _OF_FILESET:
+        chosen = _of_fileset(start, name)
+        if chosen:
+            found[name] = {"value": chosen[0], "source": f"FileSet {start.fileset.name}"}
+            if len(chosen) > 1:
+                found[name]["values"] = chosen
+    return found
+
+
+def _of_fileset(start: StartBackup, attribute: str) -> list[object]:
+    found = [getattr(one, attribute) for one in treatments(start.fileset)]
+    return list(dict.fromkeys(one for one in found if one is not None))
+
+
+def told_run(journal: RunJournal, tuning: KnobSettings) -> dict[str, object]:
+    """A run, as JSON. tuning: what the agent said when it began."""
+    start = journal.entry.start
+    told: dict[str, object] = {
+        "run": journal.run_id,
+        "job": getattr(start, "job", ""),
+        "director": journal.entry.director,
+        "kind": type(start).__name__.removeprefix("Start").lower(),
+    }
+    if isinstance(start, StartBackup):
+        told["fileset"] = start.fileset.name
+        told["maximum_bandwidth"] = start.maximum_bytes_per_second
+        told["tls"] = {
+            "mode": start.storage.tls_mode,
+            "cipher_suites": start.storage.cipher_suites,
+        }
+        told["knobs"] = _effective(tuning, start)
+    return told
