@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Run scenarios on fresh hosts: run.sh [SCENARIO...], by default all. Needs root, mmdebstrap, systemd-container, iproute2.
+#
+# The hosts and the Ansible that works on them have a network of their own, which nothing leaves. All of it is removed at the
+# end. COMMAND=converge leaves out the rest of the sequence, for development.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$here/.."
+scenarios=("$@")
+[ $# -gt 0 ] || mapfile -t scenarios < <(cd molecule && find . -mindepth 2 -maxdepth 2 -name molecule.yml -printf '%h\n' | sed 's|./||' | sort)
+
+for needed in systemd-nspawn mmdebstrap ip; do
+    command -v "$needed" > /dev/null ||
+        { echo "$needed is missing: apt-get install mmdebstrap systemd-container iproute2" >&2; exit 98; }
+done
+LABORATORY=$(mktemp -d /var/tmp/strongroom-fleet.XXXXXXXX)
+LABORATORY_NETWORK=strongroom-$$
+export LABORATORY LABORATORY_NETWORK
+end() {
+    local folder
+    for folder in "$LABORATORY"/*/; do
+        [ ! -d "$folder/root" ] || "$here/host.sh" down "$(basename "$folder")" || true
+    done
+    ip netns del "$LABORATORY_NETWORK" 2> /dev/null || true
+    rm -rf --one-file-system "$LABORATORY"
+}
+trap end EXIT
+for suite in bookworm trixie; do "$here/root.sh" "$suite" > /dev/null; done
+ssh-keygen -q -t ed25519 -N '' -f "$LABORATORY/key"
+ip netns add "$LABORATORY_NETWORK"
+ip -n "$LABORATORY_NETWORK" link set lo up
+ip -n "$LABORATORY_NETWORK" link add br0 type bridge
+ip -n "$LABORATORY_NETWORK" address add 10.88.0.1/24 dev br0
+ip -n "$LABORATORY_NETWORK" link set br0 up
+
+export ANSIBLE_COLLECTIONS_PATH=$PWD/ansible/collections ANSIBLE_HOME=$LABORATORY/ansible
+export PATH=$PWD/.venv-ansible/bin:$PATH MOLECULE_EPHEMERAL_DIRECTORY MOLECULE_GLOB='molecule/*/molecule.yml'
+failed=()
+for scenario in "${scenarios[@]}"; do
+    MOLECULE_EPHEMERAL_DIRECTORY=$LABORATORY/ansible/$scenario
+    mkdir -p "$MOLECULE_EPHEMERAL_DIRECTORY"
+    began=$SECONDS
+    # Not `ip netns exec`, which hides the cgroups.
+    nsenter --net="/run/netns/$LABORATORY_NETWORK" molecule "${COMMAND:-test}" --scenario-name "$scenario" ||
+        failed+=("$scenario")
+    echo "$scenario: $((SECONDS - began)) s"
+done
+[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}" >&2; exit 1; }
