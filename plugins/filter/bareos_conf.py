@@ -87,18 +87,18 @@ def strongroom(program, *arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-def parse(text, component, command, name):
+def parse(text, component, command, *options):
     """What the engine reads in a text."""
     if component not in COMPONENTS:
         raise AnsibleFilterError(
             "%r is no component; one of %s" % (component, ", ".join(COMPONENTS))
         )
     with tempfile.TemporaryDirectory(prefix="strongroom-") as folder:
-        path = os.path.join(folder, name)
+        path = os.path.join(folder, "resources.conf")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         code, said, error = strongroom(
-            command, "config", "parse", "--component", component, "--json", path
+            command, "config", "parse", "--component", component, "--json", *options, path
         )
         try:
             return json.loads(said)
@@ -126,9 +126,9 @@ def to_bareos_conf(resources, component="director", command="strongroom"):
             )
         for kind, directives in resource.items():
             text.add(0, kind, directives)
-    errors = first = parse(str(text), component, command, "resources.conf")["errors"]
+    errors = first = parse(str(text), component, command, "--werror")["errors"]
     while errors and text.rewrite(errors):
-        errors = parse(str(text), component, command, "resources.conf")["errors"]
+        errors = parse(str(text), component, command, "--werror")["errors"]
     if errors:
         refuse(first)
     return str(text)
@@ -136,7 +136,7 @@ def to_bareos_conf(resources, component="director", command="strongroom"):
 
 def from_bareos_conf(text, component="director", command="strongroom"):
     """Text as resources."""
-    parsed = parse(text, component, command, "resources.conf")
+    parsed = parse(text, component, command)
     if parsed["errors"]:
         refuse(parsed["errors"])
     return [
