@@ -1,4 +1,4 @@
-"""Write what follows from a role's argument specs: defaults/main.yml and README.md.
+"""Write what follows from the roles' argument specs: defaults, READMEs and the reference of the inventory.
 
     role_documents.py [--check]
 
@@ -92,6 +92,11 @@ def rows(options: dict[str, Any], prefix: str = "") -> list[str]:
     return told
 
 
+def table(main: dict[str, Any]) -> str:
+    """The table of a role's variables."""
+    return "| variable | values | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows(main["options"]))
+
+
 def readme(role: Path, main: dict[str, Any]) -> str:
     """The text of README.md."""
     parts = [
@@ -99,31 +104,45 @@ def readme(role: Path, main: dict[str, Any]) -> str:
         "<!-- Made from meta/argument_specs.yml by `make roles`. -->",
         f"{main['short_description']}.",
         *[markdown(part) for part in paragraphs(main["description"])],
-        "```yaml\n- hosts: all\n  become: true\n  roles:\n"
-        f"    - role: strongroom.backup.{role.name}\n```",
-        "`--check` says what would change, also on a host that never had the role. To compare what is wanted with what is in "
-        "effect, and change nothing:",
+        f"```yaml\n- hosts: all\n  become: true\n  roles:\n    - role: strongroom.backup.{role.name}\n```",
+        "`--check` says what would change, also on a host that never had the role. To compare what is wanted with "
+        "what is in effect, and change nothing:",
         "```yaml\n- ansible.builtin.include_role:\n"
         f"    name: strongroom.backup.{role.name}\n    tasks_from: report\n```",
         "## Variables",
-        "| variable | values | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows(main["options"])),
+        table(main),
     ]
+    return "\n\n".join(parts) + "\n"
+
+
+def reference(specs: dict[Path, dict[str, Any]]) -> str:
+    """The text of the inventory's reference."""
+    parts = [
+        "# Inventory",
+        "*For administrators who write the inventory of a fleet.*",
+        "Variables of the roles, for `group_vars` and `host_vars`. A value of a wrong type is refused before anything "
+        "is changed. [Prepare the hosts](../guides/prepare-hosts.md) shows how they are used.",
+        "<!-- Made from the roles' meta/argument_specs.yml by `make roles`; changes here are lost. -->",
+    ]
+    for role, main in specs.items():
+        parts += [f"## {role.name}", f"{main['short_description']}.", table(main)]
     return "\n\n".join(parts) + "\n"
 
 
 def main() -> int:
     """Write or check; the exit code."""
     stale = []
-    for role in sorted((PROJECT / "roles").iterdir()):
-        specs = options_of(role)
-        texts = {"defaults/main.yml": defaults(specs), "README.md": readme(role, specs)}
-        for name, text in texts.items():
-            path = role / name
-            if path.exists() and path.read_text() == text:
-                continue
-            stale.append(str(path.relative_to(PROJECT)))
-            if "--check" not in sys.argv:
-                path.write_text(text)
+    specs = {role: options_of(role) for role in sorted((PROJECT / "roles").iterdir())}
+    texts = {PROJECT / "docs/reference/inventory.md": reference(specs)}
+    for role, main in specs.items():
+        texts[role / "defaults/main.yml"] = defaults(main)
+        texts[role / "README.md"] = readme(role, main)
+    for path, text in texts.items():
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(str(path.relative_to(PROJECT)))
+        if "--check" not in sys.argv:
+            path.write_text(text)
     if stale:
         print(("not up to date; run make roles: " if "--check" in sys.argv else "written: ") + ", ".join(stale))
     return 1 if stale and "--check" in sys.argv else 0

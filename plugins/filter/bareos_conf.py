@@ -16,8 +16,10 @@ COMPONENTS = ("director", "storage", "agent", "console", "monitor")
 
 
 class Text:
-    """A text that is written line by line. Values stand in quotes, which the engine refuses for some: sizes and
-    durations. A block has no equals sign, which the engine wants for some: addresses. Such a line has a second form.
+    """A text that is written line by line.
+
+    Values stand in quotes, which the engine refuses for some: sizes and durations. A block has no equals sign, which
+    the engine wants for some: addresses. Such a line has a second form.
     """
 
     def __init__(self):
@@ -90,16 +92,12 @@ def strongroom(program, *arguments):
 def parse(text, component, command, *options):
     """What the engine reads in a text."""
     if component not in COMPONENTS:
-        raise AnsibleFilterError(
-            "%r is no component; one of %s" % (component, ", ".join(COMPONENTS))
-        )
+        raise AnsibleFilterError("%r is no component; one of %s" % (component, ", ".join(COMPONENTS)))
     with tempfile.TemporaryDirectory(prefix="strongroom-") as folder:
         path = os.path.join(folder, "resources.conf")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
-        code, said, error = strongroom(
-            command, "config", "parse", "--component", component, "--json", *options, path
-        )
+        code, said, error = strongroom(command, "config", "parse", "--component", component, "--json", *options, path)
         try:
             return json.loads(said)
         except ValueError as wrong:
@@ -110,9 +108,7 @@ def parse(text, component, command, *options):
 
 def refuse(findings):
     """Raise what the engine found."""
-    told = [
-        "line %s: %s" % (finding.get("line", "?"), finding.get("message", "")) for finding in findings
-    ]
+    told = ["line %s: %s" % (finding.get("line", "?"), finding.get("message", "")) for finding in findings]
     raise AnsibleFilterError("this is not right in the Bareos language: " + "; ".join(told))
 
 
@@ -139,45 +135,32 @@ def from_bareos_conf(text, component="director", command="strongroom"):
     parsed = parse(text, component, command)
     if parsed["errors"]:
         refuse(parsed["errors"])
-    return [
-        {resource["type"]: block([one[:2] for one in resource["directives"]])}
-        for resource in parsed["resources"]
-    ]
+    found = []
+    for resource in parsed["resources"]:
+        kind, directives = resource["type"], [one[:2] for one in resource["directives"]]
+        found.append({kind: block(directives, kind)})
+    return found
 
 
-def block(directives):
+def block(directives, kind=""):
     """Directives as a dictionary; what is given several times is a list."""
     found = {}
     for name, value in directives:
         name = "File" if name == "file" else name
-        for one in plain(value):
-            found.setdefault(name, []).append(one)
+        found.setdefault(name, []).extend(values_of(value, kind))
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
-def plain(value):
-    """A parsed value as the values of one directive."""
+def values_of(value, kind):
+    """A parsed value as the values of one directive; kind is the resource that it stands in."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
         return [run(value)]
     if all(isinstance(one, str) for one in value):
         return value
-    if len(value) == 2 and all(isinstance(one, list) and isinstance(one[0], str) for one in value):
-        if all(isinstance(word, str) for one in value for word in one) and is_destination(value):
-            return [destination(value)]
-    return [block(value)]
-
-
-def is_destination(value):
-    """Of two lists of words the second holds kinds of messages; a block of two directives holds none."""
-    return any(word.lstrip("!") in MESSAGES for word in value[1])
-
-
-MESSAGES = frozenset(
-    "all debug abort fatal error warning info saved notsaved skipped mount terminate restored security alert volmgmt "
-    "audit".split()
-)
+    # Only Messages have destinations: a list of places, and one of kinds of messages.
+    return [destination(value) if kind == "Messages" else block(value)]
 
 
 def destination(value):

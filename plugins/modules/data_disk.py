@@ -9,14 +9,16 @@ module: data_disk
 short_description: Make an XFS file system on a disk that is empty, and on no other
 version_added: 0.1.0
 description:
-  - Makes a file system on a disk only where there is nothing - no signature of a file system, of a volume manager or of an
-    encryption, no partition table, nothing that uses it, and only zeros in its first 16 MiB.
-  - A disk that has a file system of the wanted kind is left as it is. Any other is refused. There is no option to force it.
+  - Makes a file system on a disk only where there is nothing - no signature of a file system, of a volume manager or
+    of an encryption, no partition table, nothing that uses it, and only zeros in its first 16 MiB.
+  - A disk that has a file system of the wanted kind is left as it is. Any other is refused.
+    There is no option to force it.
 author:
   - Strongroom (@strongroom)
 options:
   device:
-    description: The disk or partition, best by a name that stays, such as one in C(/dev/disk/by-id). Or the file of an image.
+    description:
+      - The disk or partition, best by a name that stays, such as one in C(/dev/disk/by-id). Or the file of an image.
     type: path
     required: true
   format:

@@ -45,7 +45,7 @@ available:
   returned: always
   type: bool
 proven:
-  description: Whether bytes went through the kernel's TLS in both directions, and were counted where there is a counter.
+  description: Whether bytes went through the kernel's TLS and were counted, where there is a counter.
   returned: always
   type: bool
 reason:
@@ -116,7 +116,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 TCP_ULP = 31
 SOL_TLS = 282
-TLS_TX, TLS_RX = 1, 2
+TLS_TX = 1
+TLS_RX = 2
 TLS_1_3 = 0x0304
 TLS_CIPHER_AES_GCM_128 = 51
 FEATURES = {"sends": "tls-hw-tx-offload", "receives": "tls-hw-rx-offload"}
@@ -236,9 +237,7 @@ def interfaces(module):
 
 def main():
     """Run as Ansible runs it."""
-    module = AnsibleModule(
-        argument_spec={"probe": {"type": "bool", "default": True}}, supports_check_mode=True
-    )
+    module = AnsibleModule(argument_spec={"probe": {"type": "bool", "default": True}}, supports_check_mode=True)
     available, reason, before = module_loaded(), "no proof was asked for", counters()
     if module.params["probe"]:
         available, reason = probe()

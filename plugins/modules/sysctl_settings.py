@@ -81,8 +81,8 @@ report:
       type: str
     state:
       description:
-        - C(as wanted), C(to change) in check mode, C(overridden) by a later file, C(refused) by the kernel (in a container, most settings
-          are the host's), or C(unknown) to the kernel.
+        - C(as wanted), C(to change) in check mode, C(overridden) by a later file, C(refused) by the kernel (in a
+          container, most settings are the host's), or C(unknown) to the kernel.
       type: str
     note:
       description: The later file, or the kernel's reason.
@@ -203,9 +203,7 @@ class Group:
         for name, value in self.before.items():
             self.host.write(name, value)
         told = ", ".join("%s = %s" % (name, self.wanted[name]) for name in self.not_valid)
-        self.module.fail_json(
-            msg="the kernel does not take %s; nothing was changed, correct the inventory" % told
-        )
+        self.module.fail_json(msg="the kernel does not take %s; nothing was changed, correct the inventory" % told)
 
     def _report(self, name, overridden):
         wanted, effective = self.wanted[name], self.host.read(name)
@@ -259,9 +257,7 @@ def wanted_of(module):
         if not sysctl.NAME.match(name):
             module.fail_json(msg="%r is no name of a kernel setting; one is net.core.rmem_max" % name)
         if isinstance(value, (dict, list, bool)) or value is None or "\n" in str(value):
-            module.fail_json(
-                msg="%s: %r is no value of a kernel setting; give numbers or words" % (name, value)
-            )
+            module.fail_json(msg="%s: %r is no value of a kernel setting; give numbers or words" % (name, value))
         wanted[name.replace("/", ".")] = sysctl.normal(value)
     return wanted
 

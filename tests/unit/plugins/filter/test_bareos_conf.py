@@ -4,7 +4,6 @@ import os
 import shutil
 
 import pytest
-
 from ansible.errors import AnsibleFilterError
 from ansible_collections.strongroom.backup.plugins.filter.bareos_conf import (
     from_bareos_conf,

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible_collections.strongroom.backup.plugins.modules import block_tunable
 
 
@@ -54,9 +53,7 @@ def test_only_disks_of_the_kind_are_changed_and_a_second_run_changes_nothing(dis
 
 
 def test_check_mode_changes_nothing(disks, run_module):
-    told = run_module(
-        block_tunable, root=str(disks), kinds={"nvme": {"read_ahead_kib": 256}}, check=True
-    )
+    told = run_module(block_tunable, root=str(disks), kinds={"nvme": {"read_ahead_kib": 256}}, check=True)
     assert told["changed"]
     assert told["report"] == [
         {

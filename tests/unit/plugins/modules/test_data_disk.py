@@ -4,7 +4,6 @@ import os
 import shutil
 
 import pytest
-
 from ansible_collections.strongroom.backup.plugins.modules import data_disk
 
 pytestmark = pytest.mark.skipif(

@@ -7,12 +7,11 @@ from ansible_collections.strongroom.backup.plugins.modules import ktls_info
 
 def kernel_does_tls():
     """Asked of the kernel here, not of the module."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with socket.create_connection(server.getsockname()) as one:
-            try:
-                one.setsockopt(socket.IPPROTO_TCP, 31, b"tls")
-            except OSError:
-                return False
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
+        try:
+            one.setsockopt(socket.IPPROTO_TCP, 31, b"tls")
+        except OSError:
+            return False
     return True
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible_collections.strongroom.backup.plugins.modules import sysctl_settings
 
 NAME = "95-strongroom-tuning"
@@ -38,9 +37,7 @@ class Host:
         path.write_text(text)
 
     def run(self, settings=None, **arguments):
-        return self._run(
-            sysctl_settings, root=str(self.folder), name=NAME, settings=settings or {}, **arguments
-        )
+        return self._run(sysctl_settings, root=str(self.folder), name=NAME, settings=settings or {}, **arguments)
 
 
 @pytest.fixture
