@@ -12,7 +12,7 @@ description:
   - Writes one file in C(/etc/sysctl.d) and brings the kernel in line with it, in one step.
   - The value that the kernel had before is kept. It is put back when a setting is no longer wanted, so going back to an
     earlier inventory needs no restart.
-  - The kernel itself checks the values: if it says that one is not valid, all are put back and no file is changed.
+  - The kernel itself checks the values. If it says that one is not valid, all are put back and no file is changed.
   - A setting that a later file makes is left to that file, and reported as such.
 author:
   - Strongroom (@strongroom)

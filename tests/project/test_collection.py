@@ -75,6 +75,8 @@ def test_its_documentation_is_found(installed):
         )
         assert sorted(told) == sorted(wanted)
         assert all(one["examples"] and one["return"] for one in told.values())
+        # As text it finds faults that it does not find as JSON.
+        run("ansible-doc", "--type", kind, *wanted, folder=installed, ANSIBLE_COLLECTIONS_PATH="collections")
 
 
 def test_its_roles_can_be_used_by_name(installed):
