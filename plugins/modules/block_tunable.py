@@ -12,6 +12,7 @@ description:
   - Sets scheduler, read-ahead and queue depth by kind of device, at once. A udev rule is what keeps them over a
     restart.
   - A value that is not given is left alone. Without any value the module only reports.
+  - A value that the kernel does not take fails; where nothing can be written (in a container) that is reported.
 author:
   - Strongroom (@strongroom)
 options:
@@ -114,6 +115,7 @@ report:
       type: str
 """
 
+import errno
 import os
 import re
 
@@ -170,6 +172,14 @@ def devices_below(root):
     return [(name, os.path.join(folder, name)) for name in names if DISK.match(name)]
 
 
+def not_valid(name, folder, value, wanted):
+    """What to say of a value that the kernel does not take."""
+    told = "%s: the kernel does not take %s = %s" % (name, value, wanted)
+    if value == "scheduler":
+        told += "; it offers %s" % ", ".join(describe(name, folder)["schedulers"])
+    return told
+
+
 def settle(module, name, folder, wanted):
     """Bring one device in line; its entries of the report, and whether anything changed."""
     entries, changed = [], {}
@@ -186,6 +196,8 @@ def settle(module, name, folder, wanted):
                 except OSError as error:
                     refused = error.strerror or str(error)
                     del changed[value]
+                    if error.errno == errno.EINVAL:
+                        module.fail_json(msg=not_valid(name, folder, value, wanted[value]))
         effective = describe(name, folder)[value]
         state = "as wanted" if effective == wanted[value] else "refused"
         if module.check_mode and value in changed:
