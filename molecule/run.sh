@@ -19,6 +19,7 @@ LABORATORY_NETWORK=strongroom-$$
 export LABORATORY LABORATORY_NETWORK
 end() {
     local folder
+    [ -z "${server:-}" ] || kill "$server"
     for folder in "$LABORATORY"/*/; do
         [ ! -d "$folder/root" ] || "$here/host.sh" down "$(basename "$folder")" || true
     done
@@ -36,11 +37,22 @@ ip -n "$LABORATORY_NETWORK" link set br0 up
 
 export ANSIBLE_COLLECTIONS_PATH=$PWD/ansible/collections ANSIBLE_HOME=$LABORATORY/ansible
 export PATH=$PWD/.venv-ansible/bin:$PATH MOLECULE_EPHEMERAL_DIRECTORY MOLECULE_GLOB='molecule/*/molecule.yml'
+served=build/packages/apt
+if [ -d "$served" ]; then
+    nsenter --net="/run/netns/$LABORATORY_NETWORK" \
+        python3 -m http.server --bind 10.88.0.1 --directory "$served" 8000 > "$LABORATORY/served.log" 2>&1 &
+    server=$!
+fi
 failed=()
 for scenario in "${scenarios[@]}"; do
     MOLECULE_EPHEMERAL_DIRECTORY=$LABORATORY/ansible/$scenario
     mkdir -p "$MOLECULE_EPHEMERAL_DIRECTORY"
     began=$SECONDS
+    if [ "$scenario" = engine ] && [ ! -d "$served" ]; then
+        echo "the scenario engine needs packages: run make packages first" >&2
+        failed+=("$scenario")
+        continue
+    fi
     # Not `ip netns exec`, which hides the cgroups.
     nsenter --net="/run/netns/$LABORATORY_NETWORK" molecule "${COMMAND:-test}" --scenario-name "$scenario" ||
         failed+=("$scenario")
