@@ -10,7 +10,7 @@ trap 'rm -rf "$folder"' EXIT
 content=$folder/ansible_collections/strongroom/backup
 mkdir -p "$content"
 tar --create --directory "$project" --exclude=__pycache__ \
-    galaxy.yml README.md CHANGELOG.md LICENSE meta plugins roles tests/unit | tar --extract --directory "$content"
+    galaxy.yml README.md CHANGELOG.md LICENSE meta plugins roles tests/unit tests/sanity | tar --extract --directory "$content"
 # ansible-test loads pip from a host of its own; here pip comes from the package index, as all the rest does.
 export HOME=$folder/home
 mkdir -p "$HOME/.ansible/test/cache"
