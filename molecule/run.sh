@@ -35,6 +35,8 @@ ip -n "$LABORATORY_NETWORK" link add br0 type bridge
 ip -n "$LABORATORY_NETWORK" address add 10.88.0.1/24 dev br0
 ip -n "$LABORATORY_NETWORK" link set br0 up
 
+# Connections are kept by address, and other laboratories have the same addresses.
+export ANSIBLE_SSH_CONTROL_PATH_DIR=$LABORATORY/cp
 export ANSIBLE_COLLECTIONS_PATH=$PWD/ansible/collections ANSIBLE_HOME=$LABORATORY/ansible
 export PATH=$PWD/.venv-ansible/bin:$PATH MOLECULE_EPHEMERAL_DIRECTORY MOLECULE_GLOB='molecule/*/molecule.yml'
 served=build/packages/apt

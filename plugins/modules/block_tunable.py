@@ -188,7 +188,10 @@ def settle(module, name, folder, wanted):
             continue
         before, refused = describe(name, folder)[value], ""
         if before != wanted[value]:
-            changed[value] = (before, wanted[value])
+            if module.check_mode and not os.access(os.path.join(folder, path), os.W_OK):
+                refused = "it cannot be written"
+            else:
+                changed[value] = (before, wanted[value])
             if not module.check_mode:
                 try:
                     with open(os.path.join(folder, path), "w", encoding="utf-8") as file:

@@ -183,6 +183,9 @@ class Group:
         effective = self.host.read(name)
         if effective == value:
             return
+        if self.module.check_mode and not os.access(self.host.value_path(name), os.W_OK):
+            self.refused[name] = "it cannot be written"
+            return
         if not self.module.check_mode:
             try:
                 self.host.write(name, value)
