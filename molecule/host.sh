@@ -22,8 +22,8 @@ up() {
     install -m 0600 "$LABORATORY/key.pub" "$folder/root/root/.ssh/authorized_keys"
     chroot "$folder/root" ssh-keygen -q -A
     ip netns add "$network"
-    ip -n "$LABORATORY_NETWORK" link add "v-$1" type veth peer name host0 netns "$network"
-    ip -n "$LABORATORY_NETWORK" link set "v-$1" master br0 up
+    ip -n "$LABORATORY_NETWORK" link add "v-$name" type veth peer name host0 netns "$network"
+    ip -n "$LABORATORY_NETWORK" link set "v-$name" master br0 up
     ip -n "$network" address add "$address/24" dev host0
     ip -n "$network" link set lo up
     ip -n "$network" link set host0 up
@@ -65,6 +65,8 @@ down() {
         mountpoint -q "$folder/root" || break
         umount "$folder/root" 2> /dev/null || sleep 0.1
     done
+    # The kernel removes what is in a network a moment after it; the next host of this name would meet it.
+    ip -n "$LABORATORY_NETWORK" link del "v-$name" 2> /dev/null || true
     if [ -e "/run/netns/$network" ]; then ip netns del "$network"; fi
     rm -rf --one-file-system "$folder"
 }
