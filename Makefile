@@ -11,6 +11,13 @@ BIN := $(VENV)/bin
 # Debian's own python3, not one that happens to stand first in PATH.
 PYTHON ?= /usr/bin/python3
 
+# Ansible and what its part of the project is tested with: an environment of its own.
+FLEET_VENV := $(CURDIR)/.venv-ansible
+FLEET_BIN := $(FLEET_VENV)/bin
+# With the collection where it is, and the engine's command for the filters.
+FLEET := ANSIBLE_COLLECTIONS_PATH="$(CURDIR)/ansible/collections" PYTHONPATH="$(CURDIR)/ansible/collections" \
+    PATH="$(FLEET_BIN):$(BIN):$$PATH"
+
 # How many processes run the tests: as many as there are processors, and two at least.
 PROCESSES ?= $(shell n=$$(nproc); echo $$((n > 2 ? n : 2)))
 
@@ -26,10 +33,11 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
 
 .PHONY: help setup demo test test-slow test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages
+.PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
 .PHONY: bench bench-network bench-sharing fuzz man reference docs picture lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/ready  ## make the environment in .venv (the others call it)
 
@@ -41,7 +49,15 @@ demo: setup  ## demonstrate the daemons, then the engine, on real data: make dem
 	PATH="$(BIN):$$PATH" $(ENGINE)/demo_fleet.sh $(if $(DIR),"$(DIR)")
 	PATH="$(BIN):$$PATH" $(ENGINE)/demo.sh $(if $(DIR),"$(DIR)")
 
-test: setup  ## run the tests: make test [ARGUMENTS="-k words"] [PROCESSES=2]
+setup-ansible: $(FLEET_VENV)/ready  ## make the environment for Ansible in .venv-ansible
+
+$(FLEET_VENV)/ready: ansible/requirements.lock
+	"$(PYTHON)" -m venv --clear "$(FLEET_VENV)"
+	$(FLEET_BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+	    -r ansible/requirements.lock
+	touch $@
+
+test: setup test-ansible  ## run the tests: make test [ARGUMENTS="-k words"] [PROCESSES=2]
 	cd $(ENGINE) && $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGUMENTS)
 
 test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS="-k words"]
@@ -73,7 +89,30 @@ packages:  ## build Debian packages, and an apt repository [SUITES="trixie bookw
 test-packages:  ## install, upgrade, remove and purge the packages on fresh systemd hosts (containers)
 	for suite in $(SUITES); do appliance/packages/tests/run_on_host.sh $$suite || exit 1; done
 
-lint: setup  ## check style, types and layers
+test-ansible: setup setup-ansible  ## run the tests of roles and plugins that need no host
+	$(FLEET) python -m pytest -q -n $(PROCESSES) --dist loadfile --import-mode=importlib -p no:cacheprovider \
+	    tests/unit tests/project
+
+test-fleet: setup-ansible  ## run the scenarios on fresh systemd hosts (containers) [SCENARIOS="ktls hardening"]
+	molecule/run.sh $(SCENARIOS)
+
+sanity-ansible: setup-ansible  ## run ansible-test sanity on the collection as it is built
+	ansible/developing/run_sanity.sh $(ARGUMENTS)
+
+lint-ansible: setup-ansible  ## check the style of playbooks, roles and plugins
+	$(FLEET) yamllint --strict .
+	$(FLEET) ansible-lint --offline --strict
+	$(FLEET) python ansible/developing/role_documents.py --check
+	$(BIN)/ruff check --config ansible/developing/ruff.toml plugins tests ansible/developing
+	$(BIN)/ruff format --check --config ansible/developing/ruff.toml plugins tests ansible/developing
+
+roles: setup-ansible  ## make defaults and READMEs of the roles from their argument specs
+	$(FLEET) python ansible/developing/role_documents.py
+
+collection: setup-ansible  ## build the collection into build/
+	$(FLEET) ansible-galaxy collection build --force --output-path build
+
+lint: setup lint-ansible  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/ruff check . ../packages
 	cd $(ENGINE) && $(BIN)/ruff format --check . ../packages
 	cd $(ENGINE) && $(BIN)/mypy
@@ -81,6 +120,7 @@ lint: setup  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/lint-imports
 
 format: setup  ## format the code as lint requires
+	$(BIN)/ruff format --config ansible/developing/ruff.toml plugins tests ansible/developing
 	cd $(ENGINE) && $(BIN)/ruff format . ../packages && $(BIN)/ruff check --fix . ../packages
 
 bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPEATS=3]
@@ -133,9 +173,10 @@ lock: setup  ## update the locked library versions, with hashes, for every Pytho
 	    --output-file requirements-docs.lock pyproject.toml
 	cd $(ENGINE) && $(LOCK) --extra fuzz --constraint requirements.lock \
 	    --output-file requirements-fuzz.lock pyproject.toml
+	$(LOCK) --fork-strategy fewest --output-file ansible/requirements.lock ansible/requirements.txt
 
 clean:  ## remove what was built, and the environment
-	rm -rf $(VENV) build $(ENGINE)/build $(ENGINE)/dist $(ENGINE)/src/strongroom.egg-info
+	rm -rf $(VENV) $(FLEET_VENV) build tests/output $(ENGINE)/build $(ENGINE)/dist $(ENGINE)/src/strongroom.egg-info
 	rm -rf $(ENGINE)/.mypy_cache $(ENGINE)/.ruff_cache $(ENGINE)/.pytest_cache
 	rm -rf $(ENGINE)/.import_linter_cache $(ENGINE)/.hypothesis
 	find $(ENGINE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Run scenarios on fresh hosts: run.sh [SCENARIO...], by default all. Needs root, mmdebstrap, systemd-container, iproute2.
+#
+# The hosts and the Ansible that works on them have a network of their own, which nothing leaves. All of it is removed at the
+# end. COMMAND=converge leaves out the rest of the sequence, for development.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$here/.."
+scenarios=("$@")
+[ $# -gt 0 ] || mapfile -t scenarios < <(cd molecule && find . -mindepth 2 -maxdepth 2 -name molecule.yml -printf '%h\n' | sed 's|./||' | sort)
+
+for needed in systemd-nspawn mmdebstrap ip; do
+    command -v "$needed" > /dev/null ||
+        { echo "$needed is missing: apt-get install mmdebstrap systemd-container iproute2" >&2; exit 98; }
+done
+LABORATORY=$(mktemp -d /var/tmp/strongroom-fleet.XXXXXXXX)
+LABORATORY_NETWORK=strongroom-$$
+export LABORATORY LABORATORY_NETWORK
+end() {
+    local folder
+    [ -z "${server:-}" ] || kill "$server"
+    for folder in "$LABORATORY"/*/; do
+        [ ! -d "$folder/root" ] || "$here/host.sh" down "$(basename "$folder")" || true
+    done
+    ip netns del "$LABORATORY_NETWORK" 2> /dev/null || true
+    rm -rf --one-file-system "$LABORATORY"
+}
+trap end EXIT
+for suite in bookworm trixie; do "$here/root.sh" "$suite" > /dev/null; done
+ssh-keygen -q -t ed25519 -N '' -f "$LABORATORY/key"
+ip netns add "$LABORATORY_NETWORK"
+ip -n "$LABORATORY_NETWORK" link set lo up
+ip -n "$LABORATORY_NETWORK" link add br0 type bridge
+ip -n "$LABORATORY_NETWORK" address add 10.88.0.1/24 dev br0
+ip -n "$LABORATORY_NETWORK" link set br0 up
+
+# Connections are kept by address, and other laboratories have the same addresses.
+export ANSIBLE_SSH_CONTROL_PATH_DIR=$LABORATORY/cp
+export ANSIBLE_COLLECTIONS_PATH=$PWD/ansible/collections ANSIBLE_HOME=$LABORATORY/ansible
+export PATH=$PWD/.venv-ansible/bin:$PATH MOLECULE_EPHEMERAL_DIRECTORY MOLECULE_GLOB='molecule/*/molecule.yml'
+served=build/packages/apt
+if [ -d "$served" ]; then
+    nsenter --net="/run/netns/$LABORATORY_NETWORK" \
+        python3 -m http.server --bind 10.88.0.1 --directory "$served" 8000 > "$LABORATORY/served.log" 2>&1 &
+    server=$!
+fi
+failed=()
+for scenario in "${scenarios[@]}"; do
+    MOLECULE_EPHEMERAL_DIRECTORY=$LABORATORY/ansible/$scenario
+    mkdir -p "$MOLECULE_EPHEMERAL_DIRECTORY"
+    began=$SECONDS
+    if [ "$scenario" = engine ] && [ ! -d "$served" ]; then
+        echo "the scenario engine needs packages: run make packages first" >&2
+        failed+=("$scenario")
+        continue
+    fi
+    # Not `ip netns exec`, which hides the cgroups.
+    nsenter --net="/run/netns/$LABORATORY_NETWORK" molecule "${COMMAND:-test}" --scenario-name "$scenario" ||
+        failed+=("$scenario")
+    echo "$scenario: $((SECONDS - began)) s"
+done
+[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}" >&2; exit 1; }

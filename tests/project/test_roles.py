@@ -1,0 +1,84 @@
+"""What holds for every role."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+PROJECT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path for path in (PROJECT / "roles").iterdir() if path.is_dir())
+each_role = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+
+
+def specs_of(role):
+    return yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]
+
+
+def texts_of(role):
+    """What the role does: everything but what describes its variables."""
+    paths = [path for part in ("tasks", "handlers", "templates", "vars") for path in role.glob(part + "/**/*")]
+    return "\n".join(path.read_text() for path in paths if path.is_file())
+
+
+@each_role
+def test_defaults_are_those_of_the_specs(role):
+    options = specs_of(role)["main"]["options"]
+    expected = {name: option["default"] for name, option in options.items() if "default" in option}
+    assert yaml.safe_load((role / "defaults/main.yml").read_text()) == expected
+
+
+@each_role
+def test_each_variable_is_typed_described_and_named_alike(role):
+    def look(options, prefix):
+        for name, option in options.items():
+            assert option["type"], name
+            assert len(str(option["description"])) > 10, name
+            assert option["type"] != "list" or option["elements"], name
+            if prefix:
+                assert name.startswith(prefix), name
+            look(option.get("options", {}), "")
+
+    look(specs_of(role)["main"]["options"], "strongroom_")
+
+
+@each_role
+def test_no_variable_changes_nothing(role):
+    text = texts_of(role)
+    for name in specs_of(role)["main"]["options"]:
+        assert re.search(rf"\b{name}\b", text), f"{name} is read nowhere"
+
+
+@each_role
+def test_no_role_reads_another_ones_variables(role):
+    own = set(specs_of(role)["main"]["options"])
+    others = {name for one in ROLES if one != role for name in specs_of(one)["main"]["options"]}
+    named = set(re.findall(r"\bstrongroom_[a-z0-9_]+", texts_of(role)))
+    assert not named & (others - own)
+
+
+@each_role
+def test_each_entry_point_has_its_tasks(role):
+    for entry in specs_of(role):
+        assert (role / "tasks" / f"{entry}.yml").exists()
+
+
+def test_defaults_and_readmes_are_up_to_date():
+    command = [sys.executable, PROJECT / "ansible/developing/role_documents.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_hardening_sets_nothing_that_tuning_sets():
+    settings = re.compile(r"^\s+((?:net|vm|fs|kernel)\.[a-z0-9_.]+):", re.MULTILINE)
+    found = {
+        name: set(settings.findall((PROJECT / "roles" / name / "vars/main.yml").read_text()))
+        for name in ("hardening", "kernel_tuning")
+    }
+    assert len(found["hardening"]) > 20
+    assert len(found["kernel_tuning"]) > 10
+    assert not found["hardening"] & found["kernel_tuning"]
