@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from strongroom.clock import utc_text
+from strongroom.errors import StrongroomError
 from strongroom.filesets.blocks import treatments
 from strongroom.knobs.settings import KnobSettings, merged
 from strongroom.knobs.table import knob_named
@@ -87,5 +89,7 @@ def told_run(journal: RunJournal, tuning: KnobSettings) -> dict[str, object]:
             "mode": start.storage.tls_mode,
             "cipher_suites": start.storage.cipher_suites,
         }
-        told["knobs"] = _effective(tuning, start)
+        # A run whose options make no sense has failed of them: it has no effective ones.
+        with suppress(StrongroomError):
+            told["knobs"] = _effective(tuning, start)
     return told

@@ -352,9 +352,9 @@ class Supervisor:
             security=ended.security,
         )
         await self._on_disk(lambda: run.journal.add_ended(report))
-        self.ended_runs.note(run.journal, run.tuning)
         self._ended(run.journal)
         self._news(run.journal.entry.director)
+        self.ended_runs.note(run.journal, run.tuning)
 
     def _end(self, run: _Run, status: str, error: Exception) -> None:
         """End a run that has no process."""
