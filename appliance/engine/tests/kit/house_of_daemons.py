@@ -10,7 +10,8 @@ the repository through the storage daemon's socket, agents enrolled by one-time 
 the storage daemon through `storage_link` and the director through `director_link`, which tests
 drop, stall and cut. `storage`, `director` and `agents` can be killed and started again. With
 `clocks` each daemon and what it starts has a wall clock of its own that tests move, and so have
-commands; with `leaps` all of them have one, by which time goes by (kit.shifted_clock). `messages` is what the last command wrote to standard error.
+commands; with `leaps` all of them have one, by which time goes by (kit.shifted_clock). `messages`
+is what the last command wrote to standard error.
 
 `like`: another house whose authority, certificates and (empty) repository are copied, which is
 quicker than making them. `catalog`: what the Catalog resource says, of PostgreSQL for instance.
@@ -70,6 +71,8 @@ class HouseOfDaemons:
         director_further: str = "",
         job_further: str = "",
         client_further: str = "",
+        messages: str = "",
+        pool: str = "Keep Within = 30 days",
         schedules: str = "",
     ) -> None:
         self.folder = folder
@@ -79,6 +82,8 @@ class HouseOfDaemons:
         self.director_further = director_further
         self.job_further = job_further
         self.client_further = client_further
+        self.messages_further = messages
+        self.pool = pool
         self.schedules = schedules
         self.messages = ""
         self._leaps = LeapingClock(folder, "house") if leaps else None
@@ -163,6 +168,8 @@ class HouseOfDaemons:
                 catalog=self.catalog,
                 further=self.director_further,
                 job_further=self.job_further,
+                messages=self.messages_further,
+                pool=self.pool,
             )
         ]
         for name, agent in self.agents.items():

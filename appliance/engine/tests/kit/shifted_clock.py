@@ -47,7 +47,7 @@ class ShiftedClock:
 
 
 class LeapingClock(ShiftedClock):
-    """A clock that goes ahead when a test says so, for as many processes as have its environment."""
+    """A clock that goes ahead when a test says so, for all processes with its environment."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.ahead_seconds = 0.0
