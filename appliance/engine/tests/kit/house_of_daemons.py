@@ -210,7 +210,6 @@ class HouseOfDaemons:
                 verify=context,
                 headers=OWN_HEADERS,
                 timeout=PATIENCE_SECONDS,
-                limits=httpx.Limits(max_keepalive_connections=0 if self._leaps else None),
             )
         return self._api[person]
 
@@ -275,6 +274,10 @@ class HouseOfDaemons:
     def leap(self, seconds: float) -> None:
         """Let time go by, for all daemons and commands."""
         assert self._leaps is not None
+        # Connections that were idle for so long are closed by the director at any moment.
+        for client in self._api.values():
+            client.close()
+        self._api.clear()
         self._leaps.leap(seconds)
 
     @property
