@@ -1,8 +1,8 @@
 """A house of daemons whose time goes by: nights, Sundays, mornings, and what people are told.
 
-    with HouseYear(folder, agents) as year:
-        year.nights(40)
-        assert year.told() == []
+    with HouseYear(folder, agents, like) as year:
+        year.night()
+        assert year.events() == []
 
 The daemons are real, and so are the mail server and the webhook that are told. Time leaps from one
 moment to the next at which something is due (kit.shifted_clock), and waits there until it is done.
@@ -29,6 +29,7 @@ from kit.web_server import WebServer
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from types import TracebackType
 
 ZONE = ZoneInfo("Europe/Vienna")
 EVENING = time(20, 55)
@@ -98,8 +99,13 @@ class HouseYear:
             assert self.house.run(f"nightly-{name}")["state"] == "done"
         self.night()
 
-    def __exit__(self, *failure: object) -> None:
-        self._stack.__exit__(*failure)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
 
     # Time.
 
