@@ -375,6 +375,9 @@ class HouseOfDaemons:
         folders += [f"{name}/identity" for name in self.names if name in like.names]
         for name in folders:
             shutil.copytree(like.folder / name, self.folder / name)
+        # The authority writes its lists to these folders.
+        issued = self.folder / "ca" / "issued.jsonl"
+        issued.write_text(issued.read_text().replace(str(like.folder), str(self.folder)))
         # It may be a mount point, so it is filled rather than made.
         shutil.copytree(like.folder / "pristine", self.repository, dirs_exist_ok=True)
 

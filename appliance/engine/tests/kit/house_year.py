@@ -27,7 +27,7 @@ from kit.mail_server import MailServer
 from kit.web_server import WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -38,7 +38,8 @@ SUNDAY = time(11, 0, 5)
 MORNING = time(7, 30, 5)
 # The longest that notices may take to be sent: a look, gathering, a round of delivery.
 NOTICE_SECONDS = 61.0
-_LEAPS_FOR_A_NOTICE = 30
+_LOOKS = 30
+_LOOK_PATIENCE_SECONDS = 2.0
 _GATHER_NS = 11_000_000_000
 _SUNDAY = 6
 
@@ -166,7 +167,7 @@ class HouseYear:
         self.await_ended([f"nightly-{name}" for name in self._agents if name not in self.dead])
         self.until(MORNING)
         self._digests += 1
-        wait_for(lambda: len(self.digests()) >= self._digests, lambda: str(self.mail.subjects()))
+        assert self._come(lambda: len(self.digests()) >= self._digests), self.mail.subjects()
 
     def until_weekday(self, day: int) -> None:
         """Nights until it is that day, of which Monday is 0."""
@@ -223,15 +224,20 @@ class HouseYear:
 
     def await_told(self, count: int) -> list[tuple[str, str, str]]:
         """The events, once there are so many."""
-        for _ in range(_LEAPS_FOR_A_NOTICE):
-            if len(self.events()) >= count:
-                break
+        self._come(lambda: len(self.events()) >= count)
+        return self.events()
+
+    def _come(self, condition: Callable[[], bool]) -> bool:
+        """Whether it comes true while the director looks some more times at what is wrong."""
+        for _ in range(_LOOKS):
+            with suppress(AssertionError):
+                wait_for(condition, patience_seconds=_LOOK_PATIENCE_SECONDS)
+                return True
+            # It looked just before, and does so again after a minute.
             self.await_sent()
             self.house.leap(NOTICE_SECONDS)
             self.await_connected()
-            with suppress(AssertionError):
-                wait_for(lambda: len(self.events()) >= count, patience_seconds=0.5)
-        return self.events()
+        return False
 
     # What grows.
 
