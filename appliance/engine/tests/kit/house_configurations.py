@@ -19,12 +19,12 @@ Director {{ Name = {director}; Password = x; Messages = standard; Address = 127.
   Appliance Key File = "{folder}/appliance.key"
   Maximum Concurrent Jobs = 20
   {further} }}
-Messages {{ Name = standard; Console = all }}
+Messages {{ Name = standard; Console = all; {messages} }}
 Catalog {{ Name = main; {catalog} }}
 Storage {{ Name = vault; Address = 127.0.0.1; Port = {link}; Password = x; Device = disk
   Media Type = File; Repository = "unix:{folder}/storage.sock"
   Passphrase File = "{folder}/passphrase"; Maximum Concurrent Jobs = 20 }}
-Pool {{ Name = short; Pool Type = Backup; Keep Within = 30 days }}
+Pool {{ Name = short; Pool Type = Backup; {pool} }}
 Profile {{ Name = everything; Command ACL = *all*; Job ACL = *all*; Client ACL = *all*
   Storage ACL = *all*; Schedule ACL = *all*; Pool ACL = *all*; FileSet ACL = *all*
   Where ACL = *all* }}

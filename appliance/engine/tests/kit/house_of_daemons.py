@@ -10,7 +10,8 @@ the repository through the storage daemon's socket, agents enrolled by one-time 
 the storage daemon through `storage_link` and the director through `director_link`, which tests
 drop, stall and cut. `storage`, `director` and `agents` can be killed and started again. With
 `clocks` each daemon and what it starts has a wall clock of its own that tests move, and so have
-commands. `messages` is what the last command wrote to standard error.
+commands; with `leaps` all of them have one, by which time goes by (kit.shifted_clock). `messages`
+is what the last command wrote to standard error.
 
 `like`: another house whose authority, certificates and (empty) repository are copied, which is
 quicker than making them. `catalog`: what the Catalog resource says, of PostgreSQL for instance.
@@ -33,7 +34,7 @@ from kit.daemon_process import PATIENCE_SECONDS, DaemonProcess, wait_for
 from kit.faulty_link import FaultyLink
 from kit.house_configurations import AGENT_TEXT, DIRECTOR_TEXT, OF_CLIENT_TEXT, STORAGE_TEXT
 from kit.ports import free_port
-from kit.shifted_clock import ShiftedClock
+from kit.shifted_clock import LeapingClock, ShiftedClock
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.net.identities.identity import Identity
@@ -47,6 +48,8 @@ DIRECTOR = "boss"
 STORAGE = "vault"
 PASSPHRASE = "a passphrase nobody may read 5d1f"
 SQLITE = "Db Name = main; Db User = x; Db Password = x"
+# X509_V_FLAG_NO_CHECK_TIME of OpenSSL.
+_NO_CHECK_TIME = 0x200000
 FINAL = ("done", "incomplete", "failed", "cancelled")
 
 
@@ -62,11 +65,14 @@ class HouseOfDaemons:
         *,
         like: HouseOfDaemons | None = None,
         clocks: bool = False,
+        leaps: bool = False,
         catalog: str = SQLITE,
         storage_further: str = "",
         director_further: str = "",
         job_further: str = "",
         client_further: str = "",
+        messages: str = "",
+        pool: str = "Keep Within = 30 days",
         schedules: str = "",
     ) -> None:
         self.folder = folder
@@ -76,8 +82,11 @@ class HouseOfDaemons:
         self.director_further = director_further
         self.job_further = job_further
         self.client_further = client_further
+        self.messages_further = messages
+        self.pool = pool
         self.schedules = schedules
         self.messages = ""
+        self._leaps = LeapingClock(folder, "house") if leaps else None
         self._like = like
         self._api: dict[str, httpx.Client] = {}
         self.storage_port, self.director_port = free_port(), free_port()
@@ -88,7 +97,7 @@ class HouseOfDaemons:
         self.storage = self._daemon("storage", "storage", clocks)
         self.director = self._daemon("director", "director", clocks)
         self.agents = {name: self._daemon("agent", f"agent-{name}", clocks) for name in agents}
-        self.clock = ShiftedClock(folder, "commands") if clocks else None
+        self.clock = ShiftedClock(folder, "commands") if clocks else self._leaps
 
     # Beginning and end.
 
@@ -159,6 +168,8 @@ class HouseOfDaemons:
                 catalog=self.catalog,
                 further=self.director_further,
                 job_further=self.job_further,
+                messages=self.messages_further,
+                pool=self.pool,
             )
         ]
         for name, agent in self.agents.items():
@@ -191,6 +202,9 @@ class HouseOfDaemons:
         """The director's API as a person with a certificate sees it."""
         if person not in self._api:
             context = client_context(Identity.load(str(self.folder / person)))
+            if self._leaps is not None:
+                # Its certificates are made and judged by its own clock.
+                context.verify_flags |= _NO_CHECK_TIME
             self._api[person] = httpx.Client(
                 base_url=f"https://127.0.0.1:{self.director_port}/api/v1",
                 verify=context,
@@ -257,6 +271,21 @@ class HouseOfDaemons:
         self.messages = answer.stderr
         return answer.stdout + (answer.stderr if exit_code else "")
 
+    def leap(self, seconds: float) -> None:
+        """Let time go by, for all daemons and commands."""
+        assert self._leaps is not None
+        # Connections that were idle for so long are closed by the director at any moment.
+        for client in self._api.values():
+            client.close()
+        self._api.clear()
+        self._leaps.leap(seconds)
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970-01-01 UTC, by the clock of a house with `leaps`."""
+        assert self._leaps is not None
+        return self._leaps.now
+
     def set_clocks(self, ahead_seconds: float) -> None:
         """Move the clocks of all daemons, and of commands from now on."""
         for daemon in self.daemons:
@@ -318,6 +347,8 @@ class HouseOfDaemons:
         )
         if has_clock:
             daemon.clock = ShiftedClock(self.folder, name)
+        elif self._leaps is not None:
+            daemon.clock = self._leaps
         return daemon
 
     def _begin(self) -> None:
@@ -344,6 +375,9 @@ class HouseOfDaemons:
         folders += [f"{name}/identity" for name in self.names if name in like.names]
         for name in folders:
             shutil.copytree(like.folder / name, self.folder / name)
+        # The authority writes its lists to these folders.
+        issued = self.folder / "ca" / "issued.jsonl"
+        issued.write_text(issued.read_text().replace(str(like.folder), str(self.folder)))
         # It may be a mount point, so it is filled rather than made.
         shutil.copytree(like.folder / "pristine", self.repository, dirs_exist_ok=True)
 

@@ -1,7 +1,8 @@
-"""The wall clock of a process and of all that it starts, moved by a test while they run.
+"""The clocks of a process and of all that it starts, moved by a test while they run.
 
 A small library is put before the C library (LD_PRELOAD), so the engine, Python and OpenSSL (which
-judges when certificates begin and end) see the same wrong time.
+judges when certificates begin and end) see the same wrong time. A ShiftedClock is set, as by an
+operator. With a LeapingClock time has gone by: sleeps and timeouts end with it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 _SOURCE = Path(__file__).with_name("shifted_clock.c")
@@ -28,7 +30,7 @@ class ShiftedClock:
         library = folder / "shifted_clock.so"
         if not library.exists():
             command = ["cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC"]
-            subprocess.run([*command, "-o", str(library), str(_SOURCE)], check=True)
+            subprocess.run([*command, "-o", str(library), str(_SOURCE), "-ldl"], check=True)
         self._file = folder / f"{name}.clock"
         self.set(0)
         self.environment = {
@@ -42,3 +44,27 @@ class ShiftedClock:
         # The file is mapped by those who read it, so it must stay the same file.
         with self._file.open("r+b" if self._file.exists() else "wb") as file:
             file.write(data)
+
+
+class LeapingClock(ShiftedClock):
+    """A clock that goes ahead when a test says so, for all processes with its environment."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.ahead_seconds = 0.0
+        super().__init__(folder, name)
+
+    def set(self, ahead_seconds: float) -> None:
+        """From now on so much more time has gone by than on the machine's clocks."""
+        self.ahead_seconds = ahead_seconds
+        ahead_ns = int(ahead_seconds * _SECOND_NS)
+        with self._file.open("r+b" if self._file.exists() else "wb") as file:
+            file.write(struct.pack("=qq", ahead_ns, ahead_ns))
+
+    def leap(self, seconds: float) -> None:
+        """Let time go by."""
+        self.set(self.ahead_seconds + seconds)
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970-01-01 UTC."""
+        return time.time() + self.ahead_seconds

@@ -6,7 +6,8 @@
                                 which snapshots are there
     backup catalog [STORAGE]    the catalog and the configuration become a snapshot
     rebuild catalog [STORAGE]   enter all snapshots of a repository, mark those that are gone
-    expire runs DAYS            remove runs from the catalog that are older and have no snapshot
+    expire runs DAYS            remove from the catalog older runs without a snapshot, and what
+                                is known of snapshots that were removed earlier
 
 Without STORAGE a command takes the job's own.
 """

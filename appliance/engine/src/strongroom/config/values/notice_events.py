@@ -29,6 +29,7 @@ EVENTS: Final[dict[str, Severity]] = {
     "snapshot-missing": "error",
     "catalog-unavailable": "error",
     "clock-jump": "warning",
+    "configuration-refused": "error",
     "notices-undelivered": "error",
 }
 ALL: Final = "all"

@@ -224,6 +224,7 @@ class Commands:
                 for follow in context.followers:
                     follow()
                 await self._runs.dispatch()
+            context.reload_errors = report.errors
             log_reload(report)
             return report
 

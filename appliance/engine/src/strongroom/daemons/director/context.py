@@ -61,7 +61,8 @@ class DirectorContext:
     resources: the configuration as parsed, for display. hellos: the Hello of each connected
     agent. backup_errors: of all backups of a job and client since the start.
     repository_bytes: the size of all packs at a Storage, as last measured. followers: called after
-    each reload. restart_needed: directives that were changed and wait for a restart.
+    each reload. restart_needed: directives that were changed and wait for a restart. reload_errors:
+    why the last reload left the configuration as it was.
     """
 
     configuration: DirectorConfiguration
@@ -76,6 +77,7 @@ class DirectorContext:
     repository_bytes: dict[str, int] = field(default_factory=dict)
     followers: list[Callable[[], None]] = field(default_factory=list)
     restart_needed: tuple[str, ...] = ()
+    reload_errors: tuple[str, ...] = ()
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="director")
     )

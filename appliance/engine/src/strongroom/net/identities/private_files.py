@@ -6,7 +6,10 @@ new one.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import stat
 
 from strongroom import clock
 from strongroom.errors import UsageError
@@ -19,8 +22,11 @@ def write_file(path: bytes, data: bytes, mode: int) -> None:
     """Replace file `path` by `data`, durably.
 
     Its owner is kept; a new file gets the owner of its folder. Root may thus write what a daemon of
-    another user reads. Raises OSError.
+    another user reads. Only a file is replaced, no device such as /dev/null. Raises OSError.
     """
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError(errno.EINVAL, "it is there and is no file; name another", path)
     folder, name = os.path.split(path)
     beside = os.path.join(folder, b".%s.%s" % (name, clock.random_bytes(6).hex().encode()))
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

@@ -36,7 +36,6 @@ from strongroom.daemons.director.catalog.runs import (
     load_run,
     log_lines,
     new_run_id,
-    remove_old_runs,
     unfinished_runs,
     unfollowed_runs,
 )
@@ -290,17 +289,6 @@ def test_a_failed_level_is_remembered_until_a_good_one(catalog):
     assert last_failed_level(catalog, "nightly", "web1", 5) == "full"
     assert last_failed_level(catalog, "nightly", "web1", 10) == ""
     assert last_failed_level(catalog, "nightly", "web2", 0) == ""
-
-
-def test_old_runs_go_but_not_those_whose_snapshot_is_there(catalog):
-    gone = add_run(catalog, make_run(state="failed", ended_ns=5), [NewLine(1, "error", "no")])
-    kept = add_run(catalog, make_run(state="done", ended_ns=5, snapshot=f"{1:064x}"))
-    late = add_run(catalog, make_run(state="done", ended_ns=50))
-    going = add_run(catalog, make_run(state="running"))
-    add_snapshots(catalog, [make_snapshot(1, run=kept.id)])
-    assert remove_old_runs(catalog, 10) == 1
-    assert log_lines(catalog, gone.id) == []
-    assert {record.id for record in find_runs(catalog, RunFilter())} == {kept.id, late.id, going.id}
 
 
 def test_snapshots_are_entered_once_and_found(catalog):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from kit.connections import House
-from kit.director_in_process import in_loop, job
+from kit.director_in_process import OPERATOR, in_loop, job
 from strongroom.daemons.director.catalog.database import Catalog
 from strongroom.errors import CatalogUnavailableError
 from strongroom.net.identities.trust import roots_of
@@ -146,3 +146,24 @@ async def test_a_catalog_that_is_away_is_told_from_memory_and_once(director, tol
         "resolved: the director's catalog is not available; no job can start"
     ]
     assert told.events()[2:] == [("catalog-unavailable", "resolved")]
+
+
+@in_loop
+async def test_a_configuration_that_is_refused_is_told_if_nobody_mends_it(director, told):
+    told.configure(job("nightly"))
+    await director.open()
+    file = director.folder / "etc/director.d/all/all.conf"
+    right = file.read_text()
+    commands = director.service.commands
+    for mended_after, events in ((120, 0), (400, 1)):
+        file.write_text(right + "Job { Name = nihgtly; Job Defs = none }\n")
+        assert not (await commands.reload(OPERATOR)).is_loaded
+        await told.look(60)
+        await told.look(mended_after)
+        await told.look(60)
+        assert told.events() == [("configuration-refused", "open")] * events
+        file.write_text(right)
+        assert (await commands.reload(OPERATOR)).is_loaded
+        await told.look(60)
+    assert "all.conf:" in told.mail.mails[0].get_content()
+    assert told.events()[1:] == [("configuration-refused", "resolved")]

@@ -6,6 +6,7 @@ import msgspec
 
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from strongroom.daemons.director.catalog import outbox
+from strongroom.daemons.director.catalog.run_history import job_histories
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run
 from strongroom.daemons.director.catalog.snapshots import (
     GONE,
@@ -15,6 +16,7 @@ from strongroom.daemons.director.catalog.snapshots import (
     note_removed,
     note_returned,
 )
+from strongroom.daemons.director.notices.watch_jobs import JobWatch
 
 DAY = 86400.0
 
@@ -370,3 +372,26 @@ async def test_an_agent_that_stores_false_snapshots_without_end_floods_nobody(di
     assert "39981 more snapshots in storage main are false or damaged" in text
     assert "41 notices" in told.mailed()[0]
     assert outbox.dead_letters(catalog) == []
+
+
+@in_loop
+async def test_a_job_that_failed_and_succeeded_long_ago_only_is_judged_by_that(director, told):
+    told.configure(
+        job("quarterly", more="Schedule = quarters; OverdueAfter = 100 days")
+        + "Schedule { Name = quarters; Run = on 1 jan, apr, jul, oct at 3:00; }\n"
+    )
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("quarterly")
+    await director.backed_up(agent, run.id, 1)
+    director.time.pass_by(3600)
+    run = await director.start("quarterly")
+    await agent.start(run.id)
+    await director.end(agent, run.id, "failed", error_id="store", error="no space")
+    await told.look()
+    # The scheduler does not run here, and the failed run is 95 days old.
+    director.time.pass_by(95 * DAY)
+    catalog = director.service.context.catalog
+    found, _ = JobWatch(director.service.context).conditions([])
+    assert [one.event for one in found] == ["job-failed"]
+    assert len(job_histories(catalog, since_ns=director.time.now_ns - 40 * 86400 * 10**9)) == 0

@@ -263,3 +263,12 @@ def test_an_address_that_fits_no_mail_is_said(house, address):
     with MailServer() as server, pytest.raises(NoticeError, match="no mail can be made"):
         send_notice(dataclasses.replace(mail(server, "None", ""), address=address), LETTER)
     assert server.heard == []
+
+
+def test_a_text_arrives_as_it_is_and_as_seven_bits(house):
+    text = "From here on\nAll is wéll\n.\n" + "x" * 3000 + "\n"
+    with MailServer() as server:
+        send_notice(mail(server, "None", ""), msgspec.structs.replace(LETTER, text=text))
+    (got,) = server.mails
+    assert got.get_content().replace("\r", "") == text
+    assert got.as_bytes().isascii()

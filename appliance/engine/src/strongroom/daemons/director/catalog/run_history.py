@@ -45,10 +45,22 @@ class JobHistory(NamedTuple):
     good_started_ns: int
     queued_ns: int
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether older runs can say no more."""
+        return self.last is not None and bool(self.good_started_ns)
 
-def job_histories(catalog: Catalog, job: str = "") -> dict[tuple[str, str], JobHistory]:
-    """(Job, client) -> its history; of one job only where one is named."""
+
+def job_histories(
+    catalog: Catalog, job: str = "", since_ns: int = 0
+) -> dict[tuple[str, str], JobHistory]:
+    """(Job, client) -> its history; of one job only where one is named.
+
+    since_ns: runs scheduled earlier are not looked at, of which there may be very many.
+    """
     of_kinds = [RUNS.c.kind.in_(KINDS), *([RUNS.c.job == job] if job else [])]
+    if since_ns:
+        of_kinds.append(RUNS.c.scheduled_ns >= since_ns)
     ended = [
         *of_kinds,
         RUNS.c.state.in_(("done", "incomplete", "failed", "cancelled")),

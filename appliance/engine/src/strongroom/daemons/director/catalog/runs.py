@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, func, insert, select, update
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.storable_text import plain, plain_columns
@@ -302,21 +302,6 @@ def log_lines(catalog: Catalog, run_id: str, after: int = 0, limit: int = 1000) 
             LogLine(row.sequence, row.time_ns, row.level, row.text)
             for row in connection.execute(query)
         ]
-
-
-def remove_old_runs(catalog: Catalog, before_ns: int) -> int:
-    """Remove runs that ended before then and have no existing snapshot; returns how many."""
-    from strongroom.daemons.director.catalog.tables import SNAPSHOTS
-
-    kept = select(SNAPSHOTS.c.run).where(SNAPSHOTS.c.removed_ns == 0)
-    old = and_(
-        RUNS.c.state.in_(FINAL_STATES),
-        RUNS.c.ended_ns < before_ns,
-        RUNS.c.aftermath == "",
-        or_(RUNS.c.snapshot == "", RUNS.c.id.not_in(kept)),
-    )
-    with catalog.writing() as connection:
-        return connection.execute(delete(RUNS).where(old)).rowcount
 
 
 def _append(connection: Connection, run_id: str, count: int, lines: Sequence[NewLine]) -> int:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
@@ -25,6 +25,10 @@ from strongroom.printable import printable
 if TYPE_CHECKING:
     from strongroom.config.settings.messages import MailServerSettings
     from strongroom.daemons.director.notices.letters import Letter
+
+
+# Servers need not take bytes that are no ASCII.
+_POLICY: Final = SMTP.clone(cte_type="7bit")
 
 
 def send_mail(server: MailServerSettings, address: str, letter: Letter) -> None:
@@ -44,7 +48,8 @@ def send_mail(server: MailServerSettings, address: str, letter: Letter) -> None:
                 connection.starttls(context=verifying_context(server.ca_file))
             if server.user:
                 connection.login(server.user, password)
-            connection.send_message(message, server.sender, [address])
+            # send_message would change lines that begin with From.
+            connection.sendmail(server.sender, [address], message.as_bytes())
     except ssl.SSLCertVerificationError as error:
         raise NoticeError(
             f"the certificate of {server.host} is not accepted: {error.verify_message}; CA File "
@@ -101,7 +106,7 @@ class _EncryptedServer(_BoundedGreeting, smtplib.SMTP_SSL):
 
 
 def _message(server: MailServerSettings, address: str, letter: Letter) -> EmailMessage:
-    message = EmailMessage(policy=SMTP)
+    message = EmailMessage(policy=_POLICY)
     domain = server.sender.rpartition("@")[2] or "localhost"
     message["From"] = server.sender
     message["To"] = address

@@ -34,6 +34,8 @@ from strongroom.daemons.director.notices.catalog_trouble import CatalogTrouble
 from strongroom.daemons.director.notices.delivery import Delivery
 from strongroom.daemons.director.notices.digests import queue_digests
 from strongroom.daemons.director.notices.testing import send_tests
+from strongroom.daemons.director.notices.watch_configuration import TOPIC as CONFIGURATION_TOPIC
+from strongroom.daemons.director.notices.watch_configuration import ConfigurationWatch
 from strongroom.daemons.director.notices.watch_expiry import TOPICS as EXPIRY_TOPICS
 from strongroom.daemons.director.notices.watch_expiry import expiry_conditions
 from strongroom.daemons.director.notices.watch_jobs import TIMELY, TOPIC, JobWatch
@@ -82,6 +84,7 @@ class NoticeOffice:
         self._clock_obstacle = clock_obstacle
         self._jobs = JobWatch(context)
         self._storages = StorageWatch(context)
+        self._configuration = ConfigurationWatch(context)
         self._trouble = CatalogTrouble(context)
         self._expiring: list[Condition] | None = None
         self._expiry_at = 0.0
@@ -215,6 +218,7 @@ class NoticeOffice:
         dead = dead_letters(catalog)
         found, undecided = self._jobs.conditions(active, clock_is_trusted=not obstacle)
         found += self._storages.conditions(lasting)
+        found += self._configuration.conditions()
         found += undelivered(messages, dead)
         found += suspect_snapshots(catalog)
         found += self._expiry(announcements, is_trusted=not obstacle)
@@ -230,6 +234,8 @@ class NoticeOffice:
                 return not obstacle and self._expiring is not None
             if topic.startswith((DISK, REACH)):
                 return self._storages.has_measured(topic)
+            if topic == CONFIGURATION_TOPIC:
+                return not self._context.reload_errors
             return topic == _CLOCK or topic.startswith((OUTBOX_TOPIC, SNAPSHOT_TOPIC))
 
         changed = settle(catalog, found, judged, announcements)

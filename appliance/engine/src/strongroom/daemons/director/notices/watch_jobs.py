@@ -84,7 +84,8 @@ class JobWatch:
         if configuration is not self._configuration:
             self._expect()
             self._configuration = configuration
-        histories = job_histories(self.context.catalog, job)
+        recent_ns = 0 if job else max(1, clock.now_ns() - _LOOK_BACK_NS)
+        histories = job_histories(self.context.catalog, job, recent_ns)
         names = [job] if job else list(configuration.jobs)
         found: list[Condition] = []
         undecided: set[str] = set()
@@ -94,6 +95,9 @@ class JobWatch:
                 continue
             mine = [one for one in active if one.job == name and one.client == settings.client]
             history = histories.get((name, settings.client))
+            if recent_ns and (history is None or not history.is_whole):
+                older = job_histories(self.context.catalog, name)
+                history = older.get((name, settings.client))
             if _is_undecided(settings, history, mine):
                 undecided.add(topic_of(settings))
             else:

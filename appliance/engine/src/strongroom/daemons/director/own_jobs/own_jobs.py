@@ -18,8 +18,8 @@ from strongroom.clock import SECOND_NS
 from strongroom.config.settings.admin_commands import parse_admin_command
 from strongroom.config.settings.levels import VERIFY_SAMPLE
 from strongroom.daemons.director.catalog.clients import load_clients
+from strongroom.daemons.director.catalog.old_rows import remove_old_runs, remove_old_snapshots
 from strongroom.daemons.director.catalog.retry import outlast
-from strongroom.daemons.director.catalog.runs import remove_old_runs
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.own_jobs.catalog_backup import (
     CATALOG_JOB,
@@ -156,8 +156,11 @@ class OwnJobs:
         if command.verb == "expire runs":
             before_ns = clock.now_ns() - command.days * _DAY_NS
             catalog = context.catalog
-            count = await outlast(context.in_thread, remove_old_runs, catalog, before_ns)
-            return Outcome("done", {}, (("info", f"{count} old runs were removed"),))
+            runs_count = await outlast(context.in_thread, remove_old_runs, catalog, before_ns)
+            # After the runs: those of snapshots that exist stay.
+            count = await outlast(context.in_thread, remove_old_snapshots, catalog, before_ns)
+            said = f"{runs_count} old runs and {count} entries of removed snapshots were removed"
+            return Outcome("done", {}, (("info", said),))
         storage = command.storage or active.record.storage
         if not storage:
             raise UsageError(f"say a storage: `{command.verb} STORAGE`, or give the job one")
