@@ -8,7 +8,7 @@ EXTRA = """
 Console { Name = bob; Password = x; Profile = everything }
 User { Name = carol; Profile = everything }
 """
-CONSOLE, USER = "Console { Name = bob;", "User { Name = carol;"
+CONSOLE, USER = "Console { Name = bob; Password = x;", "User { Name = carol;"
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def refused_everywhere(director, token):
 @pytest.mark.parametrize(
     ("name", "resource", "instead"),
     [
-        ("bob", CONSOLE, "Console { Name = robert;"),
+        ("bob", CONSOLE, "Console { Name = robert; Password = x;"),
         ("bob", CONSOLE, "User { Name = bob;"),
         ("carol", USER, "User { Name = caroline;"),
         ("carol", USER, "Console { Name = carol; Password = x;"),

@@ -7,13 +7,13 @@ import os
 import shutil
 import sqlite3
 import sys
-from argparse import Namespace
 from contextlib import closing
 
 import pytest
 
 from kit.appliance_keys import appliance_key_text
 from kit.tiny_backup import PASSPHRASE, new_repository
+from strongroom.cli.main import command_parser
 from strongroom.cli.terminal import Terminal
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.checking import check_director
@@ -76,13 +76,8 @@ class Site:
         text = {"director": DIRECTOR, "storage": STORAGE, "agent": AGENT}[daemon]
         self.write(f"{daemon}.conf", text.format(folder=self.folder, **USUAL | settings))
         before = self.listing()
-        arguments = Namespace(
-            check=True,
-            metrics=False,
-            confirm_clock=False,
-            action=None,
-            config=str(self.folder / f"{daemon}.conf"),
-        )
+        words = ["--check", "--config", str(self.folder / f"{daemon}.conf")]
+        arguments = command_parser(daemon).parse_args(words)
         module = importlib.import_module(f"strongroom.cli.commands.{daemon}")
         code = module.run(arguments, Terminal())
         assert self.listing() == before, "a check makes and changes nothing"
@@ -233,9 +228,9 @@ def test_a_database_server_that_is_away_is_told(site):
 def test_a_driver_that_is_not_installed_is_told(site, monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     code, lines = site.check("director", catalog='Db Socket = "/run/postgresql"')
-    assert code == 2
-    assert "[usage]: Catalog main: " in lines[0]
-    assert "driver" in lines[0]
+    assert code == 51
+    assert "[missing-part]: Catalog main: " in lines[0]
+    assert "postgresql" in lines[0]
 
 
 def test_a_repository_that_is_not_there_is_told(site):

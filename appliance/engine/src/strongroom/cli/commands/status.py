@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     terminal.emit({"type": "status", **status})
     up_seconds = (moment_ns(status["now"]) - moment_ns(status["started"])) / SECOND_NS
     terminal.line(
-        f"director {printable(status['name'])}, version {status['version']}, up "
-        f"{duration_text(up_seconds)}, time zone {status['time_zone']}; "
+        f"director {printable(status['name'])}, version {printable(status['version'])}, up "
+        f"{duration_text(up_seconds)}, time zone {printable(status['time_zone'])}; "
         f"{status['clients_connected']} of {status['clients']} clients connected"
     )
     write_problems(terminal, status["problems"])
@@ -78,7 +78,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     terminal.line()
     terminal.line("due within a day:" if status["due"] else "due within a day: nothing")
     rows = [
-        [local_time(due["due"]), printable(due["job"]), printable(due["client"]), due["level"],
+        [local_time(due["due"]), printable(due["job"]), printable(due["client"]),
+         printable(due["level"]),
          printable(due["pool"]), str(due["priority"])]
         for due in status["due"]
     ]  # fmt: skip

@@ -21,9 +21,8 @@ def warn_of_endings(terminal: Terminal, expiries: Sequence[dict[str, Any]]) -> N
     """A line for each that ends soon, or has ended, with what to do."""
     for one in expiries:
         if one["soon"]:
-            what = f"{one['kind']} {printable(one['name'])} {one['id']}".rstrip()
-            day = one["ends"][:10]
-            terminal.line(f"warning: {what} ends on {day}: {printable(one['remedy'])}")
+            day, what, name = _cells(one)
+            terminal.line(f"warning: {what} {name} ends on {day}: {printable(one['remedy'])}")
 
 
 def write_expiries(terminal: Terminal, expiries: Sequence[dict[str, Any]]) -> None:
@@ -32,10 +31,12 @@ def write_expiries(terminal: Terminal, expiries: Sequence[dict[str, Any]]) -> No
     terminal.line()
     title = "certificates and tokens end"
     terminal.line(f"{title}:" if shown else f"{title}: none known")
-    rows = [
-        [one["ends"][:10], one["kind"], f"{printable(one['name'])} {one['id']}".rstrip()]
-        for one in shown
-    ]
+    rows = [_cells(one) for one in shown]
     write_table(terminal, _COLUMNS, rows)
     if more := len(expiries) - len(shown):
         terminal.line(f"and {more} later ones (--verbose)")
+
+
+def _cells(one: dict[str, Any]) -> list[str]:
+    name = f"{printable(one['name'])} {printable(one['id'])}".rstrip()
+    return [printable(one["ends"][:10]), printable(one["kind"]), name]

@@ -22,7 +22,10 @@ def write_problems(terminal: Terminal, problems: Sequence[Mapping[str, Any]]) ->
     for one in problems:
         since = local_time(one["since"])
         pieces = [
-            (one["severity"] if one["severity"] == "error" else "warning", f"{one['severity']}:"),
+            (
+                one["severity"] if one["severity"] == "error" else "warning",
+                f"{printable(one['severity'])}:",
+            ),
             ("bold", f" {printable(one['title'])}"),
             ("", f", since {since}\n"),
         ]
