@@ -205,6 +205,24 @@ def test_trees_are_found_under_all_three_names(tmp_path):
     assert list(one.trees) == ["director"]
 
 
+def test_a_file_beside_the_folders_is_told_because_nobody_reads_it(tmp_path):
+    folder = tmp_path / "director.d"
+    (folder / "client").mkdir(parents=True)
+    (folder / "web2.conf").write_text("Client { Name = web2 }\n")
+    (folder / "included.conf").write_text("Client { Name = web3 }\n")
+    (folder / "client" / "web1.conf").write_text(
+        f'Client {{ Name = web1 }}\n@"{folder}/included.conf"\n'
+    )
+    for path in (tmp_path, folder):
+        found = load_trees(str(path), LoadOptions())
+        assert [str(one) for one in names(found)] == ["web1", "web3"]
+        (diagnostic,) = found.diagnostics.entries
+        assert diagnostic.head() == (
+            f"{folder}/web2.conf:1:1: warning: web2.conf is not read: "
+            "files belong one folder deeper, as in director.d/FOLDER/web2.conf"
+        )
+
+
 def test_paths_that_say_nothing(tmp_path):
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(UsageError):

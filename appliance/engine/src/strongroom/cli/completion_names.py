@@ -85,7 +85,8 @@ def _asked(
 
     options = ("director", "token_file", "identity", "authority")
     given = {name: _given(words, "--" + name.replace("_", "-")) or None for name in options}
-    with open_director(argparse.Namespace(settings=settings, **given)) as director:
+    arguments = argparse.Namespace(settings=settings, warn=lambda _: None, **given)
+    with open_director(arguments) as director:
         answer = director.get(path, **{name: value or None for name, value in query.items()})
     found: list[dict[str, str]] = answer["items"]
     return found

@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from strongroom.errors import UsageError
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import MutableMapping
@@ -125,7 +127,11 @@ def read_settings(arguments: argparse.Namespace, environment: MutableMapping[str
     """Resolve the global options from `arguments` and `environment`.
 
     Takes the passphrase out of `environment`, so that no command the engine starts inherits it.
+    Raises UsageError for a `--repo` without a value, which `--repo "$UNSET"` of a script is: it
+    must not become another repository.
     """
+    if arguments.repo == "":
+        raise UsageError("--repo is empty; leave it out to use $STRONGROOM_REPOSITORY")
     password = environment.pop("STRONGROOM_PASSWORD", None)
     told_otherwise = arguments.password_file or arguments.password_command or arguments.key_file
     return Settings(

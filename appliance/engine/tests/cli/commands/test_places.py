@@ -52,3 +52,11 @@ def test_a_folder_with_a_colon_in_its_name_can_be_named(strongroom):
     for place in ("./a:b", os.path.abspath("c:d")):
         assert strongroom("-r", place, "init", STRONGROOM_PASSWORD="p").returncode == 0
     assert sorted(os.listdir(".")) == ["a:b", "c:d"]
+
+
+@pytest.mark.parametrize("words", [("-r", "", "init"), ("init", "--repo=")])
+def test_an_empty_place_is_not_replaced_by_the_usual_one(strongroom, words):
+    place = os.path.abspath("usual")
+    found = strongroom(*words, STRONGROOM_REPOSITORY=place, STRONGROOM_PASSWORD="p")
+    assert (found.returncode, os.listdir(".")) == (2, [])
+    assert "--repo is empty" in found.stderr

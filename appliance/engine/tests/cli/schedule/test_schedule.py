@@ -172,6 +172,7 @@ def test_nobody_to_tell_is_a_warning(machine):
     ("directive", "message"),
     [
         ("Run = w03 at 2:00", "weeks of the year"),
+        ("Run = feb on 30 at 2:00", "this Run is never due: no day fits all it says"),
         ("Run = Full daily at 2:00", "says only when, not Level"),
         ("Repository = some/where", "neither an absolute path"),
         ('Notify Command = "mail \'root"', "cannot be read"),
@@ -183,6 +184,14 @@ def test_what_cannot_be_carried_out_is_an_error_with_its_place(machine, directiv
     done = machine.schedule("show", exit_code=ConfigurationError.exit_code)
     assert message in done.stderr
     assert "machine.conf:10:" in done.stderr
+
+
+def test_a_machine_without_a_configuration_is_told_where_one_belongs(machine):
+    folder = machine.command.folder / "etc"
+    done = machine.command.run(
+        *("schedule", "show", "--config", str(folder)), exit_code=UsageError.exit_code
+    )
+    assert f"there is no {folder}/machine.conf; docs/guides/single-machine.md" in done.stderr
 
 
 def test_install_opens_the_repository_before_it_writes_anything(machine):

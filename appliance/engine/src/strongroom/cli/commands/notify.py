@@ -35,7 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add test, list and retry."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     test = actions.add_parser("test", help="send a test and wait for the answer")
-    test.add_argument("destination", metavar="DESTINATION", nargs="?", default="")
+    test.add_argument(
+        "destination",
+        metavar="DESTINATION",
+        nargs="?",
+        default="",
+        help="only the Notify block of this name (else all of them)",
+    )
     for one in (
         test,
         actions.add_parser("list", help="list what is wrong, and what was not delivered"),

@@ -37,7 +37,9 @@ def read_machine(path: str) -> Machine:
     from strongroom.config.settings.machine import MachineSettings
     from strongroom.config.trees.loader import LoadOptions, load_trees
 
-    file = os.path.join(path, MACHINE_FILE) if os.path.isdir(path) else path
+    # A folder that is not there is meant as a folder, unless it ends like a file.
+    is_file = os.path.isfile(path) or path.endswith(".conf")
+    file = path if is_file else os.path.join(path, MACHINE_FILE)
     if os.path.basename(file) != MACHINE_FILE:
         raise UsageError(
             f"{printable(path)}: the file must be called {MACHINE_FILE}, or be in the folder named"

@@ -9,6 +9,8 @@ from strongroom.config.feasibility.findings import report, report_directive
 from strongroom.config.language.diagnostics import ERROR, WARNING
 from strongroom.config.settings.keep_rules import KeepRules
 from strongroom.config.values.calendar_events import calendar_events
+from strongroom.config.values.run_days import is_ever_due
+from strongroom.config.values.run_schedule import ScheduleRun
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,10 +31,16 @@ def judge_machine(component: ComponentConfiguration, diagnostics: Diagnostics) -
         message = f"Passphrase File of {machine.name} is no absolute path"
         report(diagnostics, ERROR, "passphrase", message, machine, "passphrase_file")
     for directive in machine.directives("run"):
+        run = directive.value
+        assert isinstance(run, ScheduleRun)
         try:
-            calendar_events(directive.value)
+            calendar_events(run)
         except UsageError as error:
             report_directive(diagnostics, ERROR, "schedule", str(error), directive)
+        else:
+            if not is_ever_due(run):
+                message = "this Run is never due: no day fits all it says"
+                report_directive(diagnostics, ERROR, "never-due", message, directive)
     for name, shown in (("notify_command", "Notify"), ("success_command", "Success")):
         try:
             shlex.split(machine.text(name))

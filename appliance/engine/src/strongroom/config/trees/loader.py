@@ -120,6 +120,7 @@ def load_trees(
             if text is not None:
                 parser.parse(SourceText(file, text))
         trees[name] = parser.tree
+        _tell_of_misplaced(component_folder(path, name), reader, diagnostics)
     return Loaded(trees, diagnostics, reader.files_read, options, frozenset(lenient))
 
 
@@ -239,6 +240,21 @@ def is_whole(path: str, component: str | None) -> bool:
 
 def _folder_files(folder: str) -> list[str]:
     return files_matching("*/*.conf", folder)
+
+
+def _tell_of_misplaced(folder: str | None, reader: Reader, diagnostics: Diagnostics) -> None:
+    """Warn of files right in `director.d` and the like, which no daemon reads."""
+    if folder is None or not (misplaced := files_matching("*.conf", folder)):
+        return
+    files_read = {os.path.realpath(file) for file in reader.files_read}
+    for file in misplaced:
+        if os.path.realpath(file) not in files_read:  # else another file includes it
+            name = os.path.basename(file)
+            message = (
+                f"{name} is not read: files belong one folder deeper, as in "
+                f"{os.path.basename(os.path.normpath(folder))}/FOLDER/{name}"
+            )
+            diagnostics.add("warning", "misplaced", message, SourceText(file, ""), 0)
 
 
 def _component_of(path: str) -> str:
