@@ -182,7 +182,8 @@ def test_a_year_unattended(life: Life) -> None:
             # People look now and then, which renews their certificates.
             for person in house.people:
                 house.console("status", person=person)
-        if night % 70 == 0:
+        # Two weeks before the end of a token people would be told.
+        if night % 60 == 0:
             words = ("token", "create", "admin", "--lifetime", "90d", "-o")
             token.unlink(missing_ok=True)
             house.console(*words, str(token))
