@@ -228,7 +228,6 @@ class Site:
             ],
             ("dump",): [
                 [f"{snapshot}/{EVIL_NAME}/absent"], [EVIL], ["latest", EVIL_NAME],
-                ["latest", str(self.tree), "--host", EVIL],
             ],
             ("mount",): [[out + "/nowhere"], [str(self.tree / "link")]],
             ("snapshots",): [[], ["--host", EVIL], ["--group-by", "host,paths"], ["--tag", EVIL]],

@@ -99,6 +99,21 @@ def test_a_folder_comes_as_an_archive(command, filled, tmp_path):
     assert [one for one in found if not one.path.endswith(b"sparse")] == []
 
 
+def test_attributes_come_with_an_archive_whatever_their_names(command, tree, tmp_path):
+    (tree / "file").write_bytes(b"content")
+    os.setxattr(tree / "file", b"user.a=b%c", b"=\xff")
+    os.setxattr(tree / "file", b"user.\xff", b"value")
+    command.back_up(str(tree))
+    archive = tmp_path / "archive.tar"
+    # An archive has no place for the second, which is said.
+    archive.write_bytes(dumped(command, "latest", str(tree), exit_code=3))
+    out = tmp_path / "out"
+    out.mkdir()
+    subprocess.run(["tar", "-x", "--xattrs", "-f", str(archive), "-C", str(out)], check=True)
+    assert os.listxattr(out / "file") == ["user.a=b%c"]
+    assert os.getxattr(out / "file", "user.a=b%c") == b"=\xff"
+
+
 def test_what_is_not_there_has_its_code(command, filled):
     command.back_up(str(filled))
     dumped(command, "latest", "/no/such/path", exit_code=15)

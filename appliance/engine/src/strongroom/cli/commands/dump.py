@@ -104,10 +104,10 @@ def _dump_folder(listing: Listing, path: bytes, reader: PartReader, terminal: Te
         )
     left_out = 0
 
-    def leave_out(gone: bytes) -> None:
+    def leave_out(gone: bytes, why: str) -> None:
         nonlocal left_out
         left_out += 1
-        terminal.warn(f"{printable(shown_path(gone))}: the backup could not read it")
+        terminal.warn(f"{printable(shown_path(gone))}: {why}")
 
     with terminal.raw_output() as output:
         write_archive(output, listing, path, reader, leave_out)

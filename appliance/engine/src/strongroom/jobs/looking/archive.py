@@ -44,12 +44,12 @@ def write_archive(
     listing: Listing,
     path: bytes,
     reader: PartReader,
-    left_out: Callable[[bytes], None],
+    left_out: Callable[[bytes, str], None],
 ) -> None:
     """Write everything below the directory `path` (from the root) as an archive.
 
-    `left_out` gets the path of each file that the backup could not read. Raises DamageError, after
-    which the archive ends in the middle of a file; and what writing raises.
+    `left_out` gets a path and why it, or an attribute of it, is not in the archive. Raises
+    DamageError, after which the archive ends in the middle of a file; and what writing raises.
     """
     with tarfile.open(
         fileobj=output,
@@ -58,7 +58,7 @@ def write_archive(
         encoding="utf-8",
         errors="surrogateescape",
     ) as archive:
-        written = _Archive(archive, path, reader)
+        written = _Archive(archive, path, reader, left_out)
         # Directories that are to come, the next one last: each goes just before what is in it, for
         # tar sets the time of a directory as soon as something beside it follows.
         waiting: list[RowView] = []
@@ -73,7 +73,7 @@ def write_archive(
                 if stat.S_ISDIR(row.mode):
                     directories.append(row)
                 elif row.state == UNREADABLE:
-                    left_out(row.path)
+                    left_out(row.path, "the backup could not read it")
                 else:
                     written.add(row)
             waiting += reversed(directories)
@@ -84,7 +84,14 @@ def write_archive(
 class _Archive:
     """Adds rows to an archive, their names relative to `path`."""
 
-    def __init__(self, archive: tarfile.TarFile, path: bytes, reader: PartReader) -> None:
+    def __init__(
+        self,
+        archive: tarfile.TarFile,
+        path: bytes,
+        reader: PartReader,
+        left_out: Callable[[bytes, str], None],
+    ) -> None:
+        self._left_out = left_out
         self._archive = archive
         self._path = path
         self._reader = reader
@@ -94,6 +101,7 @@ class _Archive:
         """Add one row. Raises DamageError."""
         name = _decoded(row.path[len(self._path) :].lstrip(b"/"))
         entry = _entry(row, name)
+        self._add_attributes(row, entry)
         key = row.hard_link_key
         if key is not None and (first := self._names.setdefault(key, name)) != name:
             entry.type, entry.linkname, entry.size = tarfile.LNKTYPE, first, 0
@@ -107,6 +115,18 @@ class _Archive:
             raise DamageError(
                 f"the archive ends before or in {printable(b'/' + row.path)}: {error}"
             ) from error
+
+    def _add_attributes(self, row: RowView, entry: tarfile.TarInfo) -> None:
+        headers: dict[str, str] = {}
+        for attribute, value in decode_xattrs(row.xattrs):
+            # As GNU tar writes them: an equals sign ends the name.
+            quoted = attribute.replace(b"%", b"%25").replace(b"=", b"%3D")
+            try:
+                headers[f"SCHILY.xattr.{quoted.decode()}"] = _decoded(value)
+            except UnicodeDecodeError:
+                text = f"an archive has no place for its attribute {printable(attribute)}"
+                self._left_out(row.path, f"{text}, whose name is not UTF-8")
+        entry.pax_headers = {**entry.pax_headers, **headers}
 
 
 def _entry(row: RowView, name: str) -> tarfile.TarInfo:
@@ -123,8 +143,6 @@ def _entry(row: RowView, name: str) -> tarfile.TarInfo:
         entry.linkname = _decoded(row.target)
     if stat.S_ISCHR(row.mode) or stat.S_ISBLK(row.mode):
         entry.devmajor, entry.devminor = os.major(row.rdev), os.minor(row.rdev)
-    for attribute, value in decode_xattrs(row.xattrs):
-        headers[f"SCHILY.xattr.{_decoded(attribute)}"] = _decoded(value)
     entry.pax_headers = headers
     return entry
 
