@@ -101,5 +101,5 @@ def test_a_repository_must_be_named():
 
 
 def test_a_place_of_another_kind_is_refused():
-    with pytest.raises(UsageError, match="is no repository"):
+    with pytest.raises(UsageError, match="is not supported"):
         opened(repository="s3://bucket/name", password="x")
