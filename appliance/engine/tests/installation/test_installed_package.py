@@ -107,6 +107,7 @@ def test_postgresql_without_its_library_says_what_to_install(installed_director,
         catalog=catalog,
         further="",
         job_further="",
+        messages="",
     )
     text += OF_CLIENT_TEXT.format(name="web1", source=tmp_path, further="")
     configuration.write_text(text)
