@@ -108,6 +108,7 @@ def test_postgresql_without_its_library_says_what_to_install(installed_director,
         further="",
         job_further="",
         messages="",
+        pool="",
     )
     text += OF_CLIENT_TEXT.format(name="web1", source=tmp_path, further="")
     configuration.write_text(text)
