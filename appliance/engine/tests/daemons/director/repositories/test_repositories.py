@@ -22,8 +22,8 @@ from strongroom.errors import (
     ConfigurationError,
     ConflictError,
     DamageError,
+    PathNotFoundError,
     SnapshotNotFoundError,
-    SourceError,
     UnknownNameError,
     UsageError,
     WrongKeyError,
@@ -207,7 +207,7 @@ async def test_a_restore_that_makes_no_sense_is_refused(director):
     missing = RestoreRequest(snapshot, (b"/etc/shadow",), target=b"/t")
     run = await director.service.commands.start_restore(missing, OPERATOR)
     await director.settle()
-    assert (await director.run(run.id)).error_id == "snapshot-not-found"
+    assert (await director.run(run.id)).error_id == "path-not-found"
     # So is that somebody removed it without the director.
     (director.folder / "main" / "snapshots" / snapshot).unlink()
     run = await director.service.commands.start_restore(
@@ -238,7 +238,7 @@ async def test_files_of_snapshots_are_listed_and_found(director):
     assert len(found.entries) == 10
     assert {entry.snapshot for entry in found.entries} == {snapshot}
     assert found.warnings == ()
-    with pytest.raises(SourceError):
+    with pytest.raises(PathNotFoundError):
         await director.service.queries.list_files(snapshot, b"/nowhere")
 
 
