@@ -123,14 +123,26 @@ async def test_an_own_job_that_does_not_stop_is_killed_with_its_children(directo
     run = await director.queue("admin")
     await director.until_said(run.id, "it waits")
     child = Path("/proc") / noted.read_text().strip() / "cmdline"
-    assert b"sleep" in child.read_bytes()
+    await until(lambda: b"sleep" in command_of(child))
     ended = await director.service.commands.cancel(run.id, OPERATOR)
     assert ended.state == "cancelled"
-    for _ in range(500):
-        if not child.exists() or not child.read_bytes():
+    await until(lambda: not command_of(child))
+
+
+def command_of(process: Path) -> bytes:
+    """The command line in a file of /proc; empty when the process has ended."""
+    try:
+        return process.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+async def until(holds):
+    for _ in range(3000):
+        if holds():
             return
         await asyncio.sleep(0.01)
-    raise AssertionError("the child is still there")
+    raise AssertionError("it never came about")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
