@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kit.hand_backup import back_up
-from strongroom.errors import OperatingSystemError, SnapshotNotFoundError
+from strongroom.errors import OperatingSystemError, PathNotFoundError
 from strongroom.jobs.verify.options import LiveDifference, VerifyOptions
 from strongroom.jobs.verify.verify import verify
 from strongroom.progress import NullProgress
@@ -143,7 +143,7 @@ def test_a_sub_path_and_patterns_narrow_it_down(repository, tree):
 
 def test_what_is_not_there_is_an_error(repository, tree):
     snapshot = back_up(repository, os.fsencode(tree))
-    with pytest.raises(SnapshotNotFoundError):
+    with pytest.raises(PathNotFoundError):
         found(repository, snapshot, tree, subpath=b"nope")
     with pytest.raises(OperatingSystemError):
         found(repository, snapshot, tree / "nope")
