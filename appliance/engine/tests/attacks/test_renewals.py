@@ -23,7 +23,6 @@ def wait(monkeypatch):
     """Moves our wall clock on: `wait(seconds)`."""
     real, passed = clock.now_ns, [0]
     monkeypatch.setattr(clock, "now_ns", lambda: real() + passed[0] * 10**9)
-    monkeypatch.setattr("strongroom.net.identities.revocations.LOOK_EVERY_SECONDS", 0.0)
 
     def move(seconds):
         passed[0] += seconds

@@ -14,12 +14,6 @@ from strongroom.net.identities.revocations import Revocations, install_list
 from strongroom.net.identities.trust import roots_of
 
 
-@pytest.fixture
-def no_waiting(monkeypatch):
-    """The list is looked at whenever it is asked for."""
-    monkeypatch.setattr("strongroom.net.identities.revocations.LOOK_EVERY_SECONDS", 0.0)
-
-
 @pytest.mark.parametrize("mode", ["off", "tls"])
 def test_an_open_connection_ends_within_five_seconds(house, mode, caplog):
     with connected(house, mode) as (ours, theirs):
@@ -58,8 +52,17 @@ def replace(path, data):
     os.rename(path + b".new", path)
 
 
+def test_a_revocation_is_known_to_the_next_that_asks(house):
+    revocations, _ = lists(house)
+    for peer in (house.agent.peer, house.operator.peer):
+        assert revocations.refusal(peer) == ""
+        house.authority.revoke(peer.name)
+        # The house writes the list where the storage daemon has it.
+        assert "was revoked" in revocations.refusal(peer)
+
+
 def test_a_bad_list_lets_nobody_new_in_and_what_is_revoked_is_not_forgotten(
-    house, no_waiting, tmp_path, caplog
+    house, tmp_path, caplog
 ):
     first = house.authority.revoked_pem()
     house.authority.revoke("web1")

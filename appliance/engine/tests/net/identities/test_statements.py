@@ -106,7 +106,6 @@ def test_impossible_lifetimes_are_refused(shared_house, seconds):
 
 
 def test_a_revoked_signer_is_not_believed(house, monkeypatch):
-    monkeypatch.setattr("strongroom.net.identities.revocations.LOOK_EVERY_SECONDS", 0.0)
     text = say(house)
     trust = house.storage.trust
     assert verify_statement(text, trust, "restore", DIRECTOR)

@@ -24,7 +24,7 @@ from strongroom.jobs.workers.messages import failure
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import FrameType
 
 _Received = TypeVar("_Received")
@@ -60,16 +60,21 @@ def fork_worker(
     return _be_worker(parent, channel_end, decode, run, to_close)
 
 
-def await_workers(pids: list[int]) -> None:
-    """Wait until the workers, which were told to finish, have ended."""
+def await_workers(pids: list[int], ends: Iterable[socket.socket]) -> None:
+    """Wait until the workers, which were told to finish, have ended; `ends`: of their channels."""
+    for end in ends:
+        end.close()
     for pid in pids:
         os.waitpid(pid, 0)
 
 
-def stop_workers(pids: list[int]) -> None:
-    """End workers of an aborted job, and wait for them."""
+def stop_workers(pids: list[int], ends: Iterable[socket.socket]) -> None:
+    """End workers of an aborted job, and wait for them; `ends`: ours of their channels."""
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
+    # Not before: a worker that cleans up because of a closed channel would be broken off.
+    for end in ends:
+        end.close()
     deadline = clock.elapsed_seconds() + END_SECONDS
     running = list(pids)
     while running and clock.elapsed_seconds() < deadline:

@@ -1,7 +1,7 @@
 """Revoked certificates: the authority's signed list in a file, kept current.
 
-The file is checked again when the last check is more than a second old, so a daemon knows of a
-revocation soon after the file was replaced. A running daemon never forgets a revocation: a list
+Whenever it is asked for, the file is looked at, and read again when it was replaced: a revocation
+is in force from then on. A running daemon never forgets a revocation: a list
 without the authority's signature, or older than the one known, does not replace that.
 
 While the list is missing, too large, damaged or older, `fault` says so, and nobody new is trusted
@@ -18,7 +18,6 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final
 
-from strongroom import clock
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.private_files import PUBLIC_MODE, read_bounded, write_file
 from strongroom.net.identities.revocation_list import (
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from strongroom.net.identities.peer import Peer
 
-LOOK_EVERY_SECONDS = 1.0
 _NONE_YET: Final = -1
 
 _log = logging.getLogger(__name__)
@@ -49,12 +47,11 @@ class Revocations:
         self._lock = threading.Lock()
         self._list = RevocationList(_NONE_YET)
         self._seen: tuple[int, int, int] | None = None
-        self._looked_seconds = float("-inf")
         self._fault = ""
 
     @property
     def fault(self) -> str:
-        """Why the list cannot be relied on, at most a second old; "" if it can."""
+        """Why the list cannot be relied on; "" if it can."""
         self._current()
         return self._fault
 
@@ -73,19 +70,20 @@ class Revocations:
 
     def _current(self) -> RevocationList:
         with self._lock:
-            now = clock.elapsed_seconds()
-            if now - self._looked_seconds >= LOOK_EVERY_SECONDS:
-                self._looked_seconds = now
-                self._look_again()
+            self._look_again()
             return self._list
 
     def _look_again(self) -> None:
         fault = ""
         try:
-            if self._seen is None or self._seen != _marks(self._path):
-                self._read()
+            marks = _marks(self._path)
+            if marks == self._seen:
+                return
+            self._seen = marks
+            self._read()
         except (OSError, PeerRefusedError, UsageError) as error:
-            self._seen = None
+            if isinstance(error, OSError):
+                self._seen = None
             reason = error.strerror if isinstance(error, OSError) else error
             fault = (
                 f"the list of revoked certificates {os.fsdecode(self._path)} cannot be used "
@@ -99,11 +97,10 @@ class Revocations:
                 _log.warning("the list of revoked certificates can be used again")
 
     def _read(self) -> None:
-        marks = _marks(self._path)
         found = parse_list(read_bounded(self._path, GREATEST_LIST_BYTES), self._roots)
         if found.number < self._list.number:
             raise PeerRefusedError("it is older than the list known")
-        self._list, self._seen = found, marks
+        self._list = found
 
 
 def install_list(path: bytes, pem: bytes, roots: Sequence[Certificate]) -> bool:

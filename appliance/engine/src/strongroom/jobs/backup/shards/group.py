@@ -108,14 +108,13 @@ class ShardGroup:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for channel in self.channels:
-            channel.socket.close()
         if self.count is not None:
             self.count.end()
+        ends = [channel.socket for channel in self.channels]
         if error is None:
-            await_workers(self._pids)
+            await_workers(self._pids, ends)
         else:
-            stop_workers(self._pids)
+            stop_workers(self._pids, ends)
 
     def _be_shard(
         self, number: int, copy: Repository | None, channel: WorkerChannel[ToShard]
