@@ -235,7 +235,12 @@ def test_arguments_of_roles_have_the_defaults_of_the_directives() -> None:
         if not knob.directive:
             continue
         argument = arguments[knob.variable]
-        assert argument["description"] == knob.summary
+        summary, remarks = argument["description"]
+        assert summary == knob.summary
+        assert ("Unit: " in remarks) == (knob.kind in ("number", "rate"))
+        assert knob.effect
+        assert f"Expected effect: {knob.effect}" in remarks
+        assert f"Evidence: {knob.evidence or 'not measured'}." in remarks
         default = typed_default(spec_at(knob.places[0], knob))
         if knob.kind == "switch":
             assert argument["default"] is bool(knob.default)

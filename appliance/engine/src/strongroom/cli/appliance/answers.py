@@ -113,8 +113,8 @@ QUESTIONS: Final = (
     Question(
         "groups", ["servers"],
         "Groups of clients. Each gets JobDefs of its name; `strongroom ca token --group` lets "
-        "machines join.",
-        lambda value: bool(value) and all(map(_is_plain, value)), _PLAIN_WORDS,
+        "machines join. None, if you write the JobDefs yourself.",
+        lambda value: all(map(_is_plain, value)), _PLAIN_WORDS,
     ),
     Question(
         "backup_time", "21:00", "When backups begin, every day.",
