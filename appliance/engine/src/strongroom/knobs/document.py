@@ -90,7 +90,9 @@ def _role_remarks(knob: Knob) -> str:
         unit = f"Unit: {counted}, {knob.least} to {knob.directive_most}. "
     elif knob.kind == "rate":
         unit = "Unit: bytes per second, such as 20 mb/s; empty: no limit. "
-    return f"{unit}Expected effect: {knob.effect} Evidence: {knob.evidence or 'not measured'}."
+    page = knob.evidence.partition("#")[0]
+    evidence = f"docs/{page}" if page else "not measured"
+    return f"{unit}Expected effect: {knob.effect} Evidence: {evidence}."
 
 
 def _role_default(knob: Knob) -> bool | int | str:
