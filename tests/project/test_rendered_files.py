@@ -136,6 +136,7 @@ APPLIANCE_CHANGES = [
         {"appliance.toml.j2", "retention.conf.j2"},
         "30 days",
     ),
+    ("strongroom_appliance_plain_clients", ["web1"], {"appliance.toml.j2"}, 'plain_clients = ["web1"]'),
     ("strongroom_appliance_backup_time", "23:30", {"appliance.toml.j2"}, 'backup_time = "23:30"'),
     (
         "strongroom_schedules",

@@ -102,6 +102,15 @@ def test_without_groups_the_job_defaults_are_there_and_the_rest_is_left_to_other
     assert b"Name = Standard" in texts["etc/director.d/messages/standard.conf"]
 
 
+def test_clients_without_tls_are_those_that_the_answers_name(appliance: MadeAppliance) -> None:
+    appliance.setup()
+    path = "etc/storage.d/storage/vault.conf"
+    assert b"Plain" not in contents(appliance)[path]
+    appliance.write_answers(plain_clients='["web1", "web2"]')
+    assert appliance.setup()["changed"] == [f"wrote {appliance.folder}/{path}"]
+    assert b'Plain Clients = "web1", "web2"\n' in contents(appliance)[path]
+
+
 def test_a_file_that_was_edited_stays(appliance: MadeAppliance) -> None:
     appliance.setup()
     file = appliance.folder / "etc/director.d/jobdefs/groups.conf"

@@ -59,6 +59,9 @@ def _storage(answers: Answers) -> str:
     maintenance = ""
     if answers.director_user:
         maintenance = f"  Maintenance Users = {quoted(answers.director_user)}\n"
+    plain = ""
+    if answers.plain_clients:
+        plain = f"  Plain Clients = {', '.join(map(quoted, answers.plain_clients))}\n"
     return f"""\
 Storage {{
   Name = {answers.storage_name}
@@ -68,7 +71,7 @@ Storage {{
   Maintenance Socket = {quoted(answers.storage_socket)}
 {maintenance}  Minimum Retention = {answers.minimum_retention}
   Clients = "*all*"
-}}
+{plain}}}
 Director {{ Name = {answers.director_name}; Password = unused }}
 Device {{ Name = main; Media Type = File; Archive Device = {quoted(answers.repository)} }}
 """
