@@ -9,9 +9,9 @@ module: configuration_files
 short_description: Put files of the configuration in place that are right together
 version_added: 0.1.0
 description:
-  - Tries files out together with all others of the configuration, by C(strongroom config check) on a copy. Only if it finds
-    no error are they put in place. So a value that the check refuses reaches no daemon, and neither does a name that
-    no file defines.
+  - Tries files out together with all others of the configuration, by C(strongroom config check) on a copy. Only if it
+    finds no error are they put in place. So a value that the check refuses reaches no daemon, and neither does a
+    name that no file defines.
   - Reloading is left to a handler.
 author:
   - Strongroom (@strongroom)
