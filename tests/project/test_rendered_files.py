@@ -117,6 +117,7 @@ def test_the_name_is_in_both_files_of_the_client():
 APPLIANCE = Role("appliance")
 APPLIANCE_FILES = {
     "appliance.toml.j2": None,
+    "50-inventory.conf.j2": None,
     "schedules.conf.j2": "schedule",
     "retention.conf.j2": "pool",
     "filesets.conf.j2": "fileset",
@@ -129,7 +130,12 @@ APPLIANCE_CHANGES = [
     ("strongroom_appliance_address", "vault.lan", {"appliance.toml.j2"}, 'address = "vault.lan"'),
     ("strongroom_appliance_further_addresses", ["vault"], {"appliance.toml.j2"}, 'further_addresses = ["vault"]'),
     ("strongroom_appliance_organisation", "Müller", {"appliance.toml.j2"}, 'organisation = "Müller"'),
-    ("strongroom_appliance_repository", "/srv/backup", {"appliance.toml.j2"}, 'repository = "/srv/backup"'),
+    (
+        "strongroom_appliance_repository",
+        "/srv/backup",
+        {"appliance.toml.j2", "50-inventory.conf.j2"},
+        "/srv/backup",
+    ),
     (
         "strongroom_appliance_minimum_retention",
         "30 days",
@@ -195,7 +201,7 @@ def vault(tmp_path_factory):
     role = Role("appliance", **variables)
     text = role.file("appliance.toml.j2")
     text += f'configuration = "{folder}/etc"\nstate = "{folder}/state"\noperator_home = "{folder}"\n'
-    text = text.replace("/srv/backup", str(folder))
+    text = text.replace("/srv/strongroom", str(folder))
     text += f'storage_socket = "{folder}/s.sock"\ndirector_user = ""\nstorage_user = ""\ngroup = ""\n'
     answers = folder / "appliance.toml"
     answers.write_text(text)
