@@ -32,7 +32,7 @@ def row(host, client, kernel):
     proven = "-" if not kernel else "yes" if kernel.get("proven") else "no"
     return (
         host,
-        "connected" if client.get("is_connected") else "away",
+        "connected" if client.get("connected") else "away",
         jobs,
         str(client.get("workers") or "-"),
         client.get("tls_mode") or "-",

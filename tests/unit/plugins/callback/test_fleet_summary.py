@@ -11,7 +11,7 @@ import yaml
 CLIENT = {
     "type": "client",
     "name": "db1",
-    "is_connected": True,
+    "connected": True,
     "running": 1,
     "queued": 0,
     "workers": 4,
