@@ -1,5 +1,7 @@
 """Write what follows from the roles' argument specs: defaults, READMEs and the reference of the inventory.
 
+The specs of the engine's knobs are written first, from the engine's own table.
+
     role_documents.py [--check]
 
 With --check nothing is written; files that differ are named, and the exit code is 1.
@@ -16,6 +18,45 @@ import yaml
 
 PROJECT = Path(__file__).resolve().parents[2]
 LINE = 120
+KNOBS = "      # Knobs of the engine, made from its table by `make roles`.\n"
+END_OF_KNOBS = "      # End of the knobs.\n"
+
+
+class OnOneLine(list):
+    """A list that is written in brackets."""
+
+
+class SpecsDumper(yaml.SafeDumper):
+    """Writes lists as yamllint wants them."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        """Lists are indented."""
+        super().increase_indent(flow, False)
+
+
+SpecsDumper.add_representer(
+    OnOneLine, lambda dumper, data: dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
+)
+
+
+def knob_specs() -> str:
+    """The options of the engine's knobs, as they stand in the specs of the role agent."""
+    sys.path.insert(0, str(PROJECT / "appliance/engine/src"))
+    from strongroom.knobs.document import role_arguments
+
+    arguments = role_arguments()
+    for argument in arguments.values():
+        if len(str(argument.get("choices", "x" * LINE))) < LINE - 20:
+            argument["choices"] = OnOneLine(argument["choices"])
+    dumped = yaml.dump(arguments, Dumper=SpecsDumper, sort_keys=False, width=80)
+    return "".join(f"{' ' * 6}{line}\n" for line in dumped.splitlines())
+
+
+def with_knobs(text: str) -> str:
+    """The text of argument specs, with the knobs of the engine as it is."""
+    before, _, rest = text.partition(KNOBS)
+    _, _, after = rest.partition(END_OF_KNOBS)
+    return before + KNOBS + knob_specs() + END_OF_KNOBS + after
 
 
 def options_of(role: Path) -> dict[str, Any]:
@@ -105,13 +146,15 @@ def readme(role: Path, main: dict[str, Any]) -> str:
         f"{main['short_description']}.",
         *[markdown(part) for part in paragraphs(main["description"])],
         f"```yaml\n- hosts: all\n  become: true\n  roles:\n    - role: strongroom.backup.{role.name}\n```",
-        "`--check` says what would change, also on a host that never had the role. To compare what is wanted with "
-        "what is in effect, and change nothing:",
-        "```yaml\n- ansible.builtin.include_role:\n"
-        f"    name: strongroom.backup.{role.name}\n    tasks_from: report\n```",
-        "## Variables",
-        table(main),
+        "`--check` says what would change, also on a host that never had the role.",
     ]
+    if (role / "tasks/report.yml").exists():
+        parts += [
+            "To compare what is wanted with what is in effect, and change nothing:",
+            "```yaml\n- ansible.builtin.include_role:\n"
+            f"    name: strongroom.backup.{role.name}\n    tasks_from: report\n```",
+        ]
+    parts += ["## Variables", table(main)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -132,6 +175,12 @@ def reference(specs: dict[Path, dict[str, Any]]) -> str:
 def main() -> int:
     """Write or check; the exit code."""
     stale = []
+    agent = PROJECT / "roles/agent/meta/argument_specs.yml"
+    wanted = with_knobs(agent.read_text())
+    if agent.read_text() != wanted:
+        stale.append(str(agent.relative_to(PROJECT)))
+        if "--check" not in sys.argv:
+            agent.write_text(wanted)
     specs = {role: options_of(role) for role in sorted((PROJECT / "roles").iterdir())}
     texts = {PROJECT / "docs/reference/inventory.md": reference(specs)}
     for role, main in specs.items():

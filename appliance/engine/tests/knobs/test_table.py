@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
@@ -228,6 +229,9 @@ def test_a_value_out_of_bounds_is_told_as_it_was_spelled(
     assert str(caught.value).startswith(directive)
 
 
+DOCUMENTS = Path(__file__).resolve().parents[4] / "docs"
+
+
 def test_arguments_of_roles_have_the_defaults_of_the_directives() -> None:
     arguments = role_arguments()
     assert list(arguments) == [knob.variable for knob in KNOBS if knob.directive]
@@ -235,7 +239,14 @@ def test_arguments_of_roles_have_the_defaults_of_the_directives() -> None:
         if not knob.directive:
             continue
         argument = arguments[knob.variable]
-        assert argument["description"] == knob.summary
+        summary, remarks = argument["description"]
+        assert summary == knob.summary
+        assert ("Unit: " in remarks) == (knob.kind in ("number", "rate"))
+        assert knob.effect
+        assert f"Expected effect: {knob.effect}" in remarks
+        page = knob.evidence.partition("#")[0]
+        assert f"Evidence: {f'docs/{page}' if page else 'not measured'}." in remarks
+        assert not page or (DOCUMENTS / page).exists()
         default = typed_default(spec_at(knob.places[0], knob))
         if knob.kind == "switch":
             assert argument["default"] is bool(knob.default)

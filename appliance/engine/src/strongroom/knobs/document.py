@@ -63,7 +63,8 @@ def knobs_page() -> str:
 def role_arguments() -> dict[str, dict[str, Any]]:
     """Variable -> type, default, choices (of words) and description, as argument specs have them.
 
-    Numbers are in the units of the directive, for that is what a role writes.
+    Numbers are in the units of the directive, for that is what a role writes. The description is
+    the summary, then unit, expected effect and evidence.
     """
     found: dict[str, dict[str, Any]] = {}
     for knob in KNOBS:
@@ -72,12 +73,26 @@ def role_arguments() -> dict[str, dict[str, Any]]:
         entry: dict[str, Any] = {
             "type": _ROLE_TYPES[knob.kind],
             "default": _role_default(knob),
-            "description": knob.summary,
+            "description": [knob.summary, _role_remarks(knob)],
         }
         if knob.kind == "word":
             entry["choices"] = list(knob.words)
         found[knob.variable] = entry
     return found
+
+
+def _role_remarks(knob: Knob) -> str:
+    unit = ""
+    if knob.kind == "number":
+        counted = knob.unit
+        if knob.directive_unit:
+            counted = f"{knob.directive_unit}, {knob.directive_scale} for each of the {counted}"
+        unit = f"Unit: {counted}, {knob.least} to {knob.directive_most}. "
+    elif knob.kind == "rate":
+        unit = "Unit: bytes per second, such as 20 mb/s; empty: no limit. "
+    page = knob.evidence.partition("#")[0]
+    evidence = f"docs/{page}" if page else "not measured"
+    return f"{unit}Expected effect: {knob.effect} Evidence: {evidence}."
 
 
 def _role_default(knob: Knob) -> bool | int | str:
@@ -116,6 +131,8 @@ def _section(knob: Knob) -> list[str]:
     rows.append(("changes", _CHANGES[knob.changes]))
     if knob.candidates:
         rows.append(("worth measuring", ", ".join(f"`{value}`" for value in knob.candidates)))
+    rows.append(("expected effect", knob.effect))
+    rows.append(("evidence", _evidence(knob)))
     rows.append(("seen in", knob.seen_in))
     return [
         f"### {knob.name}",
@@ -126,6 +143,11 @@ def _section(knob: Knob) -> list[str]:
         "|---|---|",
         *(f"| {name} | {text} |" for name, text in rows),
     ]
+
+
+def _evidence(knob: Knob) -> str:
+    page, _, _ = knob.evidence.partition("#")
+    return f"[{page}](../{knob.evidence})" if page else "not measured"
 
 
 def _type(knob: Knob) -> str:

@@ -48,6 +48,8 @@ class Knob(NamedTuple):
     zero: of a number what 0 stands for. zero_is_default: 0 stands for the default.
     changes: what it changes: the content of the backup, the protection of data on its way, or only
     speed and size. Only the last kind may be tried by measuring; candidates: values worth that.
+    effect: what to expect of another value. evidence: the page of the documentation that has the
+    measurement, "" for what nobody has measured.
     """
 
     name: str
@@ -69,6 +71,8 @@ class Knob(NamedTuple):
     directive_unit: str = ""
     changes: Change = "speed"
     candidates: tuple[Value, ...] = ()
+    effect: str = ""
+    evidence: str = ""
 
     @property
     def variable(self) -> str:

@@ -49,6 +49,9 @@ BACKUP_KNOBS: Final = (
         directive="Compression",
         places=_OPTIONS,
         candidates=("none", "lz4", "zstd1", "zstd3", "auto"),
+        effect="Of kernel sources none stored 1,301 MB in 3.5 s, lz4 377 MB in 5.2 s and "
+        "gzip 229 MB in 18.9 s.",
+        evidence="measurements/performance-network.md#bacula",
     ),
     Knob(
         name="signature",
@@ -63,6 +66,7 @@ BACKUP_KNOBS: Final = (
         directive="Signature",
         places=_OPTIONS,
         changes="content",
+        effect="Every file that is read is digested once more.",
     ),
     Knob(
         name="workers",
@@ -77,6 +81,8 @@ BACKUP_KNOBS: Final = (
         directive="Maximum Workers Per Job",
         places=_CLIENTS,
         candidates=(0, 2, 4, 8),
+        effect="None where the shards keep all cores busy; a job of a few large files gets "
+        "more cores.",
     ),
     Knob(
         name="scan_threads",
@@ -94,6 +100,9 @@ BACKUP_KNOBS: Final = (
         directive="Scan Threads",
         places=_CLIENTS,
         candidates=(1, 4, 16, 32),
+        effect="With a delay of 5 ms a first backup of 2,000 files took 23.6 s with 1 and "
+        "1.9 s with 32.",
+        evidence="measurements/latency.md",
     ),
     Knob(
         name="shards",
@@ -109,6 +118,7 @@ BACKUP_KNOBS: Final = (
         directive="Shards",
         places=_CLIENTS,
         candidates=(1, 2, 4, 8),
+        effect="A job uses so many cores; each shard takes memory of its own.",
     ),
     Knob(
         name="upload_queue_size",
@@ -127,6 +137,8 @@ BACKUP_KNOBS: Final = (
         directive="Upload Queue Size",
         places=_CLIENTS,
         candidates=(32, 128, 512),
+        effect="Hardly any: at 50 ms latency and 2 workers, 1 and 512 blocks differed by 5%.",
+        evidence="measurements/performance-network.md#upload-queue",
     ),
     Knob(
         name="lru_size",
@@ -145,6 +157,7 @@ BACKUP_KNOBS: Final = (
         directive_scale=ENTRIES_A_PAGE,
         directive_unit="entries",
         candidates=(8, 32, 128),
+        effect="Fewer pages are read twice; each takes memory.",
     ),
     Knob(
         name="acls",
@@ -156,6 +169,7 @@ BACKUP_KNOBS: Final = (
         directive="ACL Support",
         places=_OPTIONS,
         changes="content",
+        effect="Off: less is read of each file, and a restore has no ACLs.",
     ),
     Knob(
         name="xattrs",
@@ -167,6 +181,7 @@ BACKUP_KNOBS: Final = (
         directive="XAttr Support",
         places=_OPTIONS,
         changes="content",
+        effect="Off: less is read of each file, and a restore has no extended attributes.",
     ),
     Knob(
         name="flags",
@@ -176,6 +191,7 @@ BACKUP_KNOBS: Final = (
         seen_in="Strongroom",
         option=Option("--no-flags", "leave out chattr flags"),
         changes="content",
+        effect="Off: less is read of each file, and a restore has no flags.",
     ),
 )
 
@@ -194,6 +210,7 @@ AGENT_KNOBS: Final = (
         seen_in="Strongroom",
         directive="Maximum Workers",
         places=("agent.Client",),
+        effect="Jobs that run together take fewer cores of the machine.",
     ),
 )
 
@@ -218,6 +235,10 @@ CONNECTION_KNOBS: Final = (
         directive="TLS Enable",
         places=("director.Client",),
         changes="protection",
+        effect="Off took 7% less time for kernel sources, and 28% less for data that does "
+        "not shrink.",
+        evidence="measurements/performance-network.md"
+        "#through-the-storage-daemon-against-the-local-engine",
     ),
     Knob(
         name="ktls",
@@ -231,6 +252,8 @@ CONNECTION_KNOBS: Final = (
         directive="Enable kTLS",
         places=("director.Client",),
         candidates=("no", "auto"),
+        effect="Daemons send files without copying them; without sendfile nothing is gained.",
+        evidence="connections.md#tls-modes",
     ),
     Knob(
         name="tls_cipher_suites",
@@ -242,6 +265,7 @@ CONNECTION_KNOBS: Final = (
         directive="TLS Cipher Suites",
         places=("director.Client", "director.Storage"),
         changes="protection",
+        effect="AES is fastest where the processor computes it, else ChaCha20.",
     ),
     Knob(
         name="maximum_bandwidth_per_job",
@@ -254,6 +278,7 @@ CONNECTION_KNOBS: Final = (
         seen_in="Bareos",
         directive="Maximum Bandwidth Per Job",
         places=("director.Client", "director.Storage", "agent.Client", "agent.Director"),
+        effect="The link stays free for others; a backup takes longer.",
     ),
     Knob(
         name="maximum_bandwidth",
@@ -266,6 +291,7 @@ CONNECTION_KNOBS: Final = (
         seen_in="Bareos",
         directive="Maximum Bandwidth",
         places=("director.Job", "director.JobDefs"),
+        effect="The link stays free for others; a backup takes longer.",
     ),
 )
 

@@ -89,6 +89,28 @@ def test_other_answers_change_what_they_name(appliance: MadeAppliance) -> None:
     assert all(contents(appliance)[name] == before[name] for name in (*SECRETS[:3], SECRETS[5]))
 
 
+def test_without_groups_the_job_defaults_are_there_and_the_rest_is_left_to_others(
+    appliance: MadeAppliance,
+) -> None:
+    appliance.write_answers(groups="[]")
+    appliance.setup()
+    texts = contents(appliance)
+    groups = texts["etc/director.d/jobdefs/groups.conf"]
+    assert b"Name = Usual" in groups
+    assert b"Client Group" not in groups
+    # A file of its own, so that notices can be set up without editing anything else.
+    assert b"Name = Standard" in texts["etc/director.d/messages/standard.conf"]
+
+
+def test_clients_without_tls_are_those_that_the_answers_name(appliance: MadeAppliance) -> None:
+    appliance.setup()
+    path = "etc/storage.d/storage/vault.conf"
+    assert b"Plain" not in contents(appliance)[path]
+    appliance.write_answers(plain_clients='["web1", "web2"]')
+    assert appliance.setup()["changed"] == [f"wrote {appliance.folder}/{path}"]
+    assert b'Plain Clients = "web1", "web2"\n' in contents(appliance)[path]
+
+
 def test_a_file_that_was_edited_stays(appliance: MadeAppliance) -> None:
     appliance.setup()
     file = appliance.folder / "etc/director.d/jobdefs/groups.conf"

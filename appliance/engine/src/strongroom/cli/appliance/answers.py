@@ -34,6 +34,7 @@ class Answers:
     further_addresses: tuple[str, ...]
     organisation: str
     groups: tuple[str, ...]
+    plain_clients: tuple[str, ...]
     backup_time: str
     keep_daily: int
     keep_weekly: int
@@ -113,8 +114,13 @@ QUESTIONS: Final = (
     Question(
         "groups", ["servers"],
         "Groups of clients. Each gets JobDefs of its name; `strongroom ca token --group` lets "
-        "machines join.",
-        lambda value: bool(value) and all(map(_is_plain, value)), _PLAIN_WORDS,
+        "machines join. None, if you write the JobDefs yourself.",
+        lambda value: all(map(_is_plain, value)), _PLAIN_WORDS,
+    ),
+    Question(
+        "plain_clients", [],
+        "Clients that may send without TLS. What they store is encrypted all the same.",
+        lambda value: all(map(_is_plain, value)), _PLAIN_WORDS,
     ),
     Question(
         "backup_time", "21:00", "When backups begin, every day.",

@@ -14,6 +14,7 @@ _HEAD = """\
 # Written by `strongroom setup appliance`. What you change here stays: a later setup then writes
 # what it would have written beside it, as {name}.new.
 """
+_MESSAGES = "Messages { Name = Standard; Console = all }\n"
 # The client of jobs that the director does itself.
 APPLIANCE_CLIENT = "appliance"
 
@@ -24,6 +25,7 @@ def configuration_files(answers: Answers) -> dict[str, str]:
     texts = {
         f"storage.d/storage/{answers.storage_name}.conf": _storage(answers),
         f"director.d/director/{answers.director_name}.conf": _director(answers),
+        "director.d/messages/standard.conf": _MESSAGES,
         "director.d/jobdefs/groups.conf": _groups(answers),
         "director.d/console/operators.conf": _operators(answers),
         "director.d/job/housekeeping.conf": _housekeeping(answers),
@@ -57,6 +59,9 @@ def _storage(answers: Answers) -> str:
     maintenance = ""
     if answers.director_user:
         maintenance = f"  Maintenance Users = {quoted(answers.director_user)}\n"
+    plain = ""
+    if answers.plain_clients:
+        plain = f"  Plain Clients = {', '.join(map(quoted, answers.plain_clients))}\n"
     return f"""\
 Storage {{
   Name = {answers.storage_name}
@@ -66,7 +71,7 @@ Storage {{
   Maintenance Socket = {quoted(answers.storage_socket)}
 {maintenance}  Minimum Retention = {answers.minimum_retention}
   Clients = "*all*"
-}}
+{plain}}}
 Director {{ Name = {answers.director_name}; Password = unused }}
 Device {{ Name = main; Media Type = File; Archive Device = {quoted(answers.repository)} }}
 """
@@ -85,7 +90,6 @@ Director {{
   Appliance Key File = {quoted(os.path.join(folder, "appliance.key"))}
 }}
 Catalog {{ Name = Main; Db Name = catalog; Db User = unused; Db Password = unused }}
-Messages {{ Name = Standard; Console = all }}
 Storage {{
   Name = {answers.storage_name}; Address = {quoted(answers.address)}; Port = {answers.storage_port}
   Password = unused; Device = main; Media Type = File

@@ -120,7 +120,7 @@ def _report(made: Appliance, terminal: Terminal, *, starts: bool) -> None:
     if not made.changed:
         terminal.line("everything is as these answers say; nothing was changed")
         return
-    group = answers.groups[0]
+    group = answers.groups[0] if answers.groups else "GROUP"
     terminal.line()
     terminal.line(
         f"address of the director:      https://{answers.address}:{answers.director_port}"

@@ -1,0 +1,78 @@
+# Copyright: Strongroom
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A table of the clients at the end of a run."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: fleet_summary
+type: aggregate
+short_description: A table of the clients at the end of a run
+version_added: 0.1.0
+description:
+  - Shows each client that the role P(strongroom.backup.agent#role) was run for - whether it is connected, its jobs that
+    run and wait, its workers, TLS mode, whether the kernel was proven to do TLS, and its last backup.
+  - The role P(strongroom.backup.ktls#role) makes the proof; without it in the same run the column shows a dash.
+author:
+  - Strongroom (@strongroom)
+requirements:
+  - enabled with C(callbacks_enabled = strongroom.backup.fleet_summary)
+"""
+
+from ansible.plugins.callback import CallbackBase
+
+HEADINGS = ("HOST", "CLIENT", "JOBS", "WORKERS", "TLS", "KTLS PROVEN", "LAST BACKUP")
+CLIENT = "strongroom_agent_summary"
+KERNEL = "strongroom_ktls_facts"
+
+
+def row(host, client, kernel):
+    """What is shown of a host."""
+    jobs = "%s run, %s wait" % (client.get("running", 0), client.get("queued", 0))
+    proven = "-" if not kernel else "yes" if kernel.get("proven") else "no"
+    return (
+        host,
+        "connected" if client.get("connected") else "away",
+        jobs,
+        str(client.get("workers") or "-"),
+        client.get("tls_mode") or "-",
+        proven,
+        client.get("last_backup") or "none yet",
+    )
+
+
+def table(rows):
+    """Lines, with columns as wide as what is in them."""
+    widths = [max(len(cells[column]) for cells in rows) for column in range(len(HEADINGS))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in rows]
+
+
+class CallbackModule(CallbackBase):
+    """Notes the facts that the roles set, and shows them at the end."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "strongroom.backup.fleet_summary"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self.clients = {}
+        self.kernels = {}
+
+    def v2_runner_on_ok(self, result):
+        """A task has ended well."""
+        answer = result.result if hasattr(result, "result") else result._result
+        facts = answer.get("ansible_facts") or {}
+        host = (result.host if hasattr(result, "host") else result._host).get_name()
+        for name, known in ((CLIENT, self.clients), (KERNEL, self.kernels)):
+            if isinstance(facts.get(name), dict):
+                known[host] = facts[name]
+
+    def v2_playbook_on_stats(self, stats):
+        """The run has ended."""
+        rows = [row(host, client, self.kernels.get(host)) for host, client in sorted(self.clients.items()) if client]
+        if rows:
+            self._display.banner("CLIENTS")
+            for line in table([HEADINGS, *rows]):
+                self._display.display(line)

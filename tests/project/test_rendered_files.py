@@ -1,0 +1,233 @@
+"""What the variables of the roles `agent` and `appliance` become: each changes its file, and nothing else."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+class Role:
+    """A role whose templates are filled in here, with its defaults and other values."""
+
+    def __init__(self, name, **variables):
+        self.folder = PROJECT / "roles" / name
+        self.options = yaml.safe_load((self.folder / "meta/argument_specs.yml").read_text())["argument_specs"]["main"][
+            "options"
+        ]
+        self.variables = {
+            "inventory_hostname": "web1",
+            "ansible_host": "192.0.2.41",
+            "groups": {"appliance": ["vault"]},
+            "hostvars": {"vault": {"ansible_host": "192.0.2.10"}},
+            **yaml.safe_load((self.folder / "defaults/main.yml").read_text()),
+            **yaml.safe_load((self.folder / "vars/main.yml").read_text()),
+            **variables,
+        }
+
+    def file(self, template, **variables):
+        """The text of a template."""
+        values = {name: trusted(value) for name, value in {**self.variables, **variables}.items()}
+        templar = Templar(loader=DataLoader(), variables=values)
+        return templar.template(trust_as_template((self.folder / "templates" / template).read_text()))
+
+
+def trusted(value):
+    return trust_as_template(value) if isinstance(value, str) else value
+
+
+def changed_lines(before, after):
+    """Lines that are only in one of two texts."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
+    return [line[0] + line[1:].strip() for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+
+
+AGENT = Role("agent", strongroom_agent_group="servers")
+AGENT_FILES = ("myself.conf.j2", "client.conf.j2", "50-inventory.conf.j2")
+# Variable, another value, the file, and the lines that differ.
+AGENT_CHANGES = [
+    ("strongroom_compression", "zstd3", 1, ["-Compression = auto", "+Compression = zstd3"]),
+    ("strongroom_signature", "sha256", 1, ["-Signature = none", "+Signature = sha256"]),
+    ("strongroom_workers", 4, 0, ["-Maximum Workers Per Job = 0", "+Maximum Workers Per Job = 4"]),
+    ("strongroom_scan_threads", 16, 0, ["-Scan Threads = 0", "+Scan Threads = 16"]),
+    ("strongroom_shards", 2, 0, ["-Shards = 0", "+Shards = 2"]),
+    ("strongroom_upload_queue_size", 32, 0, ["-Upload Queue Size = 128", "+Upload Queue Size = 32"]),
+    ("strongroom_lru_size", 262144, 0, ["-Lru Size = 65536", "+Lru Size = 262144"]),
+    ("strongroom_acls", False, 1, ["-ACL Support = yes", "+ACL Support = no"]),
+    ("strongroom_xattrs", False, 1, ["-XAttr Support = yes", "+XAttr Support = no"]),
+    ("strongroom_maximum_workers", 3, 0, ["-Maximum Workers = 0", "+Maximum Workers = 3"]),
+    ("strongroom_tls_enable", False, 1, ["-TLS Enable = yes", "+TLS Enable = no"]),
+    ("strongroom_ktls", "require", 1, ["-Enable kTLS = auto", "+Enable kTLS = require"]),
+    # As YAML reads a bare word.
+    ("strongroom_ktls", True, 1, ["-Enable kTLS = auto", "+Enable kTLS = yes"]),
+    ("strongroom_ktls", False, 1, ["-Enable kTLS = auto", "+Enable kTLS = no"]),
+    (
+        "strongroom_tls_cipher_suites",
+        "TLS_AES_128_GCM_SHA256",
+        1,
+        ['+TLS Cipher Suites = "TLS_AES_128_GCM_SHA256"'],
+    ),
+    ("strongroom_maximum_bandwidth_per_job", "20 mb/s", 0, ["+Maximum Bandwidth Per Job = 20 mb/s"]),
+    ("strongroom_maximum_bandwidth", "10 mb/s", 1, ["+Maximum Bandwidth = 10 mb/s"]),
+    ("strongroom_files", ["/", "/srv"], 1, ['+File = "/srv"']),
+    ("strongroom_exclude", ["/proc"], 1, None),
+    ("strongroom_one_filesystem", False, 1, ["-OneFS = yes", "+OneFS = no"]),
+    ("strongroom_agent_group", "databases", 1, ['-Job Defs = "servers"', '+Job Defs = "databases"']),
+    ("strongroom_nice", 19, 2, ["-Nice=10", "+Nice=19"]),
+    ("strongroom_cpu_weight", 5, 2, ["-CPUWeight=20", "+CPUWeight=5"]),
+    ("strongroom_io_weight", 7, 2, ["-IOWeight=20", "+IOWeight=7"]),
+    ("strongroom_memory_high", "1G", 2, ["+MemoryHigh=1G"]),
+    ("strongroom_memory_max", "20%", 2, ["+MemoryMax=20%"]),
+]
+# They decide what is done, not what a file says.
+NOT_RENDERED = {"strongroom_agent_state", "strongroom_agent_appliance", "strongroom_agent_director"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "file", "lines"), AGENT_CHANGES, ids=[f"{one[0]}={one[1]}" for one in AGENT_CHANGES]
+)
+def test_a_variable_of_the_agent_changes_its_file_and_nothing_else(variable, value, file, lines):
+    for number, template in enumerate(AGENT_FILES):
+        changed = changed_lines(AGENT.file(template), AGENT.file(template, **{variable: value}))
+        if number != file:
+            assert not changed, template
+        elif lines is None:
+            assert changed
+        else:
+            assert changed == lines
+
+
+def test_every_variable_of_the_agent_is_tried():
+    assert {one[0] for one in AGENT_CHANGES} | NOT_RENDERED | {"strongroom_agent_name"} == set(AGENT.options)
+
+
+def test_the_name_is_in_both_files_of_the_client():
+    for template in AGENT_FILES[:2]:
+        assert '"db1"' in AGENT.file(template, strongroom_agent_name="db1")
+
+
+APPLIANCE = Role("appliance")
+APPLIANCE_FILES = {
+    "appliance.toml.j2": None,
+    "50-inventory.conf.j2": None,
+    "schedules.conf.j2": "schedule",
+    "retention.conf.j2": "pool",
+    "filesets.conf.j2": "fileset",
+    "groups.conf.j2": "jobdefs",
+    "notices.conf.j2": "messages",
+}
+DATABASES = {"name": "databases", "schedule": "Hourly", "retention": "Long", "directives": {"Priority": 5}}
+MAIL = {"name": "mail", "type": "Mail", "directives": {"To": "ann@example.org", "Digest At": "7:30"}}
+APPLIANCE_CHANGES = [
+    ("strongroom_appliance_address", "vault.lan", {"appliance.toml.j2"}, 'address = "vault.lan"'),
+    ("strongroom_appliance_further_addresses", ["vault"], {"appliance.toml.j2"}, 'further_addresses = ["vault"]'),
+    ("strongroom_appliance_organisation", "Müller", {"appliance.toml.j2"}, 'organisation = "Müller"'),
+    (
+        "strongroom_appliance_repository",
+        "/srv/backup",
+        {"appliance.toml.j2", "50-inventory.conf.j2"},
+        "/srv/backup",
+    ),
+    (
+        "strongroom_appliance_minimum_retention",
+        "30 days",
+        {"appliance.toml.j2", "retention.conf.j2"},
+        "30 days",
+    ),
+    ("strongroom_appliance_plain_clients", ["web1"], {"appliance.toml.j2"}, 'plain_clients = ["web1"]'),
+    ("strongroom_appliance_backup_time", "23:30", {"appliance.toml.j2"}, 'backup_time = "23:30"'),
+    (
+        "strongroom_schedules",
+        [{"name": "Hourly", "runs": ["Incremental hourly"]}],
+        {"schedules.conf.j2"},
+        "Run = Incremental hourly",
+    ),
+    ("strongroom_retention", [{"name": "Long", "monthly": 84}], {"retention.conf.j2"}, "Keep Monthly = 84"),
+    (
+        "strongroom_filesets",
+        [{"name": "Etc", "files": ["/etc"], "exclude": ["/etc/x"], "options": {"OneFS": True}}],
+        {"filesets.conf.j2"},
+        "OneFS = yes",
+    ),
+    ("strongroom_groups", [DATABASES], {"groups.conf.j2"}, "Priority = 5"),
+    ("strongroom_notices", [MAIL], {"notices.conf.j2"}, "Digest At = 7:30"),
+    ("strongroom_mail", {"SMTP Server": "mail.example.org"}, {"notices.conf.j2"}, "SMTP Server = mail.example.org"),
+]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "files", "text"), APPLIANCE_CHANGES, ids=[one[0] for one in APPLIANCE_CHANGES]
+)
+def test_a_variable_of_the_appliance_changes_its_file_and_nothing_else(variable, value, files, text):
+    for template in APPLIANCE_FILES:
+        before, after = APPLIANCE.file(template), APPLIANCE.file(template, **{variable: value})
+        assert (before != after) == (template in files), template
+        assert (text in after) == (template in files)
+
+
+def test_every_variable_of_the_appliance_is_tried():
+    assert {one[0] for one in APPLIANCE_CHANGES} | {"strongroom_appliance_state"} == set(APPLIANCE.options)
+
+
+def check(folder):
+    """What `strongroom config check` says of a tree."""
+    done = subprocess.run(
+        ["strongroom", "config", "check", "--werror", str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def inventory_of(host):
+    """The variables of a host of the example."""
+    done = subprocess.run(
+        ["ansible-inventory", "--host", host], cwd=PROJECT / "ansible", capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def vault(tmp_path_factory):
+    """The tree of the example's appliance, as setup and the role make it."""
+    folder = tmp_path_factory.mktemp("vault")
+    variables = inventory_of("vault")
+    role = Role("appliance", **variables)
+    text = role.file("appliance.toml.j2")
+    text += f'configuration = "{folder}/etc"\nstate = "{folder}/state"\noperator_home = "{folder}"\n'
+    text = text.replace("/srv/strongroom", str(folder))
+    text += f'storage_socket = "{folder}/s.sock"\ndirector_user = ""\nstorage_user = ""\ngroup = ""\n'
+    answers = folder / "appliance.toml"
+    answers.write_text(text)
+    subprocess.run(
+        ["strongroom", "setup", "appliance", "--no-start", "--answers", str(answers)], check=True, capture_output=True
+    )
+    for template, kind in APPLIANCE_FILES.items():
+        if kind:
+            name = "standard" if kind == "messages" else "inventory"
+            path = folder / "etc/director.d" / kind / f"{name}.conf"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(role.file(template))
+    return folder / "etc"
+
+
+@pytest.mark.parametrize("host", ["db1", "files-lisbon", "web2"])
+def test_the_example_inventory_makes_a_configuration_that_is_right(vault, tmp_path, host):
+    role = Role("agent", **{**inventory_of(host), "inventory_hostname": host})
+    client = vault / "director.d/client" / f"{host}.conf"
+    client.parent.mkdir(exist_ok=True)
+    client.write_text(role.file("client.conf.j2"))
+    check(vault)
+    for folder, text in (
+        ("client", role.file("myself.conf.j2")),
+        ("director", "Director { Name = vault-dir; Password = unused; Address = vault }\n"),
+    ):
+        (tmp_path / "agent.d" / folder).mkdir(parents=True)
+        (tmp_path / "agent.d" / folder / "one.conf").write_text(text)
+    check(tmp_path)
