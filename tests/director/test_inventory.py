@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 
 import pytest
 import yaml
 
-from .conftest import ansible
+from .conftest import PATIENCE_SECONDS, ansible
 
 BAREOS = {
     "client/web1.conf": "Client { Name = web1-fd; Address = 192.0.2.41; Password = x }",
@@ -21,7 +22,7 @@ BAREOS = {
     "fileset/all.conf": "FileSet { Name = All; Include { Options { Signature = MD5 }; File = / } }",
     "storage/file.conf": "Storage { Name = File; Address = vault; Password = x; Device = FileStorage; Media Type = File }",
     "pool/full.conf": "Pool { Name = Full; Pool Type = Backup }",
-    "schedule/weekly.conf": "Schedule { Name = Weekly; Run = Full sat at 21:00 }",
+    "schedule/weekly.conf": "Schedule { Name = Weekly; Run = Full sat at 21:00; }",
     "messages/standard.conf": "Messages { Name = Standard; Console = all }",
     "catalog/main.conf": 'Catalog { Name = MyCatalog; dbname = bareos; dbuser = bareos; dbpassword = "" }',
     "director/boss.conf": "Director { Name = boss; Password = x; Messages = Standard; QueryFile = /etc/q.sql }",
@@ -83,8 +84,11 @@ def test_a_client_whose_job_is_overdue_is_late(house, inventory):
         return hosts(inventory(director=house.url, identity=house.identity), "late")
 
     house.command("run", "db1", "--watch")
-    while not late():
-        pass
+    # The director looks for what is overdue now and then.
+    for _ in range(PATIENCE_SECONDS):
+        if any(one["event"] == "job-overdue" for one in house.command("status")[0]["problems"]):
+            break
+        time.sleep(1)
     assert late() == ["db1"]
 
 
