@@ -13,12 +13,12 @@ description:
   - Reads hosts from a director's API, or from its configuration (C(director.d), or C(bareos-dir.d) of Bareos).
   - The inventory file ends in C(strongroom.yml) or C(strongroom.yaml).
   - Each client is a host, with its address in C(ansible_host) and what is known of it in C(strongroom_client).
-  - Hosts are in a group for each Client Group of their jobs, C(group_NAME), and in C(tls_off), C(tls_tls), C(tls_ktls) or
-    C(tls_ktls_required); from a tree in C(tls_auto) where the agent decides.
-  - From the API they are in C(connected) or C(away) too, in C(late) if a job is missing, overdue or late, and in C(failed)
-    if one failed and has not succeeded since.
-  - A tree is read with the engine's own grammar (C(strongroom config show)), which must be on the controller. It tells what
-    is configured, and not what is connected.
+  - Hosts are in a group for each Client Group of their jobs, C(group_NAME), and in C(tls_off), C(tls_tls), C(tls_ktls)
+    or C(tls_ktls_required); from a tree in C(tls_auto) where the agent decides.
+  - From the API they are in C(connected) or C(away) too, in C(late) if a job is missing, overdue or late, and in
+    C(failed) if one failed and has not succeeded since.
+  - A tree is read with the engine's own grammar (C(strongroom config show)), which must be on the controller. It tells
+    what is configured, and not what is connected.
 extends_documentation_fragment:
   - constructed
   - inventory_cache
@@ -117,8 +117,8 @@ def of_tree(tree, command):
     program = shutil.which(command)
     if program is None:
         raise AnsibleParserError(
-            "%s is not in PATH here, and its grammar is needed to read %s: install the package strongroom on this machine, "
-            "say where the command is with the option command, or ask the director's API" % (command, tree)
+            "%s is not in PATH here, and its grammar is needed to read %s: install the package strongroom on this "
+            "machine, say where the command is with the option command, or ask the director's API" % (command, tree)
         )
     if not os.path.exists(tree):
         raise AnsibleParserError("tree: there is no %s" % tree)

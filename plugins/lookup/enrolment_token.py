@@ -13,7 +13,8 @@ description:
   - Makes a token with C(strongroom ca token) where the authority is, and gives its text, with which C(strongroom agent
     join) makes a machine a client.
   - One token is made for a run of Ansible and the same arguments, however often and by however many hosts it is asked
-    for. Until the run has ended it is in a file in Ansible's temporary folder of that run, which only its owner may read.
+    for. Until the run has ended it is in a file in Ansible's temporary folder of that run, which only its owner may
+    read.
   - In check mode no token is made, and the text is V(none-in-check-mode).
 options:
   _terms:
@@ -53,8 +54,8 @@ options:
     elements: str
     default: [strongroom]
 notes:
-  - The text is a secret. This plugin writes it to no log and to no message, but Ansible shows arguments of tasks, so give
-    the task that uses it C(no_log=true), and hand it to the command on standard input.
+  - The text is a secret. This plugin writes it to no log and to no message, but Ansible shows arguments of tasks, so
+    give the task that uses it C(no_log=true), and hand it to the command on standard input.
 seealso:
   - module: strongroom.backup.strongroom_client
 """
@@ -84,7 +85,6 @@ import os
 import shlex
 import subprocess
 
-from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.strongroom.backup.plugins.module_utils.authority import (
@@ -92,6 +92,8 @@ from ansible_collections.strongroom.backup.plugins.module_utils.authority import
     AuthorityError,
     token_options,
 )
+
+from ansible import constants
 
 NONE = "none-in-check-mode"
 TIMEOUT_SECONDS = 120
@@ -108,8 +110,8 @@ def run_command(words):
         )
     except OSError as error:
         raise AuthorityError(
-            "%s cannot be run on this machine: %s; say with command= how the engine's command is run where the authority is"
-            % (words[0], error.strerror)
+            "%s cannot be run on this machine: %s; say with command= how the engine's command is run where the "
+            "authority is" % (words[0], error.strerror)
         ) from error
     except subprocess.TimeoutExpired as error:
         raise AuthorityError("%s did not end within %d s" % (words[0], TIMEOUT_SECONDS)) from error

@@ -273,7 +273,7 @@ def seconds_between(begin, end):
 def moment(text):
     """A time of the API."""
     whole, _dot, fraction = text.rstrip("Z").partition(".")
-    found = datetime.datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.timezone.utc)
+    found = datetime.datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.UTC)
     return found + datetime.timedelta(microseconds=int(fraction.ljust(6, "0")[:6] or 0))
 
 

@@ -10,8 +10,8 @@ short_description: Let a client join, wait for it, revoke or remove it
 version_added: 0.1.0
 description:
   - Brings a client to a state at the director. Clients are asked for and removed by the director's API.
-  - Enrolment tokens and revocation are the authority's, so V(present) of a client that is not known yet and V(revoked) run
-    C(strongroom ca) on the host of the task, which must have the authority. That is the appliance.
+  - Enrolment tokens and revocation are the authority's, so V(present) of a client that is not known yet and V(revoked)
+    run C(strongroom ca) on the host of the task, which must have the authority. That is the appliance.
 author:
   - Strongroom (@strongroom)
 extends_documentation_fragment:
@@ -29,9 +29,9 @@ options:
         is connected, which proves that the certificate is still good. It changes nothing.
       - With V(revoked) its certificates are revoked, which ends open connections, and unused tokens for just its name
         are withdrawn. Its configuration and backups stay.
-      - With V(absent) it is removed too. Its certificates are revoked, its runs are cancelled, its file in the director's
-        configuration is removed, and its backups stay. Unused tokens for just its name are withdrawn if the host of the
-        task has the authority.
+      - With V(absent) it is removed too. Its certificates are revoked, its runs are cancelled, its file in the
+        director's configuration is removed, and its backups stay. Unused tokens for just its name are withdrawn if the
+        host of the task has the authority.
     type: str
     choices: [present, enrolled, revoked, absent]
     default: present
@@ -341,7 +341,9 @@ def main():
     after = before
     if result["changed"]:
         after = {
-            "present": shown("may join by an enrolment token", [module.params["group"]] if module.params["group"] else []),
+            "present": shown(
+                "may join by an enrolment token", [module.params["group"]] if module.params["group"] else []
+            ),
             "revoked": before.replace("state: ", "state: revoked, was "),
             "absent": shown(state_of({}), []),
         }[state]

@@ -80,7 +80,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 state:
-  description: C(done), C(incomplete), C(failed) or C(cancelled); without O(wait) also C(queued), C(waiting), C(running).
+  description: C(done), C(incomplete), C(failed) or C(cancelled); without O(wait) also C(queued), C(waiting),
+    C(running).
   returned: when a run was started
   type: str
 level:

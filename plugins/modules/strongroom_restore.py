@@ -9,9 +9,10 @@ module: strongroom_restore
 short_description: Restore files of a client's backup to a client
 version_added: 0.1.0
 description:
-  - Chooses a snapshot of a client by its date or id, has an agent restore it by the director's API, and returns the result.
-  - What is there already as the snapshot has it is left alone, so a task that is given again is not changed. O(overwrite)
-    and O(creates) decide about the rest.
+  - Chooses a snapshot of a client by its date or id, has an agent restore it by the director's API, and returns the
+    result.
+  - What is there already as the snapshot has it is left alone, so a task that is given again is not changed.
+    O(overwrite) and O(creates) decide about the rest.
 author:
   - Strongroom (@strongroom)
 extends_documentation_fragment:
@@ -59,7 +60,8 @@ options:
     description:
       - What happens to files that are there.
       - With V(always) contents are compared and differences written, with V(if-changed) files of the same size and
-        time are taken for equal, with V(if-newer) only older ones are written, with V(never) only what is missing is made.
+        time are taken for equal, with V(if-newer) only older ones are written, with V(never) only what is missing is
+        made.
       - Without it, what Replace of the Restore job says.
     type: str
     choices: [always, if-changed, if-newer, never]

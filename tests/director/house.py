@@ -13,7 +13,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "appliance/engine/tests"))
 
-from kit.made_appliance import MadeAppliance  # noqa: E402
+from kit.made_appliance import MadeAppliance
 
 MEMBERS = {"web1": "servers", "web2": "servers", "db1": "databases"}
 # Jobs that fail, that leave something out, and that wait until somebody cancels them; a viewer's rights.

@@ -20,7 +20,7 @@ BAREOS = {
         "  Messages = Standard; Schedule = Weekly }"
     ),
     "fileset/all.conf": "FileSet { Name = All; Include { Options { Signature = MD5 }; File = / } }",
-    "storage/file.conf": "Storage { Name = File; Address = vault; Password = x; Device = FileStorage; Media Type = File }",
+    "storage/file.conf": "Storage { Name = File; Address = vault; Password = x; Device = Files; Media Type = File }",
     "pool/full.conf": "Pool { Name = Full; Pool Type = Backup }",
     "schedule/weekly.conf": "Schedule { Name = Weekly; Run = Full sat at 21:00; }",
     "messages/standard.conf": "Messages { Name = Standard; Console = all }",
@@ -53,7 +53,9 @@ def plain(told, host):
 
     def unmarked(value):
         if isinstance(value, dict):
-            return value["__ansible_unsafe"] if "__ansible_unsafe" in value else {k: unmarked(v) for k, v in value.items()}
+            return (
+                value["__ansible_unsafe"] if "__ansible_unsafe" in value else {k: unmarked(v) for k, v in value.items()}
+            )
         return [unmarked(one) for one in value] if isinstance(value, list) else value
 
     return unmarked(told["_meta"]["hostvars"][host])
