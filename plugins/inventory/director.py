@@ -12,7 +12,8 @@ author: Strongroom (@strongroom)
 description:
   - Reads hosts from a director's API, or from its configuration (C(director.d), or C(bareos-dir.d) of Bareos).
   - The inventory file ends in C(strongroom.yml) or C(strongroom.yaml).
-  - Each client is a host, with its address in C(ansible_host) and what is known of it in C(strongroom_client).
+  - Each client is a host, with what is known of it in C(strongroom_client). Its C(ansible_host) is the address that its
+    agent is connected from, and otherwise the one that is configured; O(compose) can say another.
   - Hosts are in a group for each Client Group of their jobs, C(group_NAME), and in C(tls_off), C(tls_tls), C(tls_ktls)
     or C(tls_ktls_required); from a tree in C(tls_auto) where the agent decides.
   - From the API they are in C(connected) or C(away) too, in C(late) if a job is missing, overdue or late, and in

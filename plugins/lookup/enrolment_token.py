@@ -50,6 +50,7 @@ options:
     description:
       - The words that the engine's command begins with. It runs on the controller, so a command that reaches the
         appliance is needed where the authority is not on the controller.
+      - If the first word is C(ssh), what follows these words is quoted for the shell at the other end.
     type: list
     elements: str
     default: [strongroom]
@@ -99,11 +100,11 @@ NONE = "none-in-check-mode"
 TIMEOUT_SECONDS = 120
 
 
-def run_command(words):
-    """Run a command of the controller; exit code, output, messages."""
-    # What ssh sends is words of a shell again.
-    if os.path.basename(words[0]) == "ssh":
-        words = [words[0], words[1], *[shlex.quote(word) for word in words[2:]]]
+def run_command(words, command):
+    """Run a command of the controller, whose first words are `command`; exit code, output, messages."""
+    if os.path.basename(command[0]) == "ssh":
+        # A shell at the other end splits them again.
+        words = [*command, *[shlex.quote(word) for word in words[len(command) :]]]
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
@@ -152,7 +153,7 @@ class LookupModule(LookupBase):
         """The text of one token."""
         chosen = {key: options[key] for key in ("names", "any_name", "group", "uses", "lifetime")}
         place = [options["command"], options["ca"], options["password_file"]]
-        authority = Authority(run_command, *place)
+        authority = Authority(lambda words: run_command(words, options["command"]), *place)
         try:
             return once([name, chosen, place], lambda: authority.token(token_options(name=name, **chosen))["token"])
         except AuthorityError as error:

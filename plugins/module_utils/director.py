@@ -310,7 +310,10 @@ def settle(module, director, run):
     """Wait as the options wait, timeout and accept_incomplete say, and tell of what went wrong; the ended run."""
     named_run = "run %s of %s" % (run["id"][:8], run["job"])
     if module.params["wait"] and run["state"] not in FINAL_STATES:
-        run = director.await_run(run, module.params["timeout"])
+        try:
+            run = director.await_run(run, module.params["timeout"])
+        except DirectorError as error:
+            raise DirectorError("%s was started, and may go on: %s" % (named_run, error), error.error_id) from error
     if run["state"] not in FINAL_STATES:
         if module.params["wait"]:
             module.fail_json(

@@ -61,6 +61,16 @@ def test_a_machine_joins_with_it_and_it_is_neither_shown_nor_left_behind(house, 
     house.command("client", "remove", "app9")
 
 
+def test_through_ssh_the_words_arrive_as_they_are(house, play, tmp_path):
+    # As ssh does: the words behind the host are one text for a shell there.
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')
+    ssh.chmod(0o755)
+    words = "names='far *', command=['%s', 'root@vault', 'strongroom']" % ssh
+    assert len(digests(play([digest_of(LOOKUP % (words, house.ca))]))) == 1
+    assert len(unused(house, "far *")) == 1
+
+
 def test_in_check_mode_none_is_made(house, play):
     said = play([digest_of(LOOKUP % ("'app8'", house.ca))], "--check")
     assert digests(said) == [hashlib.sha256(b"none-in-check-mode").hexdigest()]

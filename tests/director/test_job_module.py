@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+import socketserver
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from urllib.parse import urlsplit
 
 import pytest
 from ansible_collections.strongroom.backup.plugins.modules import strongroom_job
@@ -106,6 +111,48 @@ def test_a_run_that_is_cancelled_meanwhile_fails_the_task(house, run_module):
     assert told["failed"]
     assert "web2 is cancelled" in told["msg"]
     assert told["changed"] is False
+
+
+class Link(socketserver.ThreadingTCPServer):
+    """A way to the director that lets so many connections through, and refuses all others."""
+
+    allow_reuse_address = True
+
+    def __init__(self, port, allowed):
+        self.port, self.allowed = port, allowed
+        super().__init__(("127.0.0.1", 0), Passing)
+
+
+class Passing(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.server.allowed -= 1
+        if self.server.allowed < 0:
+            return
+        with socket.create_connection(("127.0.0.1", self.server.port)) as there:
+            back = threading.Thread(target=pour, args=(there, self.request))
+            back.start()
+            pour(self.request, there)
+            back.join()
+
+
+def pour(source, sink):
+    with suppress(OSError):
+        while part := source.recv(1 << 16):
+            sink.sendall(part)
+        sink.shutdown(socket.SHUT_WR)
+
+
+def test_a_director_that_is_gone_while_a_run_is_awaited_is_said_with_the_run(house, run_module):
+    with Link(urlsplit(house.url).port, allowed=3) as link:
+        threading.Thread(target=link.serve_forever, daemon=True).start()
+        place = {**house.credential, "director": "https://localhost:%d" % link.server_address[1]}
+        told = run_module(strongroom_job, **place, job="web2")
+        link.shutdown()
+    assert told["failed"]
+    assert "of web2 was started, and may go on: https://localhost" in told["msg"]
+    assert told["error_id"] == "director"
+    (waiting,) = [one for one in runs(house) if one["job"] == "web2" and one["state"] in ACTIVE]
+    house.command("cancel", waiting["id"])
 
 
 def test_a_job_that_is_not_there_is_named(house, run_module):
