@@ -27,8 +27,7 @@ KINDS = {
 }
 # Options of fragments that others than this collection have.
 ELSEWHERE = {
-    "constructed": "`compose`, `groups`, `keyed_groups` and the others of "
-    "[constructed](https://docs.ansible.com/ansible/latest/collections/ansible/builtin/constructed_inventory.html)",
+    "constructed": "`compose`, `groups`, `keyed_groups` and the others of `ansible.builtin.constructed`",
     "inventory_cache": "`cache`, `cache_plugin`, `cache_timeout` and `cache_connection`",
 }
 
