@@ -155,7 +155,8 @@ def named(name):
 def with_usual_place(options):
     """The options, and where no director is named, what console.toml says."""
     given = {name: options.get(name) for name in (*PLACE, "token")}
-    path = os.path.expanduser("~/.config/strongroom/console.toml")
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    path = os.path.join(folder, "strongroom", "console.toml")
     if given["director"] or not os.path.exists(path):
         return given
     try:

@@ -135,6 +135,7 @@ def play(house, tmp_path):
 def ansible(*words, house, folder, exit_code=0, **variables):
     """Give a command of Ansible, as the operator at home."""
     environment = {**os.environ, "HOME": house.home, "ANSIBLE_NOCOLOR": "1", **variables}
+    environment.pop("XDG_CONFIG_HOME", None)
     done = subprocess.run(
         words,
         cwd=folder,

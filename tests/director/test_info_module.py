@@ -43,3 +43,10 @@ def test_with_few_rights_less_is_told(house, run_module):
     assert told["clients"]["web1"]["groups"] == []
     assert {one["name"] for one in told["jobs"]} == {"web1", "half"}
     assert told["storage"] == {}
+
+
+def test_a_token_takes_the_place_of_the_usual_identity_and_not_of_its_authority(house, run_module, monkeypatch):
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("HOME", house.home)
+    told = run_module(strongroom_info, token=house.viewer_token, gather=["clients"])
+    assert set(told["clients"]) == {"web1"}

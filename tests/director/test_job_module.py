@@ -41,6 +41,7 @@ def test_a_job_of_a_client_without_tls_says_so(house, run_module):
 
 
 def test_the_director_is_found_as_the_command_finds_it(house, run_module, monkeypatch):
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("HOME", house.home)
     assert run_module(strongroom_job, name="web1")["state"] == "done"
 
