@@ -93,7 +93,7 @@ test-packages:  ## install, upgrade, remove and purge the packages on fresh syst
 
 test-ansible: setup setup-ansible  ## run the tests of roles and plugins that need no host
 	$(FLEET) python -m pytest -q -n $(PROCESSES) --dist loadfile --import-mode=importlib -p no:cacheprovider \
-	    tests/unit tests/project
+	    tests/unit tests/project tests/director
 
 test-fleet: setup-ansible  ## run the scenarios on fresh systemd hosts (containers) [SCENARIOS="ktls hardening"]
 	molecule/run.sh $(SCENARIOS)
@@ -105,11 +105,13 @@ lint-ansible: setup-ansible  ## check the style of playbooks, roles and plugins
 	$(FLEET) yamllint --strict .
 	$(FLEET) ansible-lint --offline --strict
 	$(FLEET) python ansible/developing/role_documents.py --check
+	$(FLEET) python ansible/developing/plugin_documents.py --check
 	$(BIN)/ruff check --config ansible/developing/ruff.toml plugins tests ansible/developing
 	$(BIN)/ruff format --check --config ansible/developing/ruff.toml plugins tests ansible/developing
 
-roles: setup-ansible  ## make defaults and READMEs of the roles from their argument specs
+roles: setup-ansible  ## make defaults and READMEs of the roles, and the references of inventory and plugins
 	$(FLEET) python ansible/developing/role_documents.py
+	$(FLEET) python ansible/developing/plugin_documents.py
 
 collection: setup-ansible  ## build the collection into build/
 	$(FLEET) ansible-galaxy collection build --force --output-path build

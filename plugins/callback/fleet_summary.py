@@ -11,8 +11,11 @@ short_description: A table of the clients at the end of a run
 version_added: 0.1.0
 description:
   - Shows each client that the role P(strongroom.backup.agent#role) was run for - whether it is connected, its jobs that
-    run and wait, its workers, TLS mode, whether the kernel was proven to do TLS, and its last backup.
-  - The role P(strongroom.backup.ktls#role) makes the proof; without it in the same run the column shows a dash.
+    run and wait, its workers, TLS mode, whether the kernel was proven to do TLS, and its last successful backup.
+  - Proven is C(last job) if the kernel did TLS for the connection of the client's last job and counted it, C(kernel) if
+    not, but the role P(strongroom.backup.ktls#role) has proved in the same run that the kernel can, C(no) if neither. A
+    dash stands where there was neither a job nor that role.
+  - Behind the last backup stands C(failed) or C(late), if the director says so of a job of the client.
 author:
   - Strongroom (@strongroom)
 requirements:
@@ -29,16 +32,30 @@ KERNEL = "strongroom_ktls_facts"
 def row(host, client, kernel):
     """What is shown of a host."""
     jobs = "%s run, %s wait" % (client.get("running", 0), client.get("queued", 0))
-    proven = "-" if not kernel else "yes" if kernel.get("proven") else "no"
     return (
         host,
         "connected" if client.get("connected") else "away",
         jobs,
         str(client.get("workers") or "-"),
         client.get("tls_mode") or "-",
-        proven,
-        client.get("last_backup") or "none yet",
+        proof(client, kernel),
+        ", ".join([last_backup(client), *[name for name in ("failed", "late") if client.get(name)]]),
     )
+
+
+def proof(client, kernel):
+    """What proved that the kernel does TLS."""
+    if client.get("ktls_proven"):
+        return "last job"
+    if kernel and kernel.get("proven"):
+        return "kernel"
+    return "no" if kernel or client.get("last_run") else "-"
+
+
+def last_backup(client):
+    """When the last successful backup began, to the minute."""
+    began = client.get("last_backup")
+    return "%s %s UTC" % (began[:10], began[11:16]) if began else "none yet"
 
 
 def table(rows):

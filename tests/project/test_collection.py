@@ -14,8 +14,13 @@ import yaml
 PROJECT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = sorted(path.name for path in (PROJECT / "ansible").glob("*.yml"))
 ROLES = sorted(path.name for path in (PROJECT / "roles").iterdir() if path.is_dir())
+KINDS = ("callback", "inventory", "lookup")
 MODULES = sorted(path.stem for path in (PROJECT / "plugins/modules").glob("*.py"))
-FILTERS = sorted(path.stem for path in (PROJECT / "plugins/filter").glob("*.yml"))
+PLUGINS = {
+    "module": MODULES,
+    "filter": sorted(path.stem for path in (PROJECT / "plugins/filter").glob("*.yml")),
+    **{kind: sorted(path.stem for path in (PROJECT / "plugins" / kind).glob("*.py")) for kind in KINDS},
+}
 LARGEST_BYTES = 200_000
 
 
@@ -63,9 +68,9 @@ def test_it_has_roles_plugins_and_playbooks_and_nothing_else(content):
 
 
 def test_its_documentation_is_found(installed):
-    names = [("module", name) for name in MODULES] + [("filter", name) for name in FILTERS]
-    for kind in ("module", "filter"):
-        wanted = ["strongroom.backup." + name for one, name in names if one == kind]
+    for kind, names in PLUGINS.items():
+        wanted = ["strongroom.backup." + name for name in names]
+        assert wanted
         told = json.loads(
             run(
                 *("ansible-doc", "--json", "--type", kind, *wanted),
@@ -74,7 +79,9 @@ def test_its_documentation_is_found(installed):
             )
         )
         assert sorted(told) == sorted(wanted)
-        assert all(one["examples"] and one["return"] for one in told.values())
+        # An inventory returns hosts, and a callback nothing.
+        assert kind == "callback" or all(one["examples"] for one in told.values())
+        assert kind in KINDS[:2] or all(one["return"] for one in told.values())
         # As text it finds faults that it does not find as JSON.
         run("ansible-doc", "--type", kind, *wanted, folder=installed, ANSIBLE_COLLECTIONS_PATH="collections")
 

@@ -67,10 +67,11 @@ def test_each_entry_point_has_its_tasks(role):
         assert (role / "tasks" / f"{entry}.yml").exists()
 
 
-def test_defaults_and_readmes_are_up_to_date():
-    command = [sys.executable, PROJECT / "ansible/developing/role_documents.py", "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+def test_defaults_readmes_and_references_are_up_to_date():
+    for script in ("role_documents.py", "plugin_documents.py"):
+        command = [sys.executable, PROJECT / "ansible/developing" / script, "--check"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 def test_hardening_sets_nothing_that_tuning_sets():

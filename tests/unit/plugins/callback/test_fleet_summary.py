@@ -16,7 +16,11 @@ CLIENT = {
     "queued": 0,
     "workers": 4,
     "tls_mode": "ktls",
-    "last_backup": "2026-11-22T21:00:00Z",
+    "last_run": {"state": "done"},
+    "ktls_proven": True,
+    "last_backup": "2026-11-22T21:00:07.123456789Z",
+    "failed": False,
+    "late": False,
 }
 
 
@@ -36,25 +40,46 @@ def run(folder, tasks, hosts="db1,web1,"):
     return done.stdout
 
 
+def fact(host, **facts):
+    return {"ansible.builtin.set_fact": facts, "when": "inventory_hostname == '%s'" % host}
+
+
+def table(told):
+    """The lines of the table below its headings."""
+    lines = [" ".join(line.split()) for line in told.splitlines()]
+    return lines[lines.index("HOST CLIENT JOBS WORKERS TLS KTLS PROVEN LAST BACKUP") + 1 :]
+
+
 def test_each_client_has_a_line(tmp_path):
     told = run(
         tmp_path,
-        [
-            {"ansible.builtin.set_fact": {"strongroom_agent_summary": CLIENT}, "when": "inventory_hostname == 'db1'"},
-            {
-                "ansible.builtin.set_fact": {"strongroom_agent_summary": {"name": "web1"}},
-                "when": "inventory_hostname == 'web1'",
-            },
-            {
-                "ansible.builtin.set_fact": {"strongroom_ktls_facts": {"proven": True}},
-                "when": "inventory_hostname == 'db1'",
-            },
-        ],
+        [fact("db1", strongroom_agent_summary=CLIENT), fact("web1", strongroom_agent_summary={"name": "web1"})],
     )
-    lines = [" ".join(line.split()) for line in told.splitlines()]
-    heading = lines.index("HOST CLIENT JOBS WORKERS TLS KTLS PROVEN LAST BACKUP")
-    assert lines[heading + 1] == "db1 connected 1 run, 0 wait 4 ktls yes 2026-11-22T21:00:00Z"
-    assert lines[heading + 2] == "web1 away 0 run, 0 wait - - - none yet"
+    assert table(told) == [
+        "db1 connected 1 run, 0 wait 4 ktls last job 2026-11-22 21:00 UTC",
+        "web1 away 0 run, 0 wait - - - none yet",
+    ]
+
+
+def test_the_proof_is_that_of_the_last_job_or_of_the_kernel_in_this_run(tmp_path):
+    plain = {**CLIENT, "ktls_proven": False}
+    told = run(
+        tmp_path,
+        [
+            fact("db1", strongroom_agent_summary=plain, strongroom_ktls_facts={"proven": True}),
+            fact("db2", strongroom_agent_summary=plain, strongroom_ktls_facts={"proven": False}),
+            fact("db3", strongroom_agent_summary=plain),
+            fact("db4", strongroom_agent_summary={**plain, "last_run": None}),
+        ],
+        hosts="db1,db2,db3,db4,",
+    )
+    proofs = [line.split(" ktls ")[1].split(" 2026")[0] for line in table(told)]
+    assert proofs == ["kernel", "no", "no", "-"]
+
+
+def test_what_is_wrong_stands_behind_the_last_backup(tmp_path):
+    told = run(tmp_path, [fact("db1", strongroom_agent_summary={**CLIENT, "late": True, "failed": True})])
+    assert table(told)[0].endswith("2026-11-22 21:00 UTC, failed, late")
 
 
 def test_a_run_without_clients_has_no_table(tmp_path):
