@@ -54,7 +54,7 @@ def line_chart(
         drawn.append(f'<polyline class="line s{number}" points="{points}"/>')
         drawn += [
             f'<circle class="dot s{number}" cx="{place_x(x):.1f}" cy="{place_y(y):.1f}" r="3.5">'
-             f"<title>{escape(f'{one.name}, {x:g}: {y_text(y)}')}</title></circle>"
+            f"<title>{escape(f'{one.name}, {x:g}: {y_text(y)}')}</title></circle>"
             for x, y in one.points
         ]
     legend = "".join(
