@@ -376,6 +376,12 @@ class Site:
             ("ca", "list"): [authority, ["--ca", self.out]],
             ("ca", "renew"): [["web1", *authority], [EVIL, *authority]],
             ("ca", "revoke"): [["web1", *authority], [EVIL, *authority]],
+            ("baseline",): [
+                ["--dir", self.out + "/" + EVIL_NAME, "--skip", "disk", "--seconds", "0.05"],
+                ["--dir", EVIL],
+                ["--dir", self.out, "--server", EVIL, "--skip", "disk", "--skip", "processor"],
+                ["--dir", self.out, "--skip", "disk", "--seconds", "0.05", "--html", EVIL + "/x"],
+            ],
             ("self-test",): [[]],
             ("version",): [[]],
             ("schedule", "remove"): [["--config", self.out, "--user"]],

@@ -94,6 +94,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "setup": ("setup", "make an appliance of this machine"),
         "ca": ("ca", "issue certificates and enrolment tokens"),
         "config": ("config", "check, explain and print configuration files"),
+        "baseline": ("baseline", "measure what bounds backups of this machine"),
         "self-test": ("self_test", "test the libraries against known answers"),
         "completion": ("completion", "print a completion script for your shell"),
         "version": ("version", "show the version, and those of the libraries"),

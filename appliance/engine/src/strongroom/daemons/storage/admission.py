@@ -38,6 +38,8 @@ _REQUESTS: Final = {
             FrameType.DELETE,
             FrameType.SYNC,
             FrameType.REMOVE_ABANDONED,
+            # Neither reads nor stores; takes what adding takes of the line, and less of the rest.
+            FrameType.PROBE,
         )
     ),
     "vouch": frozenset((FrameType.VOUCH, FrameType.OWNERS, FrameType.FALSE)),

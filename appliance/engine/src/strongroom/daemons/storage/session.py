@@ -39,6 +39,7 @@ from strongroom.net.storage.protocol import (
     FrameType,
     ObjectName,
     ObjectPart,
+    Probe,
     SharedCharge,
     StorageHello,
     StorageWelcome,
@@ -72,6 +73,7 @@ _SHORT_BYTES: Final = 64 << 10
 # What the names of a large repository take.
 _HELD_FOR_NAMES: Final = 16 << 20
 _ANSWERED_BY_NAMES: Final = frozenset((FrameType.LIST, FrameType.DOUBTED, FrameType.OWNERS))
+_NOISE_BYTES: Final = 64 << 10
 # Sending content takes a processor's time, but not the interpreter's.
 _SENT_BYTES_PER_SECOND: Final = 1 << 29
 
@@ -115,6 +117,7 @@ class Session:
             FrameType.CONFIRM_CLOCK: self._confirm_clock,
             FrameType.CHARGE: self._charge,
             FrameType.FALSE: self._false,
+            FrameType.PROBE: self._probe,
         }
 
     def run(self) -> None:
@@ -376,6 +379,17 @@ class Session:
         charge = decode(frame.header, SharedCharge)
         self._served.charge(charge.client, charge.size_bytes)
         self._book.sync()
+        self.answers.send(None)
+
+    def _probe(self, frame: Frame) -> None:
+        wanted = decode(frame.header, Probe)
+        self._receive_turn(len(frame.payload))
+        self._send_turn(wanted.answer_bytes)
+        if wanted.answer_bytes:
+            # Noise, which no line on the way compresses.
+            pieces = -(-wanted.answer_bytes // _NOISE_BYTES)
+            noise = clock.random_bytes(_NOISE_BYTES) * pieces
+            self.answers.send_part(noise[: wanted.answer_bytes])
         self.answers.send(None)
 
     def _confirm_clock(self, frame: Frame) -> None:

@@ -102,6 +102,10 @@ class Channel(Protocol):
         """How long sending and receiving wait without progress; None for no limit."""
         ...
 
+    def fileno(self) -> int:
+        """The descriptor of the socket."""
+        ...
+
     def shutdown(self) -> None:
         """End the connection at once, from any thread; threads that wait on it are woken."""
         ...

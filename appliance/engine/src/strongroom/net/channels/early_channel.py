@@ -76,6 +76,10 @@ class EarlyChannel:
         """Bound every wait that follows the greeting."""
         self._inner.set_timeout(seconds)
 
+    def fileno(self) -> int:
+        """The descriptor of the socket."""
+        return self._inner.fileno()
+
     def shutdown(self) -> None:
         """End the connection, from any thread."""
         self._inner.shutdown()

@@ -63,6 +63,10 @@ class LocalChannel:
         """Bound every wait."""
         self._stream.set_timeout(seconds)
 
+    def fileno(self) -> int:
+        """The descriptor of the socket."""
+        return self._stream.socket.fileno()
+
     def shutdown(self) -> None:
         """End the connection, from any thread."""
         wake(self._stream.socket)

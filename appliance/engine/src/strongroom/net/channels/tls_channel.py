@@ -107,6 +107,10 @@ class TlsChannel:
         """Bound every wait."""
         self._timeout_ms = None if seconds is None else seconds * 1000
 
+    def fileno(self) -> int:
+        """The descriptor of the socket."""
+        return self._connection.fileno()
+
     def shutdown(self) -> None:
         """End the connection, from any thread."""
         wake(self._connection)

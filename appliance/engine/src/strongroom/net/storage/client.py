@@ -51,7 +51,14 @@ SILENCE_SECONDS: Final = 900.0
 _LARGE_BYTES: Final = 16 << 10
 # Requests with answers longer than a word or an error; so many of the others fit there.
 _ASKING_FOR_DATA: Final = frozenset(
-    (FrameType.LIST, FrameType.GET, FrameType.DOUBTED, FrameType.OWNERS, FrameType.METRICS)
+    (
+        FrameType.LIST,
+        FrameType.GET,
+        FrameType.DOUBTED,
+        FrameType.OWNERS,
+        FrameType.METRICS,
+        FrameType.PROBE,
+    )
 )
 _FEW_ANSWERS: Final = 8
 # A daemon that accepts nothing for this long has stalled, or the network has.

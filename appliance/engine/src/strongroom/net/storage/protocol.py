@@ -21,6 +21,7 @@ HELLO   Hello           -> Welcome       the identity was established by the cha
     VOUCH   Vouching        the appliance's verdict on objects: verified, or false
     METRICS                 -> PART: text for Prometheus
     OWNERS  kind            -> PARTs: msgpack of [[name, who stored it], ...], "" for the appliance
+    PROBE   Probe, bytes to discard -> PARTs: as many bytes as were asked for; measures the way
     CHARGE  SharedCharge    what counts against a client's quota besides what it holds
 """
 
@@ -73,6 +74,7 @@ class FrameType(enum.IntEnum):
     CONFIRM_CLOCK = 18
     CHARGE = 19
     FALSE = 20
+    PROBE = 21
     OK = 128
     PART = 129
     FAILED = 130
@@ -158,6 +160,12 @@ class SharedCharge(Header, frozen=True):
 
     client: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
     size_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+
+
+class Probe(Header, frozen=True):
+    """Discard the payload and answer with bytes that mean nothing."""
+
+    answer_bytes: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PART_BYTES)]
 
 
 class RequestFailure(Header, frozen=True):

@@ -1,0 +1,102 @@
+"""Line and bar charts as SVG for a page, which gives the colours."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+WIDTH: Final = 640
+HEIGHT: Final = 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 20, 16, 44
+_TICKS: Final = 5
+_BAR_HEIGHT: Final = 22
+_LABEL_WIDTH: Final = 150
+_VALUE_WIDTH: Final = 110
+
+
+class Series(NamedTuple):
+    """A named line: (x, y) for each point, x > 0."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+def line_chart(
+    title: str, x_title: str, series: Sequence[Series], y_text: Callable[[float], str]
+) -> str:
+    """Lines over a logarithmic x axis, with a legend. `title` is what a screen reader says."""
+    xs = sorted({x for one in series for x, _ in one.points})
+    most = _rounded_up(max((y for one in series for _, y in one.points), default=1.0))
+    span = math.log(xs[-1] / xs[0]) or 1.0
+
+    def place_x(x: float) -> float:
+        return _LEFT + (WIDTH - _LEFT - _RIGHT) * math.log(x / xs[0]) / span
+
+    def place_y(y: float) -> float:
+        return HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * y / most
+
+    drawn = []
+    for number in range(_TICKS + 1):
+        value = most * number / _TICKS
+        y = place_y(value)
+        drawn.append(
+            f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        drawn.append(_text(_LEFT - 8, y + 4, y_text(value), "end"))
+    drawn += [_text(place_x(x), HEIGHT - _BOTTOM + 18, f"{x:g}", "middle") for x in xs]
+    drawn.append(_text((WIDTH + _LEFT) / 2, HEIGHT - 6, x_title, "middle"))
+    for number, one in enumerate(series):
+        points = " ".join(f"{place_x(x):.1f},{place_y(y):.1f}" for x, y in one.points)
+        drawn.append(f'<polyline class="line s{number}" points="{points}"/>')
+        drawn += [
+            f'<circle class="dot s{number}" cx="{place_x(x):.1f}" cy="{place_y(y):.1f}" r="3.5">'
+            f"<title>{escape(f'{one.name}, {x:g}: {y_text(y)}')}</title></circle>"
+            for x, y in one.points
+        ]
+    legend = "".join(
+        f'<span class="key s{number}">{escape(one.name)}</span>'
+        for number, one in enumerate(series)
+    )
+    return _figure(title, WIDTH, HEIGHT, drawn, legend)
+
+
+def bar_chart(title: str, bars: Sequence[tuple[str, float]], text: Callable[[float], str]) -> str:
+    """A bar for each (name, value)."""
+    most = max((value for _, value in bars), default=0.0) or 1.0
+    room = WIDTH - _LABEL_WIDTH - _VALUE_WIDTH
+    drawn = []
+    for number, (name, value) in enumerate(bars):
+        y = number * (_BAR_HEIGHT + 8)
+        drawn.append(_text(_LABEL_WIDTH - 8, y + 16, name, "end"))
+        width = max(1.5, room * value / most)
+        drawn.append(
+            f'<rect class="bar" x="{_LABEL_WIDTH}" y="{y}" width="{width:.1f}" '
+            f'height="{_BAR_HEIGHT}" rx="3"/>'
+        )
+        drawn.append(_text(_LABEL_WIDTH + width + 8, y + 16, text(value), "start"))
+    return _figure(title, WIDTH, max(1, len(bars)) * (_BAR_HEIGHT + 8), drawn, "")
+
+
+def _figure(title: str, width: int, height: int, drawn: list[str], legend: str) -> str:
+    return (
+        f"<figure><figcaption>{escape(title)}</figcaption>{legend and f'<p>{legend}</p>'}"
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">'
+        + "".join(drawn)
+        + "</svg></figure>"
+    )
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _rounded_up(value: float) -> float:
+    """The next 1, 2 or 5 times a power of ten."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= value)

@@ -1,0 +1,250 @@
+"""What a folder that is to be backed up costs: stat rate, attributes, opening, reading.
+
+The walks are bare loops of listing and lstat: what no program can be faster than with one thread.
+Beside each stands what the kernel read meanwhile: entries for each read are what a file system's
+metadata is worth (inodes next to each other come with one read).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from strongroom import clock
+from strongroom.content.codecs import Compressor, parse_compression
+from strongroom.errors import UsageError
+from strongroom.measure.profile import Tree, Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SMALL_BYTES: Final = 16 << 10
+SAMPLED_FILES: Final = 4096
+GREATEST_READ_BYTES: Final = 1 << 30
+# Of the content that is compressed: of each file at most the size of a block.
+SAMPLE_BYTES: Final = 32 << 20
+CODEC: Final = "zstd1"
+
+_READ_BYTES: Final = 1 << 20
+_SECTOR_BYTES: Final = 512
+_DROP: Final = Path("/proc/sys/vm/drop_caches")
+# Each round goes over the whole sample; the fastest counts, as the least disturbed.
+_ROUNDS: Final = 3
+
+
+class _Content(NamedTuple):
+    """What reading found; `sample`: the first block of files."""
+
+    bytes_per_second: float
+    is_cold: bool
+    sample: list[bytes]
+
+
+class _Counts:
+    """What one walk found."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.directories = 0
+        self.size_bytes = 0
+        self.largest_bytes = 0
+        self.paths: list[str] = []
+        self.unreadable = 0
+
+
+def measure_tree(
+    folder: str, seconds: float, *, cold: bool, tell: Callable[[str], None]
+) -> tuple[Tree, list[str]]:
+    """Walk a folder and read some of it, for `seconds` of reading; notes on what went wrong.
+
+    `cold`: empty the kernel's caches before the first walk, which slows down the whole machine for
+    a while. Raises UsageError when the folder cannot be listed, or the caches cannot be emptied.
+    """
+    if not os.path.isdir(folder):
+        raise UsageError(f"{folder} is no folder")
+    notes = []
+    walks = []
+    if cold:
+        drop_caches()
+    states: tuple[Literal["cold", "first", "warm"], ...] = ("cold" if cold else "first", "warm")
+    counts = _Counts()
+    for state in states:
+        tell(f"walking {folder}, {state}")
+        counts, walk = _walk(folder, state)
+        walks.append(walk)
+    if counts.unreadable:
+        notes.append(f"{counts.unreadable:,} folders could not be listed, and are left out")
+    tell("attributes and small files")
+    sampled = _every_nth(counts.paths, SAMPLED_FILES)
+    small = [path for path in sampled if _is_small(path)]
+    tell("content")
+    read = _read(sampled, seconds)
+    tell("compression")
+    ratio, codec_rate = _compression(read.sample)
+    tree = Tree(
+        os.path.abspath(folder),
+        counts.files,
+        counts.directories,
+        counts.size_bytes,
+        counts.largest_bytes,
+        tuple(walks),
+        _cost_us(sampled, _list_attributes),
+        _cost_us(small, _open_and_read),
+        len(small),
+        read.bytes_per_second,
+        read.is_cold,
+        ratio,
+        codec_rate,
+    )
+    return tree, notes
+
+
+def drop_caches() -> None:
+    """Empty the kernel's caches of files. Raises UsageError without the right to."""
+    os.sync()
+    try:
+        _DROP.write_text("3\n")
+    except OSError as error:
+        raise UsageError(
+            f"the caches cannot be emptied ({error.strerror}): measure as root, outside of a "
+            "container, or without --cold"
+        ) from error
+
+
+def _walk(folder: str, state: Literal["cold", "first", "warm"]) -> tuple[_Counts, Walk]:
+    counts = _Counts()
+    device = os.stat(folder).st_dev
+    before = _device_reads(device)
+    started = clock.elapsed_seconds()
+    pending = [folder]
+    while pending:
+        try:
+            entries = os.scandir(pending.pop())
+        except OSError:
+            counts.unreadable += 1
+            continue
+        counts.directories += 1
+        with entries:
+            for entry in entries:
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if stat.S_ISDIR(found.st_mode):
+                    # Of other file systems the counter of this device says nothing.
+                    if found.st_dev == device:
+                        pending.append(entry.path)
+                    continue
+                counts.files += 1
+                if stat.S_ISREG(found.st_mode):
+                    counts.paths.append(entry.path)
+                    counts.size_bytes += found.st_size
+                    counts.largest_bytes = max(counts.largest_bytes, found.st_size)
+    elapsed = clock.elapsed_seconds() - started
+    after = _device_reads(device)
+    ios = read_bytes = None
+    if before is not None and after is not None:
+        ios, read_bytes = after[0] - before[0], after[1] - before[1]
+    return counts, Walk(state, counts.files + counts.directories, elapsed, ios, read_bytes)
+
+
+def _device_reads(device: int) -> tuple[int, int] | None:
+    """Reads completed and bytes read of a block device since boot (Documentation/block/stat)."""
+    place = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
+    try:
+        fields = place.read_text().split()
+    except OSError:
+        return None
+    return int(fields[0]), int(fields[2]) * _SECTOR_BYTES
+
+
+def _every_nth(paths: list[str], most: int) -> list[str]:
+    return paths[:: max(1, -(-len(paths) // most))]
+
+
+def _is_small(path: str) -> bool:
+    try:
+        return 0 < os.lstat(path).st_size <= SMALL_BYTES
+    except OSError:
+        return False
+
+
+def _cost_us(paths: list[str], work: Callable[[str], None]) -> float:
+    """Microseconds of `work` for each path, warm: the fastest of some rounds."""
+    if not paths:
+        return 0.0
+    best = float("inf")
+    for _ in range(_ROUNDS):
+        started = clock.elapsed_seconds()
+        for path in paths:
+            work(path)
+        best = min(best, clock.elapsed_seconds() - started)
+    return best / len(paths) * 1e6
+
+
+def _list_attributes(path: str) -> None:
+    try:
+        os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return
+
+
+def _open_and_read(path: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.fstat(descriptor)
+        os.read(descriptor, SMALL_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _read(paths: list[str], seconds: float) -> _Content:
+    """Read files one after the other, past the caches if the kernel lets us."""
+    buffer = bytearray(_READ_BYTES)
+    total = 0
+    elapsed = 0.0
+    is_cold = bool(paths)
+    sample: list[bytes] = []
+    sampled_bytes = 0
+    for path in paths:
+        if elapsed >= seconds or total >= GREATEST_READ_BYTES:
+            break
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            started = clock.elapsed_seconds()
+            got = os.readv(descriptor, [buffer])
+            if sampled_bytes < SAMPLE_BYTES:
+                sample.append(bytes(memoryview(buffer)[:got]))
+                sampled_bytes += got
+            while got and total < GREATEST_READ_BYTES:
+                total += got
+                got = os.readv(descriptor, [buffer])
+            elapsed += clock.elapsed_seconds() - started
+        except OSError:
+            is_cold = False
+        finally:
+            os.close(descriptor)
+    return _Content(total / elapsed if elapsed else 0.0, is_cold, sample)
+
+
+def _compression(sample: list[bytes]) -> tuple[float, float]:
+    """Ratio and input bytes a second of what a block would hold: small files, joined."""
+    joined = b"".join(sample)
+    if not joined:
+        return 1.0, 0.0
+    compressor = Compressor(parse_compression(CODEC))
+    stored = 0
+    started = clock.elapsed_seconds()
+    for at in range(0, len(joined), _READ_BYTES):
+        stored += memoryview(compressor.compress(joined[at : at + _READ_BYTES])[1]).nbytes
+    elapsed = clock.elapsed_seconds() - started
+    return len(joined) / stored, len(joined) / elapsed

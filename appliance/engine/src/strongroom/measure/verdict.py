@@ -1,0 +1,203 @@
+"""What bounds a backup here, from what was measured: a model of three stages that work at once.
+
+    disk       the walk of the tree, and reading it
+    processor  listing, opening, cutting, digesting, compressing and encrypting, on all cores
+    network    what is left after compression, at the best rate that was measured
+
+The engine overlaps them, so the slowest decides. The model knows nothing of deduplication, nor of
+what else the machine does. `prediction` says what it leaves out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from strongroom.content.ciphers import AES_256_GCM, CIPHER_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.measure.profile import Profile, Tree
+
+Stage = Literal["disk", "processor", "network"]
+Work = Literal["full", "incremental", "image"]
+
+# Processor time of an entry that did not change, in walks of it by a bare loop: docs/performance.md
+# has 1.2 to 1.5 for a million entries.
+UNCHANGED_WALKS: Final = 1.35
+# An image is judged by its rate alone; this much stands for it.
+IMAGE_BYTES: Final = 100 << 30
+# Below this share of the slowest stage a stage is no bound worth naming beside it.
+NEAR: Final = 0.8
+
+
+class Part(NamedTuple):
+    """What takes a share of a stage's time, and seconds of it."""
+
+    name: str
+    seconds: float
+
+
+class Prediction(NamedTuple):
+    """Seconds of each stage for one backup; those that were not measured are missing."""
+
+    work: Work
+    files: int
+    size_bytes: int
+    stages: dict[Stage, tuple[Part, ...]]
+
+    def seconds_of(self, stage: Stage) -> float:
+        """Seconds that a stage takes."""
+        return sum(part.seconds for part in self.stages[stage])
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole: those of the slowest stage."""
+        return max((self.seconds_of(stage) for stage in self.stages), default=0.0)
+
+    @property
+    def bound(self) -> Stage:
+        """The slowest stage."""
+        return max(self.stages, key=self.seconds_of)
+
+    @property
+    def files_per_second(self) -> float:
+        """Files a second."""
+        return self.files / self.seconds if self.seconds else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Bytes of source a second."""
+        return self.size_bytes / self.seconds if self.seconds else 0.0
+
+
+def predictions(profile: Profile) -> list[Prediction]:
+    """What can be predicted from a profile: a full and an incremental of its tree, an image."""
+    found = []
+    if profile.tree is not None and profile.tree.entries:
+        found.append(_full(profile, profile.tree))
+        found.append(_incremental(profile, profile.tree))
+    if profile.disk is not None and profile.disk.streaming:
+        found.append(_image(profile))
+    return [one for one in found if one.stages]
+
+
+def sentences(prediction: Prediction) -> Iterator[str]:
+    """The verdict in plain words."""
+    bound = prediction.bound
+    parts = sorted(prediction.stages[bound], key=lambda part: -part.seconds)
+    whole = prediction.seconds_of(bound)
+    share = parts[0].seconds / whole if whole else 0.0
+    yield f"The {bound} is the bound: {parts[0].name} takes {share:.0%} of its time."
+    near = [
+        stage
+        for stage in prediction.stages
+        if stage != bound and prediction.seconds_of(stage) >= NEAR * whole
+    ]
+    if near:
+        yield f"The {' and the '.join(near)} is hardly faster, so relieving one gains little."
+    elif len(prediction.stages) > 1:
+        others = [stage for stage in prediction.stages if stage != bound]
+        second = max(others, key=prediction.seconds_of)
+        gain = whole / max(prediction.seconds_of(second), 1e-9)
+        if gain < 1000:
+            yield f"Without that bound it would be {gain:.1f} times as fast, then the {second}."
+    yield from _advice(bound, parts[0].name)
+
+
+def _advice(bound: Stage, part: str) -> Iterator[str]:
+    if bound == "network":
+        yield "A stronger compression (zstd3 and above) sends less; see the ratios above."
+    elif part == "compression":
+        yield "A faster codec (lz4, or none for media) relieves the processor and sends more."
+    elif part == "the walk":
+        yield "More scan threads hide latency: the knob `scan_threads`; faster disks for metadata."
+    elif part == "reading":
+        yield "Only a faster disk, or less to read, helps a full backup here."
+    elif part == "opening files":
+        yield "Small files: more shards use more cores (`shards`)."
+
+
+def _full(profile: Profile, tree: Tree) -> Prediction:
+    stages: dict[Stage, tuple[Part, ...]] = {
+        "disk": (Part("the walk", tree.walks[0].seconds), Part("reading", _reading(profile, tree)))
+    }
+    cores = profile.machine.cores
+    if profile.speeds:
+        stages["processor"] = tuple(
+            Part(part.name, part.seconds / cores)
+            for part in (
+                Part("listing", tree.walks[-1].seconds),
+                Part("opening files", tree.files * (tree.open_us + tree.attributes_us) / 1e6),
+                *_content_parts(profile, tree.size_bytes, tree.ratio, tree.codec_bytes_per_second),
+            )
+        )
+    _add_network(stages, profile, tree.size_bytes / tree.ratio)
+    return Prediction("full", tree.files, tree.size_bytes, stages)
+
+
+def _incremental(profile: Profile, tree: Tree) -> Prediction:
+    """Nothing has changed: the walk, and comparing."""
+    warm = tree.walks[-1].seconds
+    stages: dict[Stage, tuple[Part, ...]] = {
+        "disk": (Part("the walk", tree.walks[0].seconds),),
+        "processor": (Part("listing", UNCHANGED_WALKS * warm),),
+    }
+    return Prediction("incremental", tree.files, tree.size_bytes, stages)
+
+
+def _image(profile: Profile) -> Prediction:
+    assert profile.disk is not None
+    best = max(one.bytes_per_second for one in profile.disk.streaming if one.direction == "read")
+    stages: dict[Stage, tuple[Part, ...]] = {"disk": (Part("reading", IMAGE_BYTES / best),)}
+    ratio, rate = 1.0, 0.0
+    if profile.tree is not None:
+        ratio, rate = profile.tree.ratio, profile.tree.codec_bytes_per_second
+    if profile.speeds:
+        stages["processor"] = tuple(
+            Part(part.name, part.seconds / profile.machine.cores)
+            for part in _content_parts(profile, IMAGE_BYTES, ratio, rate)
+        )
+    _add_network(stages, profile, IMAGE_BYTES / ratio)
+    return Prediction("image", 1, IMAGE_BYTES, stages)
+
+
+def _reading(profile: Profile, tree: Tree) -> float:
+    """Seconds of reading the content: as files are read here, at most as the disk streams."""
+    rate = tree.content_bytes_per_second * profile.machine.cores
+    if profile.disk is not None:
+        streams = [
+            one.bytes_per_second for one in profile.disk.streaming if one.direction == "read"
+        ]
+        rate = min(rate, max(streams, default=rate))
+    return tree.size_bytes / rate if rate else 0.0
+
+
+def _content_parts(
+    profile: Profile, size_bytes: int, ratio: float, codec_rate: float
+) -> Iterator[Part]:
+    """Seconds of one core for so many bytes of content."""
+    for name, speed_name, handled in (
+        ("cutting", "chunker", float(size_bytes)),
+        ("digesting", "chunk id", float(size_bytes)),
+        ("encryption", CIPHER_NAMES[AES_256_GCM], size_bytes / ratio),
+    ):
+        if (speed := profile.speed(speed_name)) is not None:
+            yield Part(name, handled / speed.one_core)
+    codec = profile.speed("zstd1")
+    rate = codec_rate or (codec.one_core if codec is not None else 0.0)
+    if rate:
+        yield Part("compression", size_bytes / rate)
+
+
+def _add_network(
+    stages: dict[Stage, tuple[Part, ...]], profile: Profile, stored_bytes: float
+) -> None:
+    if profile.network is None:
+        return
+    best = max(
+        (one.bytes_per_second for one in profile.network.transfers if one.direction == "send"),
+        default=0.0,
+    )
+    if best:
+        stages["network"] = (Part("sending", stored_bytes / best),)

@@ -1,0 +1,82 @@
+"""The way to a storage daemon: real daemons, and what a probe must not do."""
+
+import pytest
+
+from kit.storage_site import StorageSite
+from strongroom.errors import ProtocolError, RightError
+from strongroom.measure.network import STREAMS, measure_network
+from strongroom.net.channels.connecting import connect
+from strongroom.net.storage.client import StorageClient
+from strongroom.net.storage.protocol import (
+    LARGEST_PART_BYTES,
+    PROTOCOL_VERSION,
+    FrameType,
+    Probe,
+    StorageHello,
+)
+
+
+def silent(text):
+    """What is told of each step is not shown."""
+    assert text
+
+
+@pytest.fixture
+def site(tmp_path):
+    made = StorageSite(tmp_path)
+    yield made
+    assert made.stop() == 0, made.log()
+
+
+def dialler(site, name, role, mode="tls"):
+    identity = site.identity(name, role)
+    return lambda: connect("127.0.0.1", site.port, "127.0.0.1", identity, mode)
+
+
+def files_of(site):
+    # Not the daemon's own book, in which it writes down whom it knows.
+    return {
+        path: path.stat().st_size
+        for path in site.repository.rglob("*")
+        if path.is_file() and path.parent.name != "provenance"
+    }
+
+
+@pytest.mark.parametrize("mode", ["tls", "off"])
+def test_an_agent_measures_its_way_and_stores_nothing(site, mode):
+    if mode == "off":
+        site.stop()
+        site.configure('Plain Clients = "web1"')
+        site.start()
+    before = files_of(site)
+    steps = []
+    found = measure_network("vault", dialler(site, "web1", "agent", mode), 0.1, steps.append)
+    assert found.mode == mode
+    assert found.rtt_us > 0
+    assert found.path_mtu_bytes > 500
+    assert found.sent_segments > 0
+    for direction in ("send", "receive"):
+        of_one = [one for one in found.transfers if one.direction == direction]
+        assert tuple(one.streams for one in of_one) == STREAMS
+        assert all(one.bytes_per_second > 0 for one in of_one)
+    assert files_of(site) == before
+
+
+def test_who_may_not_add_may_not_probe(site):
+    with pytest.raises(RightError, match="probe"):
+        measure_network("vault", dialler(site, "ann", "operator"), 0.1, silent)
+
+
+def test_a_probe_asks_for_one_frame_at_most(site):
+    client = StorageClient(
+        dialler(site, "web1", "agent")(), StorageHello(PROTOCOL_VERSION), "vault"
+    )
+    try:
+        answer = client.ask(FrameType.PROBE, Probe(LARGEST_PART_BYTES))
+        assert answer.size_bytes == LARGEST_PART_BYTES
+        # Noise: no part of it says anything, and it is not that of the last answer.
+        assert answer.payload() != client.ask(FrameType.PROBE, Probe(LARGEST_PART_BYTES)).payload()
+        with pytest.raises(ProtocolError, match="header"):
+            client.ask(FrameType.PROBE, Probe(LARGEST_PART_BYTES + 1))
+    finally:
+        client.close()
