@@ -185,7 +185,7 @@ def test_a_year_unattended(life: Life) -> None:
             for person in house.people:
                 house.console("status", person=person)
         # Two weeks before the end of a token people would be told.
-        if night % 60 == 0:
+        if night % 40 == 0:
             words = ("token", "create", "admin", "--lifetime", "90d", "-o")
             token.unlink(missing_ok=True)
             house.console(*words, str(token))
