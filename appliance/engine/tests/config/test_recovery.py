@@ -101,10 +101,7 @@ def test_names_are_unique_within_a_type(read):
 
 
 def test_notes_tell_what_is_read_otherwise_than_it_looks(read):
-    reading = read(
-        "Pool {\n Name = p\n Label Format = My Pool\n Recycle = no\n"
-        " Recycle = yes\n}"
-    )
+    reading = read("Pool {\n Name = p\n Label Format = My Pool\n Recycle = no\n Recycle = yes\n}")
     assert [one.code for one in reading.loaded.diagnostics.sorted("note")] == [
         "blanks-dropped",
         "given-twice",
@@ -114,10 +111,22 @@ def test_notes_tell_what_is_read_otherwise_than_it_looks(read):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ('Wild Dir = "/a", "/b"', '2:32: error: the rest of the line is not read: , "/b"; repeat Wild Dir'),
-        ('Regex = "a" Regex = "b"', '2:29: error: the rest of the line is not read: Regex = "b"; begin'),
-        ("} File = /a  File = /b; Options {", "2:30: error: the rest of the line is not read: File = /b; begin"),
-        ("} File = /a, /b; Options {", "2:28: error: the rest of the line is not read: , /b; repeat File"),
+        (
+            'Wild Dir = "/a", "/b"',
+            '2:32: error: the rest of the line is not read: , "/b"; repeat Wild Dir',
+        ),
+        (
+            'Regex = "a" Regex = "b"',
+            '2:29: error: the rest of the line is not read: Regex = "b"; begin',
+        ),
+        (
+            "} File = /a  File = /b; Options {",
+            "2:30: error: the rest of the line is not read: File = /b; begin",
+        ),
+        (
+            "} File = /a, /b; Options {",
+            "2:28: error: the rest of the line is not read: , /b; repeat File",
+        ),
         ("} File = /a b; Options {", "2:29: error: the rest of the line is not read: b; begin a"),
     ],
 )

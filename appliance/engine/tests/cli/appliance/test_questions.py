@@ -25,7 +25,8 @@ set -e
 mount -t tmpfs tmpfs "$1"
 for name in etc var/lib root; do
     mkdir -p "$1/$name/upper" "$1/$name/work"
-    mount -t overlay overlay -o "lowerdir=/$name,upperdir=$1/$name/upper,workdir=$1/$name/work" "/$name"
+    folders="lowerdir=/$name,upperdir=$1/$name/upper,workdir=$1/$name/work"
+    mount -t overlay overlay -o "$folders" "/$name"
 done
 rm -rf /etc/strongroom /var/lib/strongroom
 echo strongroom:x:64001: >> /etc/group

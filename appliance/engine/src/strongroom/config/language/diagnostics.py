@@ -46,7 +46,9 @@ class Diagnostic:
     def _shown_place(self) -> str:
         path, line, column = self.place
         # Of a folder, or a file without a text, there is no line to show.
-        return f"{_printable(path)}:{line}:{column}:" if self.source.text else f"{_printable(path)}:"
+        return (
+            f"{_printable(path)}:{line}:{column}:" if self.source.text else f"{_printable(path)}:"
+        )
 
     def _said(self) -> str:
         # The content of a file must not drive the terminal.

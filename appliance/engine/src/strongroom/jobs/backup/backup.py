@@ -58,9 +58,9 @@ class BackupReport:
     `files`, `directories`, `others`, `size_bytes`: what the snapshot holds. `files_read`,
     `bytes_read`: what was new or changed and therefore read. `new_chunks`, `new_bytes`: chunks
     the repository did not hold, before compression; `stored_bytes`: the packs added for them and
-    for the listing. `snapshot` is None after a dry run. `missing`: paths that were named and are not
-    there, which are among the `problems`. `warnings`: what made the job slower than
-    it should be.
+    for the listing. `snapshot` is None after a dry run. `missing`: paths that were named and are
+    not there, which are among the `problems`. `warnings`: what made the job slower than it should
+    be.
     """
 
     snapshot: Snapshot | None
@@ -103,7 +103,9 @@ class BackupReport:
             "stored_bytes": self.stored_bytes,
             "elapsed_seconds": round(self.elapsed_seconds, 3),
             "missing_paths": len(self.missing),
-            "missing_path_names": [f"/{printable(path)}" for path in self.missing[:MOST_NAMED_PATHS]],
+            "missing_path_names": [
+                f"/{printable(path)}" for path in self.missing[:MOST_NAMED_PATHS]
+            ],
             "problems": sum(not problem.is_harmless for problem in self.problems),
             "vanished": sum(problem.is_harmless for problem in self.problems),
         }
