@@ -120,6 +120,13 @@ class NothingMatchedError(StrongroomError):
     error_id = "nothing-matched"
 
 
+class PathMissingError(StrongroomError):
+    """A path that was named for a backup is not there; everything else was stored."""
+
+    exit_code = 17
+    error_id = "path-missing"
+
+
 class DamageError(StrongroomError):
     """Stored bytes differ from what was written: forged, truncated, corrupted or missing."""
 

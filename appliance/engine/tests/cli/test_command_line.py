@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from strongroom.cli.main import COMMANDS, overview, split_command
+from strongroom.cli.main import COMMANDS, command_parser, overview, split_command
 from strongroom.errors import (
     EXIT_BUG,
     EXIT_DONE,
@@ -161,6 +161,24 @@ def test_an_unknown_option_is_a_usage_error_that_names_the_help(strongroom):
     assert answer.returncode == UsageError.exit_code
     assert "--no-such-option" in answer.stderr
     assert "`strongroom version --help`" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["dump", "latest", "--host", "X", "/p"], {"inside": "/p", "host": "X"}),
+        (["dump", "--host=X", "latest", "/p", "-v"], {"inside": "/p", "verbose": 1}),
+        (["dump", "latest", "-rREPO", "/p"], {"inside": "/p", "repo": "REPO"}),
+        (["dump", "latest", "-vr", "REPO", "/p"], {"inside": "/p", "repo": "REPO"}),
+        (["ls", "latest", "-R", "/a", "--host", "X", "/b"], {"paths": ["/a", "/b"]}),
+        (["backup", "/a", "--tag", "t", "/b", "--", "-c"], {"path": ["/a", "/b", "-c"]}),
+        (["backup", "--source", "command", "--", "dump", "-n"], {"path": ["dump", "-n"]}),
+        (["forget", "11", "-n", "22"], {"snapshots": ["11", "22"], "dry_run": True}),
+    ],
+)
+def test_options_and_other_words_stand_in_any_order(words, expected):
+    found = vars(command_parser(words[0]).parse_args(words[1:]))
+    assert {name: found[name] for name in expected} == expected
 
 
 def test_options_are_not_abbreviated(strongroom):

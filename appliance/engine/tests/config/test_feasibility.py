@@ -190,7 +190,7 @@ def test_nothing_is_wrong_with_the_base():
           '  Notify { Name = n; Type = Mail; To = "a(b@c" } }'), 35, "error",
          "Notify n of Messages t: 'a(b@c' is no mail address"),
         (("Messages { Name = t; Notify { Name = n; Type = Command\n"
-          "  Command = /usr/sbin/sendmail ann } }"), 3, "warning",
+          '  Command = "/usr/sbin/sendmail ann" } }'), 3, "warning",
          "Notify n of Messages t: sendmail cannot deliver from within the sandbox"),
         (("Messages { Name = t; Notify { Name = n; Type = Command\n"
           '  Command = "sudo tell ann" } }'), 3, "warning",

@@ -101,15 +101,39 @@ def test_names_are_unique_within_a_type(read):
 
 
 def test_notes_tell_what_is_read_otherwise_than_it_looks(read):
-    reading = read(
-        "Pool {\n Name = p\n Label Format = My Pool\n Next Pool = a-b c\n Recycle = no\n"
-        " Recycle = yes\n}"
-    )
+    reading = read("Pool {\n Name = p\n Label Format = My Pool\n Recycle = no\n Recycle = yes\n}")
     assert [one.code for one in reading.loaded.diagnostics.sorted("note")] == [
         "blanks-dropped",
-        "rest-dropped",
         "given-twice",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            'Wild Dir = "/a", "/b"',
+            '2:32: error: the rest of the line is not read: , "/b"; repeat Wild Dir',
+        ),
+        (
+            'Regex = "a" Regex = "b"',
+            '2:29: error: the rest of the line is not read: Regex = "b"; begin',
+        ),
+        (
+            "} File = /a  File = /b; Options {",
+            "2:30: error: the rest of the line is not read: File = /b; begin",
+        ),
+        (
+            "} File = /a, /b; Options {",
+            "2:28: error: the rest of the line is not read: , /b; repeat File",
+        ),
+        ("} File = /a b; Options {", "2:29: error: the rest of the line is not read: b; begin a"),
+    ],
+)
+def test_a_second_value_on_a_line_is_never_lost_in_silence(read, line, told):
+    reading = read(f"FileSet {{ Name = f; Include {{\n      Options {{ {line}\n }} }} }}")
+    (error,) = reading.errors
+    assert f"t.conf:{told}" in error
 
 
 def test_werror_makes_errors_of_warnings(read):

@@ -14,7 +14,6 @@ def pool(value: str, name: str = "Label Format") -> str:
     [
         ("My Pool", "MyPool"),
         ("My Pool 2", "MyPool2"),
-        ("x-1 junk", "x-1"),
         ('"My Pool"', "My Pool"),
         (r'"a\"b\\c\n"', r"a\"b\\c\n".replace(r"\"", '"').replace(r"\\", "\\").replace(r"\n", "n")),
         ('"a" "b"', "ab"),

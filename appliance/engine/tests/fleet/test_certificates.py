@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import stat
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -138,6 +139,10 @@ def test_after_three_months_off_one_error_names_the_mend_and_it_mends(house):
     said = house.console("status", exit_code=62)
     assert "`strongroom ca issue admin --role operator` at the appliance makes another" in said
     assert house.storage.log.count("cannot renew itself any more") == 1
+    time.sleep(4)  # it dials about once a second
+    assert agent.log.count("cannot renew itself any more") == 1
+    house.set_clocks(101.5 * DAY_SECONDS)
+    wait_for(lambda: agent.log.count("cannot renew itself any more") == 2, lambda: agent.log)
 
     for name, role in (("vault", "storage"), ("admin", "operator")):
         house.authority("issue", name, "--role", role, "--host", "127.0.0.1", "--folder",

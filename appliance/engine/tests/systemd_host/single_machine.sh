@@ -81,6 +81,16 @@ strongroom schedule show | grep -q 'last run .*exit code 10' || fail "the exit c
 mv /mnt/backup/away /mnt/backup/repository
 systemctl start strongroom-backup.service || fail "the next run failed"
 
+step "a path that is not there is told of"
+sed -i 's|File = /home;|& File = /disk;|' /etc/strongroom/machine.conf
+grep -q 'File = /disk;' /etc/strongroom/machine.conf || fail "the test could not name a path"
+rm /root/heard
+systemctl start strongroom-backup.service && fail "a path that is not there counts as success"
+wait_for 30 "the notice" grep -q 'web1 lacks a path .*exit code 17' /root/heard
+grep -q '/disk: named by FileSet' /root/heard || fail "the notice does not name the path"
+sed -i 's| File = /disk;||' /etc/strongroom/machine.conf
+systemctl start strongroom-backup.service || fail "the next run failed"
+
 step "a changed configuration is taken up"
 sed -i 's/daily at 2:00/daily at 3:30/' /etc/strongroom/machine.conf
 strongroom schedule show | grep -q 'run `strongroom schedule install`' || fail "nobody says that the units are old"

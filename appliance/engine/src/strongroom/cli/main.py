@@ -20,6 +20,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from strongroom.cli.command_parser import CommandParser
 from strongroom.cli.settings import add_global_options, read_settings
 from strongroom.cli.terminal import Terminal, abandon
 from strongroom.errors import (
@@ -116,23 +117,6 @@ _VALUE_OPTIONS = frozenset(
 )
 
 
-class CommandParser(argparse.ArgumentParser):
-    """An argument parser whose errors are UsageErrors and whose options are never abbreviated.
-
-    A script that uses `--verb` would break, or change its meaning, when a release adds an option.
-    """
-
-    def __init__(self, **options: object) -> None:
-        options.setdefault("allow_abbrev", False)
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(**options)  # type: ignore[arg-type]
-
-    def error(self, message: str) -> NoReturn:
-        """Raise UsageError; argparse calls this on every parse error."""
-        text = f"{message}; see `{self.prog} --help`"
-        raise UsageError(text)
-
-
 def overview() -> str:
     """The text of `strongroom --help`."""
     lines = [
@@ -208,28 +192,34 @@ def main(words: Sequence[str] | None = None) -> int:
         abandon(terminal.output)
         return error.exit_code
     except StrongroomError as error:
-        terminal.report_error(error.error_id, str(error), error.exit_code)
-        return error.exit_code
+        return _report(words, terminal, error)
     except ModuleNotFoundError as error:
         if not error.name or error.name.partition(".")[0] == "strongroom":
-            _report_bug(terminal, error)
-            return EXIT_BUG
+            return _report_bug(words, terminal, error)
         from strongroom.parts import missing_library
 
-        missing = missing_library(error.name)
-        terminal.report_error(missing.error_id, str(missing), missing.exit_code)
-        return missing.exit_code
+        return _report(words, terminal, missing_library(error.name))
     except OSError as error:
-        cause = OperatingSystemError(_system_error_text(error))
-        terminal.report_error(cause.error_id, str(cause), cause.exit_code)
-        return cause.exit_code
+        return _report(words, terminal, OperatingSystemError(_system_error_text(error)))
     except KeyboardInterrupt:
-        cancelled = CancelledError("interrupted")
-        terminal.report_error(cancelled.error_id, str(cancelled), cancelled.exit_code)
-        return cancelled.exit_code
+        return _report(words, terminal, CancelledError("interrupted"))
     except Exception as error:  # noqa: BLE001 - every other error is a fault of ours
-        _report_bug(terminal, error)
-        return EXIT_BUG
+        return _report_bug(words, terminal, error)
+
+
+def _report(words: Sequence[str], terminal: Terminal, error: StrongroomError) -> int:
+    """Say what is wrong, on standard error or as a plugin of a monitoring system does."""
+    if _is_plugin(words):
+        from strongroom.cli.console.status_check import tell_unknown
+
+        return tell_unknown(terminal, str(error))
+    terminal.report_error(error.error_id, str(error), error.exit_code)
+    return error.exit_code
+
+
+def _is_plugin(words: Sequence[str]) -> bool:
+    name, rest = split_command(words)
+    return name == "status" and "--check" in rest
 
 
 def _run(words: Sequence[str], terminal: Terminal) -> int:
@@ -304,7 +294,7 @@ def _system_error_text(error: OSError) -> str:
     return f"{' -> '.join(names)}: {reason}" if names else reason
 
 
-def _report_bug(terminal: Terminal, error: Exception) -> None:
+def _report_bug(words: Sequence[str], terminal: Terminal, error: Exception) -> int:
     import platform
     import traceback
 
@@ -317,7 +307,9 @@ def _report_bug(terminal: Terminal, error: Exception) -> None:
         "yours; nothing that was stored before is harmed. Please report it with the lines above: "
         f"{type(error).__name__}: {error}"
     )
-    terminal.report_error("bug", text, EXIT_BUG)
+    fault = StrongroomError(text)
+    fault.error_id, fault.exit_code = "bug", EXIT_BUG
+    return _report(words, terminal, fault)
 
 
 if __name__ == "__main__":

@@ -74,8 +74,9 @@ def resolve(loaded: Loaded, *, whole: bool = True) -> Configuration:
     Without `whole` (one file of a tree) references and completeness are not judged.
     """
     components = {name: ComponentConfiguration(tree) for name, tree in loaded.trees.items()}
-    for component in components.values():
-        _Check(component, loaded.diagnostics, whole=whole).run()
+    for name, component in components.items():
+        place = loaded.places.get(name, name)
+        _Check(component, place, loaded.diagnostics, whole=whole).run()
     configuration = Configuration(**components)
     # Strictly read, the question is what the original takes, not what can be carried out here.
     if whole and not loaded.options.strict and not loaded.diagnostics.has_errors:
@@ -84,12 +85,18 @@ def resolve(loaded: Loaded, *, whole: bool = True) -> Configuration:
 
 
 class _Check:
-    """Judges one component."""
+    """Judges one component; `place`: its file or folder."""
 
     def __init__(
-        self, component: ComponentConfiguration, diagnostics: Diagnostics, *, whole: bool
+        self,
+        component: ComponentConfiguration,
+        place: str,
+        diagnostics: Diagnostics,
+        *,
+        whole: bool,
     ) -> None:
         self.component = component
+        self.place = place
         self.diagnostics = diagnostics
         self.whole = whole
 
@@ -194,7 +201,7 @@ class _Check:
         daemon = DAEMON_RESOURCES[name]
         found = self.component.of_type(daemon)
         first = next(iter(self.component.tree.blocks), None)
-        place = first.source if first else SourceText(f"<{name}>", "")
+        place = first.source if first else SourceText(self.place, "")
         if not found:
             message = f"the {name} needs a {daemon} resource; there is none"
             self.diagnostics.add(ERROR, "incomplete", message, place, 0)

@@ -9,6 +9,7 @@ from strongroom.clock import SECOND_NS
 
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Callable
 
 _DAY_NS: Final = 86400 * SECOND_NS
 
@@ -21,11 +22,18 @@ class DailyLog:
         self._told_ns: dict[str, int] = {}
 
     def warn(self, topic: str, text: str) -> None:
-        """A warning about `topic`, unless there was one within a day."""
+        """A warning about `topic`, unless it was told within a day."""
+        self._tell(self._log.warning, topic, text)
+
+    def error(self, topic: str, text: str) -> None:
+        """The same as an error."""
+        self._tell(self._log.error, topic, text)
+
+    def _tell(self, write: Callable[[str, str], None], topic: str, text: str) -> None:
         now_ns = clock.now_ns()
         if abs(now_ns - self._told_ns.get(topic, -_DAY_NS)) >= _DAY_NS:
             self._told_ns[topic] = now_ns
-            self._log.warning("%s", text)
+            write("%s", text)
 
     def forget(self, topic: str) -> None:
         """What was told of `topic` is over."""

@@ -18,13 +18,13 @@ from strongroom.filesets.lists import listed_lines
 from strongroom.filesets.plugins import plugin_source
 from strongroom.filesets.rules import FileSetRoot, FileSetRules, outermost, refusal
 from strongroom.printable import printable
-from strongroom.sources.files import settled_path
-from strongroom.sources.problem import Problem
+from strongroom.sources.files import missing_path, settled_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from strongroom.filesets.spec import FileSetSpec
+    from strongroom.sources.problem import Problem
     from strongroom.sources.source import Source, Stream
 
 _LIST_BYTES_LIMIT: Final = 64 << 20
@@ -62,9 +62,8 @@ def resolve_fileset(spec: FileSetSpec, *, allow_commands: bool = False) -> Resol
                 root = _root(name, number)
                 left_out = refusal(root, include)
             except (SourceError, OSError) as error:
-                reason = error.strerror if isinstance(error, OSError) else str(error)
-                text = f"FileSet {spec.name} names it: {reason}"
-                problems.append(Problem(name.strip(b"/"), 0, text))
+                named = f"named by FileSet {spec.name}"
+                problems.append(missing_path(name.strip(b"/"), error, named))
                 continue
             if left_out:
                 notes.append(f"{shown} is left out: {left_out}")

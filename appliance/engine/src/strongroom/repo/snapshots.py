@@ -91,6 +91,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One snapshot; `pages` is empty in one read with a put key, `listing` in one not stored yet.
 
     host, generation: the client whose it is; owner: its id.
+    missing_paths: how many of the paths that were named were not there.
     Times are unix nanoseconds: start and end by the client's clock, server by the store's
     (0 where it has none of its own).
     """
@@ -108,6 +109,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     server_ns: int = 0
     totals: Totals = Totals()
     error_count: int = 0
+    missing_paths: int = 0
     engine_version: str = ""
     options: dict[str, str] = {}
     original: str = ""

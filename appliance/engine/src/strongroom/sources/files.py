@@ -33,8 +33,7 @@ class FilesSource:
                 found.add(settled_path(path))
             except SourceError as error:
                 failures.append(error)
-                reason = str(error).rpartition(": ")[2]
-                problems.append(Problem(_absolute(path), 0, f"it was named: {reason}"))
+                problems.append(missing_path(_absolute(path), error))
         if not found:
             more = f", nor {len(failures) - 1:,} others that were named" if failures[1:] else ""
             raise SourceError(f"{failures[0]}{more}")
@@ -54,6 +53,12 @@ class FilesSource:
     def streams(self) -> Iterator[Stream]:
         """None."""
         return iter(())
+
+
+def missing_path(path: bytes, error: Exception, named: str = "named") -> Problem:
+    """The problem of a path that a person named, and what says that nothing is there."""
+    reason = error.strerror if isinstance(error, OSError) else str(error).rpartition(": ")[2]
+    return Problem(path, 0, f"{named}, but nothing of it is backed up: {reason}")
 
 
 def settled_path(path: bytes) -> bytes:

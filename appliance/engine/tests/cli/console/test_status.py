@@ -4,6 +4,8 @@ import os
 import re
 import time
 
+import pytest
+
 from kit.ports import free_port
 from kit.simulated_agent import SimulatedAgent
 from strongroom.net.control.messages import StartBackup
@@ -69,6 +71,27 @@ def test_check_is_a_line_and_a_code_for_a_monitoring_system(own_director, comman
     assert bad.messages == ""
     (said,) = command("status", "--check", "--json", place=place(own_director), exit_code=2).objects
     assert (said["type"], said["state"]) == ("status_check", "CRITICAL")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "--check", "--warning=5"],
+        ["status", "--check", "surplus"],
+        ["status", "--no-such", "--check", "--json"],
+        ["status", "--check", "--tls", "maybe"],
+        ["status", "--check", "--identity", "/no/such/folder", "--director", "https://x"],
+        ["--no-such", "status", "--check"],
+    ],
+)
+def test_check_that_is_asked_in_a_wrong_way_is_unknown(command, words):
+    answer = command(*words, place=[], exit_code=3)
+    if "--json" in words:
+        assert [one["state"] for one in answer.objects] == ["UNKNOWN"]
+    else:
+        assert answer.output.startswith("STRONGROOM UNKNOWN - ")
+        assert answer.output.count("\n") == 1
+    assert answer.messages == ""
 
 
 def test_check_of_a_director_that_gives_no_answer_is_unknown(director, command):

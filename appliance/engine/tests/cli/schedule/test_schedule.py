@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from strongroom.errors import (
     EXIT_INCOMPLETE,
     ConfigurationError,
     LeaseError,
+    PathMissingError,
     RepositoryNotFoundError,
     ScriptError,
     SourceError,
@@ -85,13 +87,42 @@ def test_two_runs_at_once_are_refused(machine):
 
 
 def test_files_that_cannot_be_read_do_not_end_a_run(machine):
-    # A FileSet may name what is not there.
+    # Nobody may read it, not even root.
+    unreadable = Path("/sys/bus/platform/drivers_probe")
+    if not unreadable.exists():
+        pytest.skip("there is no such file here")
     text = machine.configuration.read_text()
-    machine.configuration.write_text(
-        text.replace("Include {", 'Include { File = "/nowhere/at/all"; ')
-    )
+    machine.configuration.write_text(text.replace("Include {", f"Include {{ File = {unreadable}; "))
     done = machine.schedule("run", exit_code=EXIT_INCOMPLETE)
     assert "no damage found" in done.stdout
+
+
+def test_a_named_path_that_is_not_there_is_told_and_the_rest_is_backed_up(machine):
+    heard, disk = machine.command.folder / "heard", machine.command.folder / "disk"
+    machine.configure(f'Success Command = "touch {heard}"')
+    text = machine.configuration.read_text()
+    machine.configuration.write_text(
+        text.replace("Include {", f'Include {{ File = "{disk}"; ').replace("= 14", "= 1")
+    )
+    disk.mkdir()
+    machine.schedule("run")
+    heard.unlink()
+    (whole,) = machine.command.objects("snapshots")
+    disk.rmdir()
+    for _ in range(2):
+        done = machine.schedule("run", exit_code=PathMissingError.exit_code)
+        assert "no damage found" in done.stdout
+        assert f"{disk}: named by FileSet everything, but nothing of it" in done.stderr
+        # It is none of the runs that a watchdog hears of.
+        assert not heard.exists()
+        # The newest of the day displaces the one before it, but not the one that has all.
+        left = machine.command.objects("snapshots")
+        assert [one["missing_paths"] for one in left] == [0, 1]
+        assert left[0]["id"] == whole["id"]
+    disk.mkdir()
+    machine.schedule("run")
+    assert heard.exists()
+    assert [one["missing_paths"] for one in machine.command.objects("snapshots")] == [0]
 
 
 def test_a_watchdog_hears_of_runs_that_did_not_fail_only(machine):

@@ -31,8 +31,31 @@ def held(user: User, folder: Path) -> set[str]:
 
 def test_one_of_several_that_is_not_there_costs_only_itself(user: User, files: Path) -> None:
     outcome = user.backup(files / "a", files / "gone", code=3)
-    assert outcome.problems == {f"{files}/gone": "it was named: No such file or directory"}
+    told = "named, but nothing of it is backed up: No such file or directory"
+    assert outcome.problems == {f"{files}/gone": told}
     assert held(user, files) == {"a"}
+
+
+def test_the_summary_and_the_snapshot_say_what_was_named_and_is_not_there(
+    user: User, files: Path
+) -> None:
+    gone = [f"{files}/gone{number:02}" for number in range(25)]
+    summary = user.backup(files / "a", *gone, code=3).summary
+    assert (summary["problems"], summary["missing_paths"]) == (25, 25)
+    # No summary grows with them.
+    assert summary["missing_path_names"] == gone[:20]
+    assert user.backup(files / "a").summary["missing_paths"] == 0
+    listed = user.run("snapshots").of_type("snapshot")
+    assert [one["missing_paths"] for one in listed] == [25, 0]
+
+
+def test_a_missing_path_is_an_error_of_its_own_where_that_is_wanted(
+    user: User, files: Path
+) -> None:
+    outcome = user.backup("--missing-is-error", files / "a", files / "gone", code=17)
+    assert outcome.error == "path-missing"
+    assert held(user, files) == {"a"}
+    user.backup("--missing-is-error", files / "a", files / "b")
 
 
 def test_a_path_that_is_missing_for_a_day_does_not_make_the_rest_new(

@@ -26,14 +26,18 @@ def repository(tmp_path: Path) -> Iterator[Repository]:
     made.close()
 
 
-def make(repository: Repository, day: int, received_day: int | None = None, **fields) -> str:
+def at(day: float) -> int:
+    return NOON_NS + int(day * 86400) * 10**9
+
+
+def make(repository: Repository, day: float, received_day: int | None = None, **fields) -> str:
     """A snapshot begun on a day, which the store received on that day too unless said otherwise."""
     fields.setdefault("host", "host")
     fields.setdefault("paths", (b"home",))
-    snapshot = Snapshot(start_ns=NOON_NS + day * DAY_NS, **fields)
+    snapshot = Snapshot(start_ns=at(day), **fields)
     writer = repository.for_client(snapshot.host).writer
     made = write_snapshot(repository.store, writer, snapshot, repository.cipher)
-    received_ns = NOON_NS + (day if received_day is None else received_day) * DAY_NS
+    received_ns = at(day if received_day is None else received_day)
     path = os.path.join(repository.store.location, "snapshots", made.id)
     os.utime(path, ns=(received_ns, received_ns))
     return made.id
@@ -72,6 +76,23 @@ def test_a_clock_in_the_future_does_not_push_others_out(repository):
     make(repository, 40_000, received_day=1)
     run(repository, RetentionRules(last=3))
     assert left(repository) == set(good[-3:])
+
+
+def test_a_snapshot_that_lacks_a_named_path_displaces_none_that_has_it(repository):
+    whole = make(repository, 1)
+    lacking = make(repository, 1.001, missing_paths=1, paths=(b"home", b"etc"))
+    assert run_by_day(repository) == {whole, lacking}
+    # Nor do many, later on.
+    later = [make(repository, day, missing_paths=1) for day in range(2, 9)]
+    assert run_by_day(repository) == {whole, later[-1]}
+    # Once it is back, those without it are no better than others.
+    back = make(repository, 9)
+    assert run_by_day(repository) == {back}
+
+
+def run_by_day(repository: Repository) -> set[str]:
+    run(repository, RetentionRules(daily=1), group_by=("host",))
+    return left(repository)
 
 
 def test_a_dry_run_gives_reasons_and_removes_nothing(repository):

@@ -12,7 +12,7 @@ from strongroom.cli.knob_options import add_knob_options, knob_settings
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.snapshot_choice import shown_path
-from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
+from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, PathMissingError, UsageError
 from strongroom.printable import printable
 from strongroom.scan.share_folders import DEFAULT_SHARE_BELOW, share_folders
 from strongroom.sources.files import FilesSource
@@ -43,7 +43,8 @@ examples:
 lists them without -n, too.
 
 Exit code 3: the snapshot was made, but some files could not be read, or changed while being read,
-or one of several paths is not there. Exit code 4: nothing that was named is there; no snapshot.
+or one of several paths is not there (17 with --missing-is-error). Exit code 4: nothing that was
+named is there; no snapshot.
 """
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -85,6 +86,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--allow-commands", action="store_true", help="run the commands that the FileSet names"
+    )
+    what.add_argument(
+        "--missing-is-error",
+        action="store_true",
+        help="exit with 17, not 3, where one of several paths is not there; the rest is backed up "
+        "all the same",
     )
     _add_exclusions(parser.add_argument_group("what to leave out"))
     snapshot = parser.add_argument_group("the snapshot")
@@ -174,6 +181,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         _tell(problem, terminal)
     terminal.emit(report.summary(options))
     _print(report, terminal)
+    if arguments.missing_is_error and report.missing:
+        count = len(report.missing)
+        what = "1 path that was named is" if count == 1 else f"{count:,} paths that were named are"
+        raise PathMissingError(f"{what} not there; the rest was backed up")
     return EXIT_DONE if report.is_complete else EXIT_INCOMPLETE
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strongroom.cli.main import COMMANDS, CommandParser, fill_parser
+from strongroom.cli.command_parser import CommandParser
+from strongroom.cli.main import COMMANDS, fill_parser
 from strongroom.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:

@@ -73,7 +73,7 @@ def _answers(arguments: argparse.Namespace, terminal: Terminal) -> Answers:
         raise UsageError(
             "there is nobody to ask: give --answers FILE; --show-answers prints an example"
         )
-    said = _ask()
+    said = _ask(terminal)
     answers = settled(said, "your answers")
     os.makedirs(os.path.dirname(_ANSWERS), 0o755, exist_ok=True)
     with open(_ANSWERS, "w", encoding="utf-8") as file:
@@ -82,7 +82,7 @@ def _answers(arguments: argparse.Namespace, terminal: Terminal) -> Answers:
     return answers
 
 
-def _ask() -> dict[str, Any]:
+def _ask(terminal: Terminal) -> dict[str, Any]:
     from strongroom.cli.appliance.answers import QUESTIONS
 
     said: dict[str, Any] = {}
@@ -96,7 +96,10 @@ def _ask() -> dict[str, Any]:
                 answer = input(f"{question.text}{usual} ").strip() or question.default or ""
             except EOFError as error:
                 raise UsageError(f"`{question.name}` was not answered") from error
-            if answer and not question.check(answer):
+            if not answer:
+                terminal.warn(f"this must be answered: {question.expected}")
+            elif not question.check(answer):
+                terminal.warn(f"{printable(answer)!r} will not do; write {question.expected}")
                 answer = ""
         said[question.name] = answer
     return said

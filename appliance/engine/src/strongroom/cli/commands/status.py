@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check",
         action="store_true",
         help="one line of text; exit code 0 when nothing is wrong, 1 for warnings, 2 for errors, "
-        "3 when the director gives no answer",
+        "3 when the director gives no answer or something else prevents the check",
     )
     add_director_options(parser)
 

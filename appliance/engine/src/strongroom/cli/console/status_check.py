@@ -36,7 +36,7 @@ def check_status(arguments: argparse.Namespace, terminal: Terminal) -> int:
         with open_director(arguments) as director:
             status = director.get("/status")
     except (StrongroomError, OSError) as error:
-        return _tell(terminal, UNKNOWN, str(error), {})
+        return tell_unknown(terminal, str(error))
     errors = sum(one["severity"] == "error" for one in status["problems"])
     endings = untold_endings(status)
     warnings = len(status["problems"]) - errors + len(status["warnings"]) + len(endings)
@@ -51,6 +51,13 @@ def check_status(arguments: argparse.Namespace, terminal: Terminal) -> int:
     connected = f"{status['clients_connected']} of {status['clients']} clients connected"
     text = f"{counts}: {'; '.join(texts)}" if texts else f"nothing is wrong, {connected}"
     return _tell(terminal, code, text, _figures(status, errors, warnings))
+
+
+def tell_unknown(terminal: Terminal, why: str) -> int:
+    """Write that nothing is known, for whatever reason; gives the exit code."""
+    code = _tell(terminal, UNKNOWN, why, {})
+    terminal.flush()
+    return code
 
 
 def _figures(status: Mapping[str, Any], errors: int, warnings: int) -> dict[str, str]:

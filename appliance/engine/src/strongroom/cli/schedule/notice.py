@@ -8,7 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING, Final
 
 from strongroom.cli.schedule.units import SERVICE
-from strongroom.errors import ScriptError, UsageError
+from strongroom.errors import PathMissingError, ScriptError, UsageError
 from strongroom.printable import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def tell_of_failure(machine: Machine, manager: ServiceManager, *, has_failed: bo
     name = machine.settings.name
     text = f"This tests how you are told when the backup of {printable(name)} has failed.\n"
     if has_failed:
-        text = f"The backup of {printable(name)} has failed: {_reason(result, exit_code)}.\n"
+        text = f"The backup of {printable(name)} {_what(result, exit_code)}.\n"
     if has_failed and (lines := manager.last_lines(SERVICE)):
         text += f"\nThe end of its journal (journalctl -u {SERVICE}):\n\n{printable_lines(lines)}"
     environment = {
@@ -56,9 +56,14 @@ def tell_of_failure(machine: Machine, manager: ServiceManager, *, has_failed: bo
         raise ScriptError(f"Notify Command {printable(command)} ended with {done.returncode}")
 
 
-def _reason(result: str, exit_code: str) -> str:
+def _what(result: str, exit_code: str) -> str:
+    if result == "exit-code" and exit_code == str(PathMissingError.exit_code):
+        return (
+            f"lacks a path that its FileSet names and that is not there (exit code {exit_code}); "
+            "everything else was backed up"
+        )
     if result == "exit-code":
-        return f"exit code {exit_code}"
+        return f"has failed: exit code {exit_code}"
     if result in ("", "success"):
-        return "it could not begin; is the disk of the repository there?"
-    return f"systemd says `{printable(result)}`"
+        return "has failed: it could not begin; is the disk of the repository there?"
+    return f"has failed: systemd says `{printable(result)}`"

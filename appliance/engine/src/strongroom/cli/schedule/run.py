@@ -1,6 +1,7 @@
 """One run: backup, then forget and prune, then a part of the check; each a process of its own.
 
-A step that fails ends the run with its exit code; files that could not be read (code 3) do not.
+A step that fails ends the run with its exit code; files that could not be read (code 3) do not, nor
+does a path of the FileSet that is not there (code 17), which people are told of.
 One run at a time: it holds a lock on a file of the state folder.
 """
 
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, LeaseError
+from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, LeaseError, PathMissingError
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ JOB: Final = "scheduled"
 _LOCK_FILE: Final = "run.lock"
 _PART_FILE: Final = "checked-part"
 _PERIODS: Final = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
+# What was made is worth keeping, so the other steps follow.
+_GOES_ON: Final = (EXIT_DONE, EXIT_INCOMPLETE, PathMissingError.exit_code)
 _SUCCESS_SECONDS: Final = 300
 _STOP_SECONDS: Final = 30
 
@@ -49,12 +52,12 @@ def run_once(machine: Machine, folder: str, terminal: Terminal) -> int:
         worst = EXIT_DONE
         for step in steps_of(machine, part):
             exit_code = _do(step, machine, terminal)
-            if exit_code not in (EXIT_DONE, EXIT_INCOMPLETE):
+            if exit_code not in _GOES_ON:
                 return exit_code
             worst = max(worst, exit_code)
         if machine.settings.check_parts:
             _write_part(folder, part)
-        if machine.settings.success_command:
+        if machine.settings.success_command and worst in (EXIT_DONE, EXIT_INCOMPLETE):
             _tell_success(machine, terminal)
     return worst
 
@@ -69,7 +72,7 @@ def steps_of(machine: Machine, part: int) -> list[Step]:
             "backup",
             (
                 *("backup", "--fileset-config", fileset, "--fileset", settings.fileset),
-                *("--allow-commands", *snapshots),
+                *("--allow-commands", "--missing-is-error", *snapshots),
             ),
         )
     ]
@@ -111,7 +114,7 @@ def _do(step: Step, machine: Machine, terminal: Terminal) -> int:
     if exit_code < 0:
         terminal.warn(f"{step.name} was killed by signal {-exit_code}")
         return 128 - exit_code
-    if exit_code not in (EXIT_DONE, EXIT_INCOMPLETE):
+    if exit_code not in _GOES_ON:
         terminal.warn(f"{step.name} failed with exit code {exit_code}; the rest is left out")
     return exit_code
 

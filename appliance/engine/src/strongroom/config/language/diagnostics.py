@@ -41,8 +41,14 @@ class Diagnostic:
 
     def head(self) -> str:
         """`file:line:column: severity: message; did you mean X?` on one line."""
+        return f"{self._shown_place()} {self.severity}: {self._said()}"
+
+    def _shown_place(self) -> str:
         path, line, column = self.place
-        return f"{_printable(path)}:{line}:{column}: {self.severity}: {self._said()}"
+        # Of a folder, or a file without a text, there is no line to show.
+        return (
+            f"{_printable(path)}:{line}:{column}:" if self.source.text else f"{_printable(path)}:"
+        )
 
     def _said(self) -> str:
         # The content of a file must not drive the terminal.
@@ -55,16 +61,21 @@ class Diagnostic:
 
     def pieces(self) -> list[tuple[str, str]]:
         """The same in pieces, each with its style: "", "bold", "mark", or the severity."""
-        path, line, column = self.place
-        text, caret_column = _window(self.source.line_text(line), column)
-        width = max(1, min(self.length, len(text) - caret_column + 1))
-        blank = "".join("\t" if letter == "\t" else " " for letter in text[: caret_column - 1])
-        return [
-            ("bold", f"{_printable(path)}:{line}:{column}:"),
+        _, line, column = self.place
+        said = [
+            ("bold", self._shown_place()),
             ("", " "),
             (self.severity, f"{self.severity}:"),
             ("", " "),
             ("bold", self._said()),
+        ]
+        if not self.source.text:
+            return said
+        text, caret_column = _window(self.source.line_text(line), column)
+        width = max(1, min(self.length, len(text) - caret_column + 1))
+        blank = "".join("\t" if letter == "\t" else " " for letter in text[: caret_column - 1])
+        return [
+            *said,
             ("", f"\n    {_printable(text)}\n    {blank}"),
             ("mark", "^" + "~" * (width - 1)),
         ]

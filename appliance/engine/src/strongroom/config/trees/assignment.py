@@ -33,6 +33,7 @@ class Assignments:
         self.reader = reader
         self.diagnostics = reader.diagnostics
         self.strict = strict
+        self.of_rest = ERROR  # how bad it is when the rest of a line is not read
         self._rejected = ERROR if strict else WARNING
         self._add = reader.diagnostics.add
         self._forms: dict[tuple[str, str], tuple[str, bool]] = {}
@@ -86,7 +87,7 @@ class Assignments:
         else:
             groups = [["".join(texts[a:b]) for a, b in group] for group in shape.groups]
             group_kinds = [[kinds[a] for a, _ in group] for group in shape.groups]
-            self._explain_reading(value, form, shape, source)
+            self._explain_reading(spec.shown_name, value, form, shape, source)
         words = self._words
         words.groups, words.kinds = groups, group_kinds
         words.value, words.shape, words.source = value, shape, source
@@ -117,14 +118,20 @@ class Assignments:
                 )
         block.add(directive)
 
-    def _explain_reading(self, value: Value, form: str, shape: Shape, source: SourceText) -> None:
+    def _explain_reading(
+        self, shown_name: str, value: Value, form: str, shape: Shape, source: SourceText
+    ) -> None:
         if shape.junk is not None:
             offset = value.offsets[shape.junk]
             rest = source.text[offset : value.end].rstrip()
+            if rest.startswith(","):
+                mend = f"repeat {shown_name} for each value"
+            else:
+                mend = "begin a directive on a new line or after `;`, and quote a value with blanks"
             self._add(
-                NOTE,
+                self.of_rest,
                 "rest-dropped",
-                f"the rest of the line is ignored: {rest[:60]}",
+                f"the rest of the line is not read: {rest[:60]}; {mend}",
                 source,
                 offset,
                 len(rest),

@@ -77,7 +77,8 @@ class LoadOptions:
 class Loaded:
     """The trees of a path, by component, and what was found wrong.
 
-    lenient: the components in which unknown directives are warnings.
+    lenient: the components in which unknown directives are warnings. places: the file or folder
+    of each component.
     """
 
     trees: dict[str, ComponentTree]
@@ -85,6 +86,7 @@ class Loaded:
     files: list[str]
     options: LoadOptions
     lenient: frozenset[str] = frozenset()
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_trees(
@@ -105,6 +107,7 @@ def load_trees(
     )
     trees: dict[str, ComponentTree] = {}
     lenient = set()
+    places = {}
     for name, files in component_files(path, component).items():
         rejects_unknown = options.rejects_unknown(files[0] if files else path)
         if not rejects_unknown:
@@ -120,8 +123,10 @@ def load_trees(
             if text is not None:
                 parser.parse(SourceText(file, text))
         trees[name] = parser.tree
-        _tell_of_misplaced(component_folder(path, name), reader, diagnostics)
-    return Loaded(trees, diagnostics, reader.files_read, options, frozenset(lenient))
+        folder = component_folder(path, name)
+        places[name] = folder or (files[0] if files else path)
+        _tell_of_misplaced(folder, reader, diagnostics)
+    return Loaded(trees, diagnostics, reader.files_read, options, frozenset(lenient), places)
 
 
 def load_text(
@@ -145,7 +150,8 @@ def load_text(
     else:
         parser.parse(SourceText(path, text))
     lenient = frozenset(() if rejects_unknown else (component,))
-    return Loaded({component: parser.tree}, diagnostics, reader.files_read, options, lenient)
+    trees, places = {component: parser.tree}, {component: path}
+    return Loaded(trees, diagnostics, reader.files_read, options, lenient, places)
 
 
 def component_files(path: str, component: str | None = None) -> dict[str, list[str]]:

@@ -52,6 +52,8 @@ class Parser:
         self._of_unknown = ERROR if rejects_unknown else WARNING
         self._verdicts: dict[tuple[str, str], Verdict] = {}
         self._assignments = Assignments(component.name, dialect, reader, strict=strict)
+        # Bareos drops the rest of a line without a word, so a tree of its own may have one.
+        self._assignments.of_rest = NOTE if strict else ERROR if rejects_unknown else WARNING
         self._resource_names = tuple(spec.name for spec in component.resources.values())
         self._unknown_names: dict[tuple[str, str], tuple[str, str]] = {}
         self._named: dict[tuple[str, str], Block] = {}

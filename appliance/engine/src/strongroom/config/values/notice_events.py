@@ -13,6 +13,7 @@ Severity = Literal["warning", "error"]
 EVENTS: Final[dict[str, Severity]] = {
     "job-failed": "error",
     "job-incomplete": "warning",
+    "path-missing": "warning",
     "job-missing": "error",
     "job-overdue": "error",
     "job-late": "warning",

@@ -19,6 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 
 from strongroom import clock
 from strongroom.daemons.agent.conversation import Conversation
+from strongroom.daemons.daily_log import DailyLog
 from strongroom.errors import PeerRefusedError, StrongroomError
 from strongroom.net.channels.tls_contexts import (
     client_context,
@@ -28,7 +29,7 @@ from strongroom.net.channels.tls_contexts import (
 from strongroom.net.control.messages import LARGEST_MESSAGE_BYTES
 from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.net.identities.identity import Identity
-from strongroom.net.renewal.certificates import require_living
+from strongroom.net.renewal.certificates import ended_text, has_ended
 
 if TYPE_CHECKING:
     import ssl
@@ -48,6 +49,7 @@ _END_AGAIN_SECONDS: Final = 3.0
 # After a connection that lasted this long the next pause is short again.
 _GOOD_SECONDS: Final = 10.0
 _DIRECTOR: Final = ("director",)
+_ENDED: Final = "the certificate has ended"
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class DirectorLinks:
         self._dialling: dict[str, tuple[KnownDirector, asyncio.Task[None]]] = {}
         self._servers: list[Server] = []
         self._served: tuple[ssl.SSLContext, str] | None = None
+        self._told = DailyLog(_log)
 
     def news(self, director: str) -> None:
         """There is something to send to a director."""
@@ -115,6 +118,14 @@ class DirectorLinks:
             load_certificate(context, identity)
             self._served = (context, identity.serial)
 
+    def tell_ended(self, identity: Identity) -> bool:
+        """Whether the certificate has ended, which is told once a day and not with each dial."""
+        if not has_ended(identity):
+            self._told.forget(_ENDED)
+            return False
+        self._told.error(_ENDED, ended_text(identity))
+        return True
+
     async def stop(self) -> None:
         """End all connections."""
         for _, task in self._dialling.values():
@@ -156,7 +167,8 @@ class DirectorLinks:
     async def _dial(self, director: KnownDirector) -> None:
         identity = Identity.load(self.settings.identity_folder)
         self._check_name(identity)
-        require_living(identity)
+        if self.tell_ended(identity):
+            return
         context = client_context(identity, check_hostname=False)
         address = (director.address, director.port)
         connected = await asyncio.to_thread(socket.create_connection, address, _OPEN_SECONDS)

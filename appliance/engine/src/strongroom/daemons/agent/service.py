@@ -27,7 +27,7 @@ from strongroom.daemons.daily_log import DailyLog
 from strongroom.daemons.service_manager import notify
 from strongroom.errors import DirectorError, OperatingSystemError, StrongroomError, UsageError
 from strongroom.net.identities.identity import Identity
-from strongroom.net.renewal.certificates import fetch_revoked, require_living
+from strongroom.net.renewal.certificates import fetch_revoked
 
 if TYPE_CHECKING:
     from strongroom.daemons.agent.settings import AgentSettings
@@ -135,17 +135,19 @@ class _Service:
                 self._told.warn(_RENEWAL, f"the certificate could not be renewed: {error}")
             else:
                 self._told.forget(_RENEWAL)
-                self._links.use_identity(identity)
-                await self._fetch_list(identity)
+                if identity is not None:
+                    self._links.use_identity(identity)
+                    await self._fetch_list(identity)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
             self._woken.clear()
 
-    async def _renewed(self) -> Identity:
-        """The certificate, after a renewal if that was due."""
+    async def _renewed(self) -> Identity | None:
+        """The certificate, after a renewal if that was due; None: it has ended."""
         settings = self._settings
         identity = Identity.load(settings.identity_folder)
-        require_living(identity)
+        if self._links.tell_ended(identity):
+            return None
         if not identity.renewal_due():
             return identity
         failure: StrongroomError = UsageError(

@@ -23,6 +23,7 @@ from strongroom.jobs.writing.deduplication import Deduplication
 from strongroom.jobs.writing.dry_pack import DryPack
 from strongroom.jobs.writing.listing import ListingWriter
 from strongroom.jobs.writing.stored_chunks import StoredChunks
+from strongroom.printable import printable
 from strongroom.progress import NullProgress
 from strongroom.repo.newest_known import NewestKnown
 from strongroom.repo.packs import KIND_LISTING
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 # An index is written whenever packs hold so many chunks: this bounds the footers in memory, and a
 # backup that resumes after an interruption has fewer of them to read.
 INDEX_CHUNKS: Final = 200_000
+# The summary names so many of the paths that are not there; the others are counted.
+MOST_NAMED_PATHS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,9 @@ class BackupReport:
     `files`, `directories`, `others`, `size_bytes`: what the snapshot holds. `files_read`,
     `bytes_read`: what was new or changed and therefore read. `new_chunks`, `new_bytes`: chunks
     the repository did not hold, before compression; `stored_bytes`: the packs added for them and
-    for the listing. `snapshot` is None after a dry run. `warnings`: what made the job slower than
-    it should be.
+    for the listing. `snapshot` is None after a dry run. `missing`: paths that were named and are
+    not there, which are among the `problems`. `warnings`: what made the job slower than it should
+    be.
     """
 
     snapshot: Snapshot | None
@@ -72,6 +76,7 @@ class BackupReport:
     stored_bytes: int
     elapsed_seconds: float
     problems: tuple[Problem, ...]
+    missing: tuple[bytes, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -97,6 +102,10 @@ class BackupReport:
             "new_bytes": self.new_bytes,
             "stored_bytes": self.stored_bytes,
             "elapsed_seconds": round(self.elapsed_seconds, 3),
+            "missing_paths": len(self.missing),
+            "missing_path_names": [
+                f"/{printable(path)}" for path in self.missing[:MOST_NAMED_PATHS]
+            ],
             "problems": sum(not problem.is_harmless for problem in self.problems),
             "vanished": sum(problem.is_harmless for problem in self.problems),
         }
@@ -250,6 +259,7 @@ class _Backup:
             stored_bytes=self._stored_bytes,
             elapsed_seconds=clock.elapsed_seconds() - self._started,
             problems=tuple(counts.problems),
+            missing=tuple(problem.path for problem in options.known_problems),
             warnings=tuple(self._warnings),
         )
 
@@ -388,6 +398,7 @@ class _Backup:
             end_ns=clock.now_ns(),
             totals=totals,
             error_count=sum(not problem.is_harmless for problem in counts.problems),
+            missing_paths=len(options.known_problems),
             engine_version=strongroom.__version__,
             options={
                 "compression": str(tuning.compression),

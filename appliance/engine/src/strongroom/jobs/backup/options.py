@@ -82,7 +82,7 @@ class BackupOptions:
     (see `fileset.with_fileset`) `treatments` are the ways in which its entries are stored, the
     first the job's own, () when all are stored as `tuning` says. `treatment_digest`: identifies
     which entries have which attributes and signatures, "" where all have the same. known_problems:
-    read errors known before the start. share_below: public files below these folders are offered to
+    named paths that are not there. share_below: public files below these folders are offered to
     share (of `scan.share_folders`). tells_entries: report what becomes of each entry.
     counts_ahead: without a parent count what there is, for the progress. pack_size_bytes: a pack is
     finished at this size; a property of the format, which only tests change.

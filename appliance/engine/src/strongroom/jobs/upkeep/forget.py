@@ -153,7 +153,12 @@ def _judge(
     snapshots: Sequence[Snapshot], received_ns: dict[str, int], options: ForgetOptions
 ) -> tuple[Judged, ...]:
     candidates = [
-        Candidate(item.id, min(item.start_ns, received_ns[item.id]), frozenset(item.tags))
+        Candidate(
+            item.id,
+            min(item.start_ns, received_ns[item.id]),
+            frozenset(item.tags),
+            lacks_paths=item.missing_paths > 0,
+        )
         for item in snapshots
     ]
     reasons: dict[str, list[str]] = {item.id: [] for item in snapshots}

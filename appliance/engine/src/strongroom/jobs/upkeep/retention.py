@@ -4,6 +4,9 @@ Snapshots are judged newest first, in the calendar of the local time zone: an ho
 week (Monday to Sunday), a month or a year is kept by its newest snapshot, and only periods that
 have a snapshot count. An hour repeated by a change to winter time counts twice. `within` counts
 back from the newest snapshot, not from now: if backups stop, nothing more is forgotten.
+
+A snapshot that lacks a path that was named displaces none that has all of them: the rules apply to
+all snapshots, and once more to those that lack none.
 """
 
 from __future__ import annotations
@@ -121,15 +124,29 @@ class RetentionRules:
 
 
 class Candidate(NamedTuple):
-    """A snapshot for the rules; `time_ns`: its start, but no later than the store received it."""
+    """A snapshot for the rules; `time_ns`: its start, but no later than the store received it.
+
+    lacks_paths: whether a path that was named was not there.
+    """
 
     snapshot_id: str
     time_ns: int
     tags: frozenset[str]
+    lacks_paths: bool = False
 
 
 def reasons_to_keep(candidates: Sequence[Candidate], rules: RetentionRules) -> dict[str, list[str]]:
     """For each snapshot id the reasons to keep it; empty: no rule keeps it."""
+    reasons = _reasons(candidates, rules)
+    whole = [item for item in candidates if not item.lacks_paths]
+    if len(whole) < len(candidates):
+        for snapshot_id, found in _reasons(whole, rules).items():
+            if not reasons[snapshot_id]:
+                reasons[snapshot_id] = [f"{reason} with all its paths" for reason in found]
+    return reasons
+
+
+def _reasons(candidates: Sequence[Candidate], rules: RetentionRules) -> dict[str, list[str]]:
     newest_first = sorted(candidates, key=lambda item: (-item.time_ns, item.snapshot_id))
     reasons: dict[str, list[str]] = {item.snapshot_id: [] for item in newest_first}
     if not newest_first:

@@ -226,6 +226,101 @@ async def test_an_incomplete_backup_is_told_where_that_is_wanted(director, told)
     assert told.events() == [("job-incomplete", "open")]
 
 
+def lacking(*names: str, count: int = 0, **more) -> dict[str, object]:
+    count = count or len(names)
+    paths = {"missing_paths": count, "missing_path_names": list(names)}
+    return {"files": 3, "size_bytes": 100, "stored_bytes": 10, "problems": count, **paths, **more}
+
+
+@in_loop
+async def test_a_path_that_is_missing_is_told_once_and_once_that_it_is_back(director, told, fail):
+    told.configure()
+    await director.open()
+    agent = await director.agent("web1")
+    number = 0
+
+    async def back_up(*names: str, state: str = "incomplete", **more) -> None:
+        nonlocal number
+        number += 1
+        run = await director.start("nightly")
+        await agent.start(run.id)
+        summary, snapshot = lacking(*names, **more), f"{number:064x}"
+        await director.end(agent, run.id, state, snapshot=snapshot, summary=summary)
+        await told.look()
+        await told.look(10)
+
+    def news() -> list[str]:
+        new = [mail.partition(": ")[::2] for mail in told.mailed()]
+        told.mail.mails.clear()
+        return [f"{kind} {what.rpartition(' ')[2]}" for kind, what in new]
+
+    await back_up("/srv/a")
+    assert told.mailed() == ["warning: the job nightly of web1 does not find /srv/a"]
+    assert told.events() == [("path-missing", "open")]
+    news()
+    await back_up("/srv/a")
+    assert news() == []
+    # Another one is another incident; a failed run says nothing of paths.
+    await back_up("/srv/a", "/srv/b")
+    assert news() == ["warning /srv/b"]
+    await fail(agent)
+    await told.look()
+    assert [one.partition(":")[0] for one in told.mailed()] == ["error"]
+    news()
+    await back_up("/srv/b")
+    assert sorted(told.titles()[-2:]) == [
+        "the job nightly of web1 does not find /srv/a",
+        "the job nightly of web1 failed",
+    ]
+    news()
+    await back_up(state="done")
+    assert news() == ["resolved /srv/b"]
+
+
+@in_loop
+async def test_files_that_cannot_be_read_are_no_missing_path_nor_the_other_way_round(
+    director, told
+):
+    told.configure(notify="Events = job-incomplete, path-missing")
+    await director.open()
+    agent = await director.agent("web1")
+    for number, (summary, events) in enumerate(
+        (
+            (lacking("/srv/a"), [("path-missing", "open")]),
+            (lacking(problems=2), [("path-missing", "resolved"), ("job-incomplete", "open")]),
+            (lacking("/srv/a", problems=3), [("path-missing", "open")]),
+        )
+    ):
+        before = len(told.events())
+        run = await director.start("nightly")
+        await agent.start(run.id)
+        snapshot = f"{number + 1:064x}"
+        await director.end(agent, run.id, "incomplete", snapshot=snapshot, summary=summary)
+        await told.look()
+        assert sorted(told.events()[before:]) == sorted(events)
+
+
+@in_loop
+async def test_an_agent_that_reports_missing_paths_without_end_floods_nobody(director, told):
+    told.configure()
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("nightly")
+    await agent.start(run.id)
+    evil = ["x\r\nWhat to do: rm -rf /", "a" * 10_000, 7, None, *map(str, range(1000))]
+    summary = lacking(*evil, count=2000)
+    await director.end(agent, run.id, "incomplete", snapshot="1" * 64, summary=summary)
+    await told.look()
+    assert told.events() == [("path-missing", "open")] * 21
+    assert max(map(len, told.titles())) < 400
+    assert any("1,980 more paths" in title for title in told.titles())
+    (mail,) = told.mail.mails
+    lines = mail.get_content().splitlines()
+    assert {line for line in lines if line.startswith("What to do:")} == {
+        f"What to do: bring it back, or take it out of the FileSet; strongroom log {run.id[:8]}"
+    }
+
+
 @in_loop
 async def test_who_cancels_a_run_is_not_told_that_it_failed(director, told):
     told.configure(job("nightly"))

@@ -10,7 +10,7 @@ from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.tables import RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import ColumnElement
 
@@ -36,6 +36,7 @@ class EndedRun(NamedTuple):
     started_ns: int
     ended_ns: int
     is_concluded: bool
+    summary: Mapping[str, Any]
 
 
 class JobHistory(NamedTuple):
@@ -81,9 +82,9 @@ def job_histories(
             RUNS.c.ended_ns == newest.c.newest_ns,
         )
         columns = ("id", "job", "client", "state", "level", "error_id", "error", "reason", "errors")
-        times = ("started_ns", "ended_ns", "aftermath")
+        more = ("started_ns", "ended_ns", "aftermath", "summary")
         query = (
-            select(*(RUNS.c[name] for name in (*columns, *times))).join(newest, same).where(*ended)
+            select(*(RUNS.c[name] for name in (*columns, *more))).join(newest, same).where(*ended)
         )
         last = {(row.job, row.client): _ended(row) for row in connection.execute(query)}
         started = _newest(connection, RUNS.c.started_ns, good)
@@ -147,4 +148,5 @@ def _ended(row: Any) -> EndedRun:
         started_ns=row.started_ns,
         ended_ns=row.ended_ns,
         is_concluded=row.aftermath == "",
+        summary=row.summary,
     )

@@ -55,6 +55,7 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     stored_bytes: int = 0
     errors: int = 0
+    missing_paths: int = 0
     tags: tuple[str, ...] = ()
     removed_ns: int = 0
     removed_reason: str = ""

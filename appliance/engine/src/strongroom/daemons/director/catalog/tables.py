@@ -136,6 +136,8 @@ SNAPSHOTS = Table(
     _number("bytes"),
     _number("stored_bytes"),
     _number("errors"),
+    # Of the paths that were named; such a snapshot displaces no other.
+    _number("missing_paths"),
     _data("tags"),
     _number("removed_ns"),
     _text("removed_reason"),

@@ -41,6 +41,8 @@ from strongroom.daemons.director.notices.watch_expiry import expiry_conditions
 from strongroom.daemons.director.notices.watch_jobs import TIMELY, TOPIC, JobWatch
 from strongroom.daemons.director.notices.watch_outbox import TOPIC as OUTBOX_TOPIC
 from strongroom.daemons.director.notices.watch_outbox import undelivered
+from strongroom.daemons.director.notices.watch_paths import TOPIC as PATH_TOPIC
+from strongroom.daemons.director.notices.watch_paths import job_part
 from strongroom.daemons.director.notices.watch_snapshots import TOPIC as SNAPSHOT_TOPIC
 from strongroom.daemons.director.notices.watch_snapshots import suspect_snapshots
 from strongroom.daemons.director.notices.watch_storage import DISK, REACH, StorageWatch
@@ -230,6 +232,8 @@ class NoticeOffice:
             if topic.startswith(TOPIC):
                 is_known = not obstacle or incident.event not in TIMELY
                 return is_known and topic not in undecided
+            if topic.startswith(PATH_TOPIC):
+                return job_part(topic) not in undecided
             if topic.startswith(EXPIRY_TOPICS):
                 return not obstacle and self._expiring is not None
             if topic.startswith((DISK, REACH)):
@@ -254,8 +258,10 @@ class NoticeOffice:
         )
 
         def judged(incident: Incident) -> bool:
-            if incident.job != job or not incident.topic.startswith(TOPIC):
+            if incident.job != job or not incident.topic.startswith((TOPIC, PATH_TOPIC)):
                 return False
+            if incident.topic.startswith(PATH_TOPIC):
+                return job_part(incident.topic) not in undecided
             is_known = not self._clock_obstacle() or incident.event not in TIMELY
             return is_known and incident.topic not in undecided
 

@@ -1,7 +1,8 @@
 """What is wrong with jobs: failed, incomplete, missing, overdue, late, slow.
 
 A job has one topic, so that one cause is told once: an agent that is away makes its job missing,
-and the failed or overdue run that follows is the same incident. A success ends it.
+and the failed or overdue run that follows is the same incident. A success ends it. Paths
+that are missing have topics of their own (watch_paths).
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ from strongroom.daemons.director.catalog.run_history import (
 )
 from strongroom.daemons.director.catalog.state import read_state, write_state
 from strongroom.daemons.director.notices.letters import shown_time
+from strongroom.daemons.director.notices.watch_paths import (
+    count_missing,
+    missing_paths,
+    says_of_paths,
+    topic_of_paths,
+)
 from strongroom.daemons.director.schedule.due_times import entry_digest
 from strongroom.daemons.director.schedule.expectations import (
     due_around,
@@ -102,6 +109,11 @@ class JobWatch:
                 undecided.add(topic_of(settings))
             else:
                 found += self._ended(settings, history)
+            last = history.last if history is not None else None
+            if last is not None and says_of_paths(settings, last):
+                found += missing_paths(settings, last)
+            else:
+                undecided.add(topic_of_paths(settings))
             if clock_is_trusted:
                 found += self._active(settings, mine)
                 found += self._expectations(settings, history)
@@ -113,6 +125,8 @@ class JobWatch:
             return
         is_test = job.kind == "verify" and last.level == _RESTORE_TEST
         if last.state == "incomplete" and not is_test:
+            if last.errors <= count_missing(last):
+                return  # the paths are told of
             detail = f"{last.errors} files could not be read; the rest is stored"
             title = f"{_named(job)} is incomplete"
             yield self._condition(job, "job-incomplete", title, last.ended_ns, detail, last)

@@ -3,7 +3,8 @@
 The Keep directives of the Job apply if it has any, else those of the Pool, else Volume Retention
 as Keep Within; an explicit Volume Retention adds to the Keep directives of the Pool. The newest
 snapshot is always kept. The snapshots of one job and client in one pool are evaluated together, by
-the director's time of their start, and never by a client's clock.
+the director's time of their start, and never by a client's clock. One that lacks a named path
+displaces none that has all of them.
 
 Minimum Retention keeps a snapshot in any case, even against an operator's request; it counts from
 when the store received it, and the storage daemon enforces its own as well.
@@ -114,7 +115,13 @@ def apply_retention(
     )
     rules = rules_of(context.configuration.jobs.get(job_name), pool)
     candidates = [
-        Candidate(record.id, record.begun_ns, frozenset(record.tags)) for record in records
+        Candidate(
+            record.id,
+            record.begun_ns,
+            frozenset(record.tags),
+            lacks_paths=record.missing_paths > 0,
+        )
+        for record in records
     ]
     reasons = reasons_to_keep(candidates, rules)
     wanted = [record for record in records if not reasons[record.id]]

@@ -135,6 +135,7 @@ def false_total(snapshot: Snapshot) -> str:
         "bytes of files": totals.content_bytes,
         "stored bytes": totals.stored_bytes,
         "errors": snapshot.error_count,
+        "missing paths": snapshot.missing_paths,
     }
     false = [f"{value} {what}" for what, value in named.items() if not is_count(value)]
     return f"says that it has {false[0]}" if false else ""
@@ -162,6 +163,7 @@ def record_of(
         bytes=totals.content_bytes,
         stored_bytes=totals.stored_bytes,
         errors=snapshot.error_count,
+        missing_paths=snapshot.missing_paths,
         tags=snapshot.tags,
     )
 
@@ -206,4 +208,5 @@ def _from_summary(run: RunRecord, summary: dict[str, Any], snapshot_id: str) -> 
         bytes=count("size_bytes"),
         stored_bytes=count("stored_bytes"),
         errors=count("problems"),
+        missing_paths=count("missing_paths"),
     )

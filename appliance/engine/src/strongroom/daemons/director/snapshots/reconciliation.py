@@ -322,6 +322,7 @@ def _record(
         bytes=totals.content_bytes,
         stored_bytes=totals.stored_bytes,
         errors=snapshot.error_count,
+        missing_paths=snapshot.missing_paths,
         tags=snapshot.tags,
     )
 

@@ -1,0 +1,69 @@
+"""A path that a FileSet names and that is not there: told once, and no backup that has it goes."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kit.daemon_process import wait_for
+from kit.web_server import WebServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from kit.house_of_daemons import HouseOfDaemons
+
+MESSAGES = 'Notify {{ Name = hook; Type = Webhook; URL = "{url}/in" }}'
+JOB = """
+FileSet {{ Name = two; Include {{ File = "{here}"; File = "{disk}" }} }}
+Job {{ Name = both; Job Defs = usual; Client = web1; FileSet = two }}
+"""
+
+
+@pytest.fixture
+def web() -> Iterator[WebServer]:
+    with WebServer() as server:
+        yield server
+
+
+def test_a_missing_path_is_told_once_and_displaces_no_whole_snapshot(
+    new_house: Callable[..., HouseOfDaemons], web: WebServer, folder: Path
+) -> None:
+    here, disk = folder / "here", folder / "disk"
+    for path in (here, disk):
+        path.mkdir()
+        (path / "file").write_text(path.name)
+    house = new_house(
+        "web1",
+        messages=MESSAGES.format(url=web.url),
+        pool="Keep Last = 1",
+        schedules=JOB.format(here=here, disk=disk),
+    )
+
+    def told() -> list[tuple[str, str]]:
+        notices = [one for asked in web.asked for one in asked.json["notices"]]
+        assert all(str(disk) in one["title"] for one in notices)
+        return [(one["event"], one["state"]) for one in notices]
+
+    def back_up(state: str) -> str:
+        run = house.run("both")
+        assert run["state"] == state, house.log(run["id"])
+        wait_for(lambda: house.get(f"/runs/{run['id']}")["concluded"], lambda: house.director.log)
+        return str(run["snapshot"])
+
+    def kept() -> list[str]:
+        return sorted(one["id"] for one in house.get("/snapshots", job="both")["items"])
+
+    whole = back_up("done")
+    shutil.rmtree(disk)
+    lacking = [back_up("incomplete") for _ in range(2)]
+    wait_for(lambda: told() == [("path-missing", "open")], lambda: house.director.log)
+    assert kept() == sorted((whole, lacking[1]))
+    disk.mkdir()
+    back = back_up("done")
+    wait_for(lambda: len(told()) > 1, lambda: house.director.log)
+    assert told() == [("path-missing", "open"), ("path-missing", "resolved")]
+    assert kept() == [back]
