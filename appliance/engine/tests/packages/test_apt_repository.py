@@ -33,19 +33,34 @@ def key_folder():
 @pytest.fixture
 def packages(tmp_path):
     for name, architecture in (("strongroom", "amd64"), ("strongroom-agent", "all")):
-        control = tmp_path / name / "DEBIAN" / "control"
-        control.parent.mkdir(parents=True)
+        build(tmp_path / "debs", name, "1.0", architecture)
+    return tmp_path / "debs"
+
+
+def build(folder, name, version, architecture="all"):
+    """A package; it says its version in a file, too."""
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as tree:
+        control = Path(tree) / "DEBIAN" / "control"
+        control.parent.mkdir()
         control.write_text(
-            f"Package: {name}\nVersion: 1.0\nArchitecture: {architecture}\n"
+            f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\n"
             "Maintainer: Some One <one@example.org>\nDescription: short\n long\n"
         )
-        (tmp_path / "debs").mkdir(exist_ok=True)
-        subprocess.run(
-            ["dpkg-deb", "--root-owner-group", "--build", tmp_path / name, tmp_path / "debs"],
-            check=True,
-            capture_output=True,
-        )
-    return tmp_path / "debs"
+        Path(tree).chmod(0o755)
+        words = ["dpkg-deb", "--root-owner-group", "--build", tree, folder]
+        subprocess.run(words, check=True, capture_output=True)
+
+
+def versions(folder, name="strongroom-agent", suite="trixie"):
+    """What the index has of a package."""
+    index = (folder / f"dists/{suite}/main/binary-amd64/Packages").read_text()
+    entries = (dict(re.findall(r"(?m)^(\S+): (.*)$", entry)) for entry in index.split("\n\n"))
+    found = [entry for entry in entries if entry["Package"] == name]
+    for entry in found:
+        data = (folder / entry["Filename"]).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == entry["SHA256"]
+    return [entry["Version"] for entry in found]
 
 
 def make(folder, packages, *more):
@@ -123,6 +138,51 @@ def test_a_repository_takes_the_place_of_the_one_before(tmp_path, packages, key_
     assert sorted(path.name for path in tmp_path.glob(".apt*")) == []
 
 
+def test_older_versions_stay_for_a_downgrade_but_not_for_ever(tmp_path, packages, key_folder):
+    folder = tmp_path / "apt"
+    keep = ("--keep", "3", "--key-folder", key_folder)
+    for version in ("1.0", "1.2~rc1", "1.2", "1.10"):
+        shutil.rmtree(packages)
+        build(packages, "strongroom", version, "amd64")
+        build(packages, "strongroom-agent", version)
+        assert make(folder, packages, *keep).returncode == 0
+    assert sorted(versions(folder)) == ["1.10", "1.2", "1.2~rc1"]
+    assert sorted(versions(folder, "strongroom")) == ["1.10", "1.2", "1.2~rc1"]
+    assert len(list(folder.rglob("*.deb"))) == 6
+    # An older one that is given is there, and what it needs a place for goes: the oldest.
+    shutil.rmtree(packages)
+    build(packages, "strongroom", "0.9", "amd64")
+    build(packages, "strongroom-agent", "0.9")
+    assert make(folder, packages, *keep).returncode == 0
+    assert sorted(versions(folder)) == ["0.9", "1.10", "1.2"]
+
+
+def test_a_version_that_is_given_again_replaces_what_was_there(tmp_path, packages, key_folder):
+    folder = tmp_path / "apt"
+    keep = ("--keep", "2", "--key-folder", key_folder)
+    assert make(folder, packages, *keep).returncode == 0
+    before = next(folder.rglob("strongroom-agent*.deb")).read_bytes()
+    build(packages, "strongroom-agent", "1.0\nHomepage: https://example.org/other")
+    assert make(folder, packages, *keep).returncode == 0
+    assert versions(folder) == ["1.0"]
+    assert next(folder.rglob("strongroom-agent*.deb")).read_bytes() != before
+
+
+def test_a_suite_that_is_not_given_stays_and_no_date_goes_back(tmp_path, packages, key_folder):
+    folder = tmp_path / "apt"
+    key = ("--key-folder", key_folder)
+    assert make(folder, packages, f"bookworm={packages}", *key).returncode == 0
+    dated = (folder / "dists/trixie/Release").read_text()
+    build(packages, "strongroom-agent", "2.0")
+    (packages / "strongroom-agent_1.0_all.deb").unlink()
+    earlier = ("--time", str(int(TIME) - 1000))
+    assert make(folder, packages, *earlier, *key).returncode == 0
+    assert versions(folder, suite="bookworm") == ["1.0"]
+    assert versions(folder) == ["2.0"]
+    date = re.search(r"(?m)^Date: .*$", dated)[0]
+    assert date in (folder / "dists/trixie/Release").read_text()
+
+
 def test_faults_are_one_line_and_leave_what_was_there(tmp_path, packages, key_folder, monkeypatch):
     folder = tmp_path / "apt"
     assert make(folder, packages, "--key-folder", key_folder).returncode == 0
@@ -139,3 +199,4 @@ def test_faults_are_one_line_and_leave_what_was_there(tmp_path, packages, key_fo
     assert made.stderr.count("\n") == 1
     assert "nobody@example.org" in made.stderr
     assert make(folder, packages).returncode == 2
+    assert make(folder, packages, "--keep", "0", "--key-folder", key_folder).returncode == 2
