@@ -80,12 +80,15 @@ test-systemd: setup  ## follow docs/guides/fleet.md and use units and schedule o
 # Their time, so that the same commit gives the same packages.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 
-packages:  ## build Debian packages, and an apt repository [SUITES="trixie bookworm"] [REVISION=1] [SIGNING_KEY=...]
+# How many versions the apt repository has at most: those of before are for a downgrade.
+KEEP ?= 3
+
+packages:  ## build Debian packages, and an apt repository [SUITES="trixie bookworm"] [REVISION=1] [KEEP=3] [SIGNING_KEY=...] [MAINTAINER=...]
 	for suite in $(SUITES); do \
-	    REVISION="$(REVISION)" SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" \
+	    REVISION="$(REVISION)" MAINTAINER="$(MAINTAINER)" SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" \
 	    appliance/packages/build_packages.sh $$suite || exit 1; done
 	$(PYTHON) appliance/packages/apt_repository.py build/packages/apt \
-	    $(foreach suite,$(SUITES),$(suite)=build/packages/$(suite)) --time "$(SOURCE_DATE_EPOCH)" \
+	    $(foreach suite,$(SUITES),$(suite)=build/packages/$(suite)) --time "$(SOURCE_DATE_EPOCH)" --keep $(KEEP) \
 	    $(if $(SIGNING_KEY),--key "$(SIGNING_KEY)",--key-folder build/packages/signing-key)
 
 test-packages:  ## install, upgrade, remove and purge the packages on fresh systemd hosts (containers)
