@@ -123,8 +123,7 @@ class Signer:
 
 
 def make(folder: Path, suites: dict[str, Path], time: int, keep: int, signer: Signer) -> None:
-    """Write the repository beside its place, then move it there. Raises RepositoryError.
-    """
+    """Write the repository beside its place, then move it there. Raises RepositoryError."""
     new = folder.with_name(f".{folder.name}.new")
     old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(new, ignore_errors=True)

@@ -8,7 +8,7 @@ that shows it nothing but FOLDER (strongroom-packages.socket, strongroom-package
 reads. A path is answered when it names a regular file whose real place is inside FOLDER; folders
 are not listed. Whoever asks for nothing for a minute is left.
 
-Runs with Debian's python3 and nothing of the engine, so an upgrade can replace the engine meanwhile.
+Runs with Debian's python3 and nothing of the engine, which an upgrade can so replace meanwhile.
 """
 
 from __future__ import annotations
@@ -76,15 +76,13 @@ class Files(BaseHTTPRequestHandler):
                 self.connection.sendfile(file)
 
     def _is_known(self, modified: int) -> bool:
-        """Whether the client has the file of that time. Another time, an earlier one too, is another."""
+        """Whether the client has the file of that time. An earlier one is another, too."""
         try:
             return parsedate_to_datetime(self.headers["If-Modified-Since"]).timestamp() == modified
         except (TypeError, ValueError, OverflowError):
             return False
 
-    def send_error(
-        self, code: int, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Without a page, which would repeat what was asked for."""
         if code != HTTPStatus.NOT_FOUND:
             # What follows may be the content of a request, which is none.
@@ -132,7 +130,9 @@ def main() -> int:
         Files.folder = Path(sys.argv[1]).resolve(strict=True)
         connection = socket.socket(fileno=os.dup(0))
     except OSError as error:
-        refuse(f"{error}; systemd starts this program for a connection (strongroom-packages.socket)")
+        refuse(
+            f"{error}; systemd starts this program for a connection (strongroom-packages.socket)"
+        )
     with connection, contextlib.suppress(OSError):
         Files(connection, "", None)  # type: ignore[arg-type]
     return 0

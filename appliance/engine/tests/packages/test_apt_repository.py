@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -200,3 +201,95 @@ def test_faults_are_one_line_and_leave_what_was_there(tmp_path, packages, key_fo
     assert "nobody@example.org" in made.stderr
     assert make(folder, packages).returncode == 2
     assert make(folder, packages, "--keep", "0", "--key-folder", key_folder).returncode == 2
+
+
+def apt(state, repository, *words):
+    """Run apt-get as on a machine whose only source is `repository`; its state is in `state`."""
+    for name in ("lists/partial", "cache/archives/partial"):
+        (state / name).mkdir(parents=True, exist_ok=True)
+    (state / "strongroom.sources").write_text(
+        f"Types: deb\nURIs: copy:{repository}\nSuites: trixie\nComponents: main\n"
+        f"Signed-By: {state}/strongroom.asc\n"
+    )
+    settings = {
+        "Dir::State::Lists": state / "lists",
+        "Dir::State::status": "/dev/null",
+        "Dir::Cache": state / "cache",
+        "Dir::Etc::SourceList": state / "strongroom.sources",
+        "Dir::Etc::SourceParts": "/dev/null",
+        "APT::Sandbox::User": "root",
+        "APT::Architecture": "amd64",
+        "Acquire::GzipIndexes": "false",
+        "Acquire::Languages": "none",
+    }
+    options = [f"--option={name}={value}" for name, value in settings.items()]
+    return subprocess.run(
+        ["apt-get", "--quiet", *options, *words],
+        cwd=state,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+    )
+
+
+def offered(state, repository):
+    """Which versions apt would install."""
+    apt(state, repository, "update")
+    told = apt(state, repository, "indextargets", "--format", "$(FILENAME)").stdout.split()
+    return re.findall(r"(?m)^Version: (.*)$", "".join(Path(name).read_text() for name in told))
+
+
+@pytest.fixture
+def machine(tmp_path, packages, key_folder):
+    """A machine that trusts the key, and has seen the repository."""
+    if shutil.which("apt-get") is None:
+        pytest.skip("apt-get is not installed")
+    assert make(tmp_path / "apt", packages, "--key-folder", key_folder).returncode == 0
+    state = tmp_path / "machine"
+    state.mkdir()
+    shutil.copy(tmp_path / "apt" / "strongroom.asc", state)
+    return state
+
+
+def test_apt_believes_no_index_that_another_signed(tmp_path, packages, machine):
+    assert offered(machine, tmp_path / "apt") == ["1.0", "1.0"]
+    build(packages, "strongroom-agent", "6.6")
+    stranger = Path(tempfile.mkdtemp(prefix="key"))
+    later = ("--time", str(int(TIME) + 1000), "--key-folder", stranger)
+    assert make(tmp_path / "false", packages, *later).returncode == 0
+    for signed in (True, False):
+        done = apt(machine, tmp_path / "false", "update", "--error-on=any")
+        assert done.returncode != 0
+        assert "6.6" not in offered(machine, tmp_path / "false")
+        if signed:
+            # Nor one that nobody has signed.
+            for name in ("InRelease", "Release.gpg"):
+                (tmp_path / "false/dists/trixie" / name).unlink()
+    shutil.rmtree(stranger)
+
+
+def test_apt_takes_no_package_that_was_changed(tmp_path, machine):
+    repository = tmp_path / "apt"
+    words = ("download", "strongroom-agent=1.0")
+    assert offered(machine, repository) == ["1.0", "1.0"]
+    assert apt(machine, repository, *words).returncode == 0
+    (machine / "strongroom-agent_1.0_all.deb").unlink()
+    path = next(repository.rglob("strongroom-agent*.deb"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert apt(machine, repository, *words).returncode != 0
+    assert not (machine / "strongroom-agent_1.0_all.deb").exists()
+
+
+def test_apt_ignores_an_older_index(tmp_path, packages, machine, key_folder):
+    shutil.copytree(tmp_path / "apt", tmp_path / "old")
+    build(packages, "strongroom-agent", "2.0")
+    later = ("--time", str(int(TIME) + 1000), "--key-folder", key_folder)
+    assert make(tmp_path / "apt", packages, *later).returncode == 0
+    assert "2.0" in offered(machine, tmp_path / "apt")
+    # The one before in its place, as an attacker has kept it.
+    shutil.rmtree(tmp_path / "apt")
+    (tmp_path / "old").rename(tmp_path / "apt")
+    assert "2.0" in offered(machine, tmp_path / "apt")

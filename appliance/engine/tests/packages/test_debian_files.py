@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from kit.project import DOCUMENTS, ENGINE, PACKAGES, UNITS
 from kit.daemon_process import wait_for
+from kit.project import DOCUMENTS, ENGINE, PACKAGES, UNITS
 from strongroom.config.trees.loader import STEMS
 from strongroom.daemons.director.own_jobs.processes import PROGRAM as OWN_JOB
 
@@ -277,7 +277,9 @@ esac
 def busy_agent():
     """A process with a job, as the agent has it; and the job."""
     name = "strongroom.daemons.agent.jobs.job"
-    job = f"import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()', '-m', '{name}'])"
+    job = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()', '-m', '{name}'])"
+    )
     with subprocess.Popen([sys.executable, "-c", job], stdin=subprocess.PIPE) as agent:
         yield agent
         agent.stdin.close()

@@ -1,4 +1,4 @@
-"""The program that gives packages to clients: files of its folder, and nothing else of the machine."""
+"""The program that gives packages to clients: files of its folder, and nothing else."""
 
 from __future__ import annotations
 
@@ -170,7 +170,13 @@ def test_nothing_can_be_written(folder, method):
 
 @pytest.mark.parametrize(
     "request_line",
-    [b"GET", b"\x16\x03\x01\x02\x00\x01\r\n\r\n", b"GET / HTTP/9\r\n\r\n", b"A" * 70_000 + b"\r\n", b""],
+    [
+        b"GET",
+        b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
+        b"GET / HTTP/9\r\n\r\n",
+        b"A" * 70_000 + b"\r\n",
+        b"",
+    ],
 )
 def test_what_is_no_request_ends_the_connection(folder, request_line):
     with connected(folder) as connection:
@@ -201,3 +207,20 @@ def test_faults_are_one_line(words):
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_what_serves_packages_has_no_way_out():
+    unit = (PACKAGES / "units/strongroom-packages@.service").read_text()
+    said = {line for line in unit.splitlines() if "=" in line and not line.startswith("#")}
+    assert said >= {
+        "CapabilityBoundingSet=",
+        "DynamicUser=yes",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+        "RestrictAddressFamilies=none",
+        "StandardInput=socket",
+        "TemporaryFileSystem=/var:ro /etc:ro /opt:ro /srv:ro /run:ro",
+    }
+    shown = re.findall(r"(?m)^(?:Read|Bind)\w*Paths=-?(\S+)$", unit)
+    assert sorted(shown) == ["/etc/ld.so.cache", "/var/lib/strongroom/packages"]
+    assert not re.search(r"StateDirectory|AmbientCapabilities=\S|SupplementaryGroups", unit)
