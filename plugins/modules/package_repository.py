@@ -12,8 +12,8 @@ description:
   - Copies an apt repository, such as C(make packages) makes, from a folder of the host or from a web server. Every file is
     compared with what the index says of it, and apt verifies the index with the key that is given. Only then does the copy
     take the place of what was there; clients never see a part of it.
-  - Packages that the index does not name any more are removed with the copy before. So the repository that is copied says
-    how many versions there are.
+  - Packages that the index does not name any more are removed with the copy before. So the repository that is copied
+    says how many versions there are.
   - The copy is in C(PATH/apt), a link to a folder beside it.
 author:
   - Strongroom (@strongroom)
@@ -272,7 +272,12 @@ def put_in_place(path, new):
     os.rename(link, place)
     for name in os.listdir(path):
         other = os.path.join(path, name)
-        if name.startswith(".") and name != os.path.basename(new) and os.path.isdir(other) and not os.path.islink(other):
+        if (
+            name.startswith(".")
+            and name != os.path.basename(new)
+            and os.path.isdir(other)
+            and not os.path.islink(other)
+        ):
             shutil.rmtree(other)
 
 

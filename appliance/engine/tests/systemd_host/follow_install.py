@@ -25,7 +25,7 @@ from follow_fleet import PROJECT, Host, StepError, command, on_fresh_hosts, say,
 GUIDES = PROJECT / "docs" / "guides"
 PACKAGES = Path(os.environ.get("STRONGROOM_PACKAGES_FOLDER", PROJECT / "build" / "packages"))
 HOSTS = ("vault", "web1", "web2", "desk")
-TOKEN = "servers.token"  # noqa: S105
+TOKEN = "servers.token"
 
 
 class Follower:
