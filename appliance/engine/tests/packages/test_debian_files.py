@@ -80,6 +80,7 @@ def populated(root):
         "ca/authority.pem",
         "repository/config",
         "repository/packs/1",
+        "packages/apt/strongroom.asc",
     ):
         (state / name).parent.mkdir(parents=True, exist_ok=True)
         (state / name).touch()
@@ -183,7 +184,8 @@ def test_units_are_well_formed_with_what_the_packages_add(tmp_path):
         ("strongroom-storage", r"etc/strongroom/storage\.d/.*|var/lib/strongroom/storage/.*"),
         (
             "strongroom-director",
-            r"etc/strongroom/director\.d/.*|var/lib/strongroom/director/(identity|cata|cache).*",
+            r"etc/strongroom/director\.d/.*"
+            r"|var/lib/strongroom/(director/(identity|cata|cache)|packages/).*",
         ),
         ("strongroom", r"$"),
     ],
@@ -281,6 +283,7 @@ def busy_agent():
         f"import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()', '-m', '{name}'])"
     )
     with subprocess.Popen([sys.executable, "-c", job], stdin=subprocess.PIPE) as agent:
+        wait_for(lambda: jobs_of(agent))
         yield agent
         agent.stdin.close()
 
@@ -298,13 +301,15 @@ def restart_when_idle(folder, agent, seconds):
     )
 
 
-def children(process):
-    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+def jobs_of(process):
+    """Its children that run a job's program already."""
+    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    lines = (Path(f"/proc/{child}/cmdline").read_bytes() for child in found)
+    return [line for line in lines if b"\0-m\0strongroom.daemons.agent.jobs." in line]
 
 
 def test_a_job_puts_a_restart_off_and_when_it_has_ended_nothing_is_said(tmp_path):
     with busy_agent() as agent:
-        wait_for(lambda: children(agent))
         waiting = restart_when_idle(tmp_path, agent, 100_000)
         assert "has a job" in waiting.stdout.readline()
         assert waiting.poll() is None
@@ -315,9 +320,8 @@ def test_a_job_puts_a_restart_off_and_when_it_has_ended_nothing_is_said(tmp_path
 
 def test_a_job_puts_a_restart_off_no_longer_than_it_is_said(tmp_path):
     with busy_agent() as agent:
-        wait_for(lambda: children(agent))
         told, warned = restart_when_idle(tmp_path, agent, 2).communicate()
-        assert children(agent)
+        assert jobs_of(agent)
     assert told.endswith("restarted strongroom-agent.service\n")
     assert warned.count("\n") == 1
     assert "still has a job after 2 seconds; it is restarted now" in warned
