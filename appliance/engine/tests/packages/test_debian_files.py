@@ -184,8 +184,10 @@ def test_units_are_well_formed_with_what_the_packages_add(tmp_path):
         ("strongroom-storage", r"etc/strongroom/storage\.d/.*|var/lib/strongroom/storage/.*"),
         (
             "strongroom-director",
-            r"etc/strongroom/director\.d/.*"
-            r"|var/lib/strongroom/(director/(identity|cata|cache)|packages/).*",
+            (
+                r"etc/strongroom/director\.d/.*"
+                r"|var/lib/strongroom/(director/(identity|cata|cache)|packages/).*"
+            ),
         ),
         ("strongroom", r"$"),
     ],
