@@ -71,25 +71,31 @@ test-debian:  ## run the tests on every Debian we support [SUITES="trixie bookwo
 test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS) || exit 1; done
 
-test-systemd: setup  ## follow docs/guides/fleet.md and use units and schedule on real systemd hosts (containers)
+test-systemd: setup  ## follow docs/guides/fleet.md, install.md and join.md, use units and schedule on real systemd hosts
 	for suite in $(SUITES); do \
 	    $(ENGINE)/tests/systemd_host/run_on_host.sh $$suite && \
 	    $(ENGINE)/tests/systemd_host/run_on_host.sh $$suite single_machine.sh && \
-	    $(PYTHON) $(ENGINE)/tests/systemd_host/follow_fleet.py $$suite || exit 1; done
+	    $(PYTHON) $(ENGINE)/tests/systemd_host/follow_fleet.py $$suite && \
+	    $(PYTHON) $(ENGINE)/tests/systemd_host/follow_install.py $$suite || exit 1; done
 
 # Their time, so that the same commit gives the same packages.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 
-packages:  ## build Debian packages, and an apt repository [SUITES="trixie bookworm"] [REVISION=1] [SIGNING_KEY=...]
+# How many versions the apt repository has at most: those of before are for a downgrade.
+KEEP ?= 3
+
+packages:  ## build Debian packages, and an apt repository [SUITES="trixie bookworm"] [REVISION=1] [KEEP=3] [SIGNING_KEY=...] [MAINTAINER=...]
 	for suite in $(SUITES); do \
-	    REVISION="$(REVISION)" SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" \
+	    REVISION="$(REVISION)" MAINTAINER="$(MAINTAINER)" SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" \
 	    appliance/packages/build_packages.sh $$suite || exit 1; done
 	$(PYTHON) appliance/packages/apt_repository.py build/packages/apt \
-	    $(foreach suite,$(SUITES),$(suite)=build/packages/$(suite)) --time "$(SOURCE_DATE_EPOCH)" \
+	    $(foreach suite,$(SUITES),$(suite)=build/packages/$(suite)) --time "$(SOURCE_DATE_EPOCH)" --keep $(KEEP) \
 	    $(if $(SIGNING_KEY),--key "$(SIGNING_KEY)",--key-folder build/packages/signing-key)
 
-test-packages:  ## install, upgrade, remove and purge the packages on fresh systemd hosts (containers)
-	for suite in $(SUITES); do appliance/packages/tests/run_on_host.sh $$suite || exit 1; done
+test-packages:  ## build the packages twice; install, upgrade, remove and purge them on fresh systemd hosts (containers)
+	for suite in $(SUITES); do \
+	    appliance/packages/tests/compare_builds.sh $$suite && \
+	    appliance/packages/tests/run_on_host.sh $$suite || exit 1; done
 
 test-ansible: setup setup-ansible  ## run the tests of roles and plugins that need no host
 	$(FLEET) python -m pytest -q -n $(PROCESSES) --dist loadfile --import-mode=importlib -p no:cacheprovider \

@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
 """Make a signed apt repository of the packages that were built.
 
-    apt_repository.py FOLDER SUITE=PACKAGES ... --time SECONDS [--key KEY] [--key-folder FOLDER]
+    apt_repository.py FOLDER SUITE=PACKAGES ... --time SECONDS [--keep VERSIONS]
+                      [--key KEY] [--key-folder FOLDER]
 
 FOLDER is made beside its place and put there when it is complete: `pool`, `dists/SUITE`, and
 `strongroom.asc`, the public key that apt is told to trust. Any web server can serve it as it is.
 The same packages and time give the same indexes; only signatures differ, and when the files were
 written, by which web servers tell apt what is new.
+
+--keep says how many versions a suite has at most. Versions that FOLDER had before stay, the
+newest first, so that machines can return to them; a version that is given again is replaced, and a
+suite that is not given stays. The date of a suite never goes back: apt ignores indexes that are
+older than those it has.
 
 --key names a secret key in the keyring of whoever runs this. Without it, a key is made once, with
 no passphrase, and kept in --key-folder: whoever has that folder can sign packages that every agent
@@ -16,13 +22,14 @@ installs. Needs gpg and dpkg-deb, and nothing of the engine.
 from __future__ import annotations
 
 import argparse
+import functools
 import gzip
 import hashlib
 import lzma
 import shutil
 import subprocess
 import sys
-from email.utils import formatdate
+from email.utils import formatdate, parsedate_to_datetime
 from pathlib import Path
 
 COMPONENT = "main"
@@ -39,21 +46,25 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("suites", nargs="+", metavar="SUITE=PACKAGES")
     parser.add_argument("--time", type=int, required=True, metavar="SECONDS")
+    parser.add_argument("--keep", type=int, default=1, metavar="VERSIONS")
     parser.add_argument("--key", metavar="KEY")
     parser.add_argument("--key-folder", type=Path, metavar="FOLDER")
-    arguments = parser.parse_args(words)
+    arguments = parser.parse_intermixed_args(words)
     try:
         suites = dict(one.split("=", 1) for one in arguments.suites)
     except ValueError:
         parser.error("write each suite as SUITE=PACKAGES, such as trixie=build/packages/trixie")
     if bool(arguments.key) == bool(arguments.key_folder):
         parser.error("give one of --key and --key-folder")
+    if arguments.keep < 1:
+        parser.error("--keep is at least 1, for the version that is given")
     try:
         signer = Signer.given(arguments.key) or Signer.kept_in(arguments.key_folder)
         make(
             arguments.folder,
             {name: Path(folder) for name, folder in suites.items()},
             arguments.time,
+            arguments.keep,
             signer,
         )
         signer.end()
@@ -111,7 +122,7 @@ class Signer:
         return _run("gpg", *home, "--batch", "--quiet", *words, text=text)
 
 
-def make(folder: Path, suites: dict[str, Path], time: int, signer: Signer) -> None:
+def make(folder: Path, suites: dict[str, Path], time: int, keep: int, signer: Signer) -> None:
     """Write the repository beside its place, then move it there. Raises RepositoryError."""
     new = folder.with_name(f".{folder.name}.new")
     old = folder.with_name(f".{folder.name}.old")
@@ -119,30 +130,82 @@ def make(folder: Path, suites: dict[str, Path], time: int, signer: Signer) -> No
     shutil.rmtree(old, ignore_errors=True)
     new.mkdir(parents=True)
     (new / "strongroom.asc").write_bytes(signer.public_key())
-    for suite, packages in suites.items():
-        _make_suite(new, suite, sorted(packages.glob("*.deb")), time, signer)
+    for suite in sorted({*suites, *(path.name for path in folder.glob("dists/*"))}):
+        before = folder / "dists" / suite
+        given = sorted(suites[suite].glob("*.deb")) if suite in suites else []
+        if suite in suites and not given:
+            raise RepositoryError(f"there are no packages of {suite}; make packages builds them")
+        _make_suite(
+            new,
+            suite,
+            _with_older(given, _packages_of(folder, before), keep),
+            max(time, _date_of(before)),
+            signer,
+        )
     if folder.exists():
         folder.rename(old)
     new.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
 
 
+def _fields(package: Path) -> dict[str, str]:
+    lines = _control(package).splitlines()
+    return dict(line.split(": ", 1) for line in lines if not line.startswith(" "))
+
+
+@functools.cache
+def _control(package: Path) -> str:
+    return _run("dpkg-deb", "--field", str(package)).decode()
+
+
+def _packages_of(folder: Path, suite: Path) -> list[Path]:
+    """The packages that the index of a suite names, as far as they are there."""
+    named = {
+        line.removeprefix("Filename: ")
+        for index in suite.glob("*/binary-*/Packages")
+        for line in index.read_text().splitlines()
+        if line.startswith("Filename: ")
+    }
+    return sorted(path for name in named if (path := folder / name).is_file())
+
+
+def _date_of(suite: Path) -> int:
+    """The date of the index that is there; 0: there is none."""
+    if not (suite / "Release").exists():
+        return 0
+    lines = (suite / "Release").read_text().splitlines()
+    date = next(line.removeprefix("Date: ") for line in lines if line.startswith("Date: "))
+    return int(parsedate_to_datetime(date).timestamp())
+
+
+def _with_older(given: list[Path], before: list[Path], keep: int) -> list[Path]:
+    """What is given, and the packages of the newest other versions: `keep` versions in all."""
+    versions = {_fields(package)["Version"] for package in given}
+    older = {_fields(package)["Version"] for package in before} - versions
+    newest = sorted(older, key=functools.cmp_to_key(_order))[: max(keep - len(versions), 0)]
+    kept = [package for package in before if _fields(package)["Version"] in newest]
+    return sorted([*given, *kept], key=lambda package: package.name)
+
+
+def _order(one: str, other: str) -> int:
+    """By which versions are sorted, the newest first."""
+    if one == other:
+        return 0
+    words = ("dpkg", "--compare-versions", one, "gt", other)
+    return -1 if subprocess.run(words, check=False).returncode == 0 else 1
+
+
 def _make_suite(folder: Path, suite: str, packages: list[Path], time: int, signer: Signer) -> None:
-    if not packages:
-        raise RepositoryError(f"there are no packages of {suite}; make packages builds them")
     entries: list[tuple[str, str]] = []
     for package in packages:
-        control = _run("dpkg-deb", "--field", str(package)).decode()
-        fields = dict(
-            line.split(": ", 1) for line in control.splitlines() if not line.startswith(" ")
-        )
+        control = _control(package)
         place = f"pool/{COMPONENT}/s/strongroom/{package.name}"
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(package, folder / place)
         data = package.read_bytes()
         digest = hashlib.sha256(data).hexdigest()
         entry = f"{control.rstrip()}\nFilename: {place}\nSize: {len(data)}\nSHA256: {digest}\n"
-        entries.append((fields["Architecture"], entry))
+        entries.append((_fields(package)["Architecture"], entry))
     architectures = sorted({one for one, _ in entries} - {"all"})
     dist = folder / "dists" / suite
     sums: list[str] = []

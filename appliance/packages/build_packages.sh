@@ -5,6 +5,8 @@
 # to build/packages/SUITE; the root they are built in, and the libraries, stay in build/packages and
 # are used again. The same commit gives the same bytes: times are those of SOURCE_DATE_EPOCH, or of
 # the commit. REVISION (1) is the part of the version that tells two builds of one version apart.
+# MAINTAINER (that of debian/control) is who users of the packages can write to: `Name <address>`.
+# LINT=no leaves lintian out, for a build that is only compared with another.
 set -euo pipefail
 
 suite=$1
@@ -34,6 +36,8 @@ if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
         fail 98 "this is no clone; set SOURCE_DATE_EPOCH to the time of the packages"
 fi
 export SOURCE_DATE_EPOCH
+[ -z "${MAINTAINER:-}" ] || [[ "$MAINTAINER" =~ ^[^\<\>,@]+\ \<[^\<\>,@\ ]+@[^\<\>,@\ ]+\>$ ]] ||
+    fail 98 "MAINTAINER is no name with an address: write it as 'Jo Doe <jo@example.org>'"
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$engine/pyproject.toml")-$revision~$release
 
 make_root() {
@@ -79,6 +83,9 @@ git -C "$project" ls-files -z --cached --others --exclude-standard \
     tar -C "$source" --no-same-owner --transform='s,^appliance/,,' -xf -
 mv "$source/packages/debian" "$source/debian"
 ln -s /wheels "$source/wheels"
+if [ -n "${MAINTAINER:-}" ]; then
+    MAINTAINER=$MAINTAINER perl -pi -e 's/^Maintainer: .*/Maintainer: $ENV{MAINTAINER}/' "$source/debian/control"
+fi
 cat > "$source/debian/changelog" <<END
 strongroom ($version) $suite; urgency=medium
 
@@ -89,7 +96,7 @@ END
 
 # Without a network: whatever is not in the lock file is not found.
 unshare --mount --net --pid --fork --kill-child env -i HOME=/root LANG=C.UTF-8 \
-    PATH=/usr/sbin:/usr/bin:/sbin:/bin SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
+    PATH=/usr/sbin:/usr/bin:/sbin:/bin SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" LINT="${LINT:-yes}" \
     bash -e -c '
         mount -t proc proc "$1/proc"
         mount --rbind /dev "$1/dev"
@@ -99,6 +106,7 @@ unshare --mount --net --pid --fork --kill-child env -i HOME=/root LANG=C.UTF-8 \
             dpkg-buildpackage --build=binary --unsigned-changes --no-check-builddeps > ../log 2>&1 ||
                 { tail -n 60 ../log; exit 1; }
             cd ..
+            [ \$LINT = yes ] || exit 0
             lintian --allow-root --fail-on error --tag-display-limit 0 strongroom_*.changes
         "
     ' bash "$root" < /dev/null

@@ -86,8 +86,11 @@ for daemon in $daemons; do
     [ "$(systemctl is-enabled strongroom-$daemon)" = enabled ] || fail "$daemon would not start at boot"
     [ "$(systemctl is-active strongroom-$daemon)" = inactive ] || fail "$daemon was started"
 done
+[ "$(systemctl is-active strongroom-packages.socket)" = inactive ] || fail "packages are served, and there are none"
 none_failed || fail "a unit has failed"
 no_daemon || fail "something runs"
+[ "$(stat -c '%U:%G %a' /etc/strongroom/director.d/client)" = "strongroom-director:strongroom 755" ] ||
+    fail "the director could not write the files of clients that join"
 [ -z "$(find /etc/strongroom -type f)" ] || fail "there is a configuration"
 [ "$(stat -c '%U:%G %a' /var/lib/strongroom/{agent,storage,director} | paste -sd,)" = \
     "strongroom-agent:strongroom-agent 700,strongroom-storage:strongroom 750,strongroom-director:strongroom 750" ] ||
@@ -157,6 +160,18 @@ done
 wait_for 60 "the agent after the downgrade" is_connected
 strongroom run data --watch || fail "the backup after the downgrade failed"
 
+step "packages for the clients: apt gets them from the appliance"
+mkdir -p /var/lib/strongroom/packages
+cp -r /srv/apt/old /var/lib/strongroom/packages/apt
+systemctl start strongroom-packages.socket
+cp /etc/apt/sources.list.d/strongroom.sources /root/before.sources
+sed -i 's|^URIs: .*|URIs: http://127.0.0.1:9105/apt|' /etc/apt/sources.list.d/strongroom.sources
+"${apt[@]}" -o APT::Update::Error-Mode=any update
+(cd /tmp && apt-get download strongroom-agent="$old") || fail "the appliance does not serve the package"
+cmp /tmp/strongroom-agent_*.deb /srv/apt/old/pool/main/s/strongroom/strongroom-agent_*.deb
+mv /root/before.sources /etc/apt/sources.list.d/strongroom.sources
+none_failed || fail "a unit has failed"
+
 step "remove: daemons end; data, keys and configuration stay"
 kept() { find /etc/strongroom /var/lib/strongroom -not -name '*.sqlite*' -not -path '*/cache/*' | sort; }
 systemctl stop strongroom-agent strongroom-director strongroom-storage
@@ -166,6 +181,7 @@ systemctl start strongroom-storage strongroom-director strongroom-agent
 no_daemon || fail "something runs still"
 [ ! -e /opt/strongroom ] || fail "there is something left: $(find /opt/strongroom | head -3)"
 [ ! -e /usr/lib/systemd/system/strongroom-agent.service ] || fail "the units are left"
+systemctl is-active --quiet strongroom-packages.socket && fail "packages are served still"
 diff /tmp/before <(kept) || fail "something was removed with the packages"
 
 step "install again: what is configured starts"
@@ -180,7 +196,7 @@ no_daemon || fail "something runs still"
 [ ! -e /opt/strongroom ] || fail "there is something left: $(find /opt/strongroom | head -3)"
 find /var/lib/strongroom -path '*/repository/*' -prune -o -print
 for gone in /etc/strongroom /var/lib/strongroom/agent /var/lib/strongroom/director/catalog.sqlite \
-    /var/lib/strongroom/director/identity /var/lib/strongroom/storage/identity /var/cache/strongroom-agent; do
+    /var/lib/strongroom/director/identity /var/lib/strongroom/packages /var/lib/strongroom/storage/identity /var/cache/strongroom-agent; do
     [ ! -e $gone ] || fail "$gone is left"
 done
 for kept in director/passphrase director/appliance.key ca repository/config; do

@@ -43,22 +43,8 @@ root=$work/root
 
 say "making newer packages, and the repositories"
 newer=$work/newer
-mkdir -p "$newer" "$root/srv/apt"
-for package in "$build/$suite"/*.deb; do
-    tree=$work/tree
-    dpkg-deb --raw-extract "$package" "$tree"
-    version=$(dpkg-deb --field "$package" Version)
-    sed -i "s/$version/9.$version/" "$tree/DEBIAN/control"
-    if [ -e "$tree/opt/strongroom/VERSION" ]; then
-        echo "9.$version" > "$tree/opt/strongroom/VERSION"
-        # Another version of the program, and a module in place of one that was loaded late.
-        library=$(echo "$tree"/opt/strongroom/lib/python3*/site-packages/strongroom)
-        sed -i 's/^__version__.*/__version__ = "9.0"/' "$library/__init__.py"
-        rm -f "$library"/__pycache__/__init__.*
-    fi
-    dpkg-deb -Zgzip -z1 --root-owner-group --build "$tree" "$newer/9.$(basename "$package")" > /dev/null
-    rm -rf "$tree"
-done
+mkdir -p "$root/srv/apt"
+TMPDIR=$work "$here/repackage.sh" "$build/$suite" "$newer" 9.0
 repository() {
     "$project/appliance/packages/apt_repository.py" "$root/srv/apt/$1" "$suite=$2" \
         --time "$(date +%s)" --key-folder "$work/$3"

@@ -134,3 +134,18 @@ def test_show_prints_a_run_as_it_is_written(config, tmp_path):
     )
     done = config("show", "--config", str(file), "Schedule/s")
     assert f"    Run = Level=Full 1st 3rd sun at 23:05; daily at 1:00    # {file}:" in done.stdout
+
+
+def test_a_folder_that_a_package_brought_empty_stands_in_nobodys_way(config, tmp_path):
+    (tmp_path / "director.d" / "client").mkdir(parents=True)
+    done = config("check", str(tmp_path))
+    assert done.returncode == 2
+    assert "no configuration is here" in done.stderr
+    (tmp_path / "bareos-dir.d" / "pool").mkdir(parents=True)
+    (tmp_path / "bareos-dir.d" / "pool" / "p.conf").write_text("Pool { Nam = p }\n")
+    done = config("check", "--component", "director", str(tmp_path))
+    assert f"{tmp_path}/bareos-dir.d/pool/p.conf:1" in done.stdout
+    # As soon as ours has a file, it is ours that counts.
+    (tmp_path / "director.d" / "client" / "c.conf").write_text("Client { Nam = c }\n")
+    done = config("check", "--component", "director", str(tmp_path))
+    assert f"{tmp_path}/director.d/client/c.conf:1" in done.stdout

@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from kit.project import ENGINE, PACKAGES, UNITS
+from kit.daemon_process import wait_for
+from kit.project import DOCUMENTS, ENGINE, PACKAGES, UNITS
 from strongroom.config.trees.loader import STEMS
 from strongroom.daemons.director.own_jobs.processes import PROGRAM as OWN_JOB
 
@@ -76,6 +80,7 @@ def populated(root):
         "ca/authority.pem",
         "repository/config",
         "repository/packs/1",
+        "packages/apt/strongroom.asc",
     ):
         (state / name).parent.mkdir(parents=True, exist_ok=True)
         (state / name).touch()
@@ -142,7 +147,7 @@ def test_the_folder_of_a_daemon_is_its_own_as_the_unit_makes_it(daemon):
         for line in (UNITS / f"strongroom-{daemon}.service").read_text().splitlines()
         if re.match(r"(User|Group|StateDirectoryMode)=", line)
     )
-    rule = (DEBIAN / f"strongroom-{daemon}.tmpfiles").read_text().split()
+    rule = (DEBIAN / f"strongroom-{daemon}.tmpfiles").read_text().splitlines()[0].split()
     owner = [unit["StateDirectoryMode"], unit["User"], unit["Group"]]
     assert rule == ["d", f"/var/lib/strongroom/{daemon}", *owner, "-"]
 
@@ -179,7 +184,10 @@ def test_units_are_well_formed_with_what_the_packages_add(tmp_path):
         ("strongroom-storage", r"etc/strongroom/storage\.d/.*|var/lib/strongroom/storage/.*"),
         (
             "strongroom-director",
-            r"etc/strongroom/director\.d/.*|var/lib/strongroom/director/(identity|cata|cache).*",
+            (
+                r"etc/strongroom/director\.d/.*"
+                r"|var/lib/strongroom/(director/(identity|cata|cache)|packages/).*"
+            ),
         ),
         ("strongroom", r"$"),
     ],
@@ -259,3 +267,82 @@ def test_a_start_without_an_upgrade_before_it_leaves_the_files_alone(tmp_path):
     before = freeze(tmp_path).stat().st_ino
     assert freeze(tmp_path).stat().st_ino == before
     assert not (tmp_path / ".running/agent.old").exists()
+
+
+SYSTEMCTL = """#!/bin/sh
+case $1 in
+    show) echo "$PROCESS" ;;
+    try-restart) echo "restarted $2" ;;
+esac
+"""
+
+
+@contextlib.contextmanager
+def busy_agent():
+    """A process with a job, as the agent has it; and the job."""
+    name = "strongroom.daemons.agent.jobs.job"
+    job = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()', '-m', '{name}'])"
+    )
+    with subprocess.Popen([sys.executable, "-c", job], stdin=subprocess.PIPE) as agent:
+        wait_for(lambda: jobs_of(agent))
+        yield agent
+        agent.stdin.close()
+
+
+def restart_when_idle(folder, agent, seconds):
+    """Start the program, with a systemctl that has no systemd."""
+    (folder / "systemctl").write_text(SYSTEMCTL)
+    (folder / "systemctl").chmod(0o755)
+    return subprocess.Popen(
+        [str(PACKAGES / "restart-when-idle"), "agent", str(seconds)],
+        env={"PATH": f"{folder}:{os.environ['PATH']}", "PROCESS": str(agent.pid)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def jobs_of(process):
+    """Its children that run a job's program already."""
+    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    lines = (Path(f"/proc/{child}/cmdline").read_bytes() for child in found)
+    return [line for line in lines if b"\0-m\0strongroom.daemons.agent.jobs." in line]
+
+
+def test_a_job_puts_a_restart_off_and_when_it_has_ended_nothing_is_said(tmp_path):
+    with busy_agent() as agent:
+        waiting = restart_when_idle(tmp_path, agent, 100_000)
+        assert "has a job" in waiting.stdout.readline()
+        assert waiting.poll() is None
+        agent.stdin.close()
+        told, warned = waiting.communicate()
+    assert (told, warned, waiting.returncode) == ("restarted strongroom-agent.service\n", "", 0)
+
+
+def test_a_job_puts_a_restart_off_no_longer_than_it_is_said(tmp_path):
+    with busy_agent() as agent:
+        told, warned = restart_when_idle(tmp_path, agent, 2).communicate()
+        assert jobs_of(agent)
+    assert told.endswith("restarted strongroom-agent.service\n")
+    assert warned.count("\n") == 1
+    assert "still has a job after 2 seconds; it is restarted now" in warned
+    assert "RESTART_LIMIT_SECONDS of strongroom-restart@agent" in warned
+
+
+def test_the_unit_says_how_long_a_restart_waits():
+    unit = (PACKAGES / "units/strongroom-restart@.service").read_text()
+    assert re.search(r"(?m)^Environment=RESTART_LIMIT_SECONDS=86400$", unit)
+    assert re.search(r"(?m)^ExecStart=\S+/restart-when-idle %i \$\{RESTART_LIMIT_SECONDS\}$", unit)
+    guide = (DOCUMENTS / "guides/install.md").read_text()
+    assert "24 hours" in guide
+    assert "RESTART_LIMIT_SECONDS" in guide
+
+
+def test_the_director_finds_the_folder_of_joining_clients_when_it_starts():
+    folder = "/etc/strongroom/director.d/client"
+    unit = (UNITS / "strongroom-director.service").read_text()
+    assert f"ReadWritePaths=-{folder}" in unit
+    assert (DEBIAN / "strongroom-director.dirs").read_text() == f"{folder[1:]}\n"
+    rules = (DEBIAN / "strongroom-director.tmpfiles").read_text().splitlines()
+    assert f"d {folder} 0755 strongroom-director strongroom -" in rules

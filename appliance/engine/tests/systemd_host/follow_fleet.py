@@ -121,7 +121,7 @@ class Host:
             (self.folder / part).mkdir(parents=True)
         layers = f"lowerdir={BUILD}/{self._suite}-root"
         layers += f",upperdir={self.folder}/upper,workdir={self.folder}/work"
-        _command("mount", "-t", "overlay", "-o", layers, "overlay", str(self.root))
+        command("mount", "-t", "overlay", "-o", layers, "overlay", str(self.root))
         shutil.rmtree(self.root / "opt" / "strongroom")
         shutil.rmtree(self.root / "engine", ignore_errors=True)
         wanted = self.root / "etc/systemd/system/multi-user.target.wants"
@@ -136,19 +136,19 @@ class Host:
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy2(source, target)
-        _command("ip", "netns", "add", self.network)
+        command("ip", "netns", "add", self.network)
 
     def boot(self) -> None:
         """Start it, and return when it is up."""
-        command = ["systemd-nspawn", "--quiet", "--boot", "--register=no", f"--machine={self.name}"]
-        command += [f"--directory={self.root}", "--console=pipe", "--link-journal=no"]
-        command += [f"--network-namespace-path=/run/netns/{self.network}", "--resolv-conf=off"]
-        command += [f"--bind-ro={_packages(self._suite)}:/wheels", "--timezone=off"]
+        words = ["systemd-nspawn", "--quiet", "--boot", "--register=no", f"--machine={self.name}"]
+        words += [f"--directory={self.root}", "--console=pipe", "--link-journal=no"]
+        words += [f"--network-namespace-path=/run/netns/{self.network}", "--resolv-conf=off"]
+        words += [f"--bind-ro={_packages(self._suite)}:/wheels", "--timezone=off"]
         if not Path("/run/systemd/system").exists():
-            command = self._without_systemd([*command, "--keep-unit"])
+            words = self._without_systemd([*words, "--keep-unit"])
         with (self.folder / "console").open("ab") as console:
             self._nspawn = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=console, stderr=console
+                words, stdin=subprocess.DEVNULL, stdout=console, stderr=console
             )
         self._await("it to boot", lambda: self._leader() > 0)
         self._shell = subprocess.Popen(
@@ -218,7 +218,7 @@ class Host:
             time.sleep(0.1)
         subprocess.run(["ip", "netns", "del", self.network], capture_output=True, check=False)
 
-    def _without_systemd(self, command: list[str]) -> list[str]:
+    def _without_systemd(self, words: list[str]) -> list[str]:
         """Where no systemd gives hosts a cgroup of their own, and none may share one."""
         self._cgroup.mkdir(exist_ok=True)
         script = (
@@ -226,7 +226,7 @@ class Host:
             "mount -t tmpfs -o mode=755 tmpfs /run/systemd; "
             'mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec "$@"'
         )
-        return ["unshare", "-m", "--propagation=slave", "bash", "-c", script, "nspawn", *command]
+        return ["unshare", "-m", "--propagation=slave", "bash", "-c", script, "nspawn", *words]
 
     def _leader(self) -> int:
         """The pid of the host's first process; 0: it is not there yet."""
@@ -257,7 +257,7 @@ def follow(hosts: dict[str, Host]) -> None:
             shutil.copy2(token, hosts["web1"].root / "root" / "web1.token")
             text = text.replace(FINGERPRINT_SHOWN, fingerprint)
         with ThreadPoolExecutor() as pool:
-            _say(f"--- {' and '.join(step.hosts)}: docs/guides/fleet.md, line {step.line}")
+            say(f"--- {' and '.join(step.hosts)}: docs/guides/fleet.md, line {step.line}")
             said = list(pool.map(lambda name: hosts[name].give(text), step.hosts))  # noqa: B023
         if (found := re.search(r"\b[0-9a-f]{64}\b", said[0])) and "ca token" in text:
             fingerprint = found[0]
@@ -270,7 +270,7 @@ def look_around(hosts: dict[str, Host]) -> None:
     for name, units in EXPOSURES.items():
         host = hosts[name]
         for unit, most in units.items():
-            _say(f"--- {name}: strongroom-{unit}")
+            say(f"--- {name}: strongroom-{unit}")
             said = host.give(f"systemd-analyze security --no-pager strongroom-{unit} | tail -1")
             exposure = re.search(r": ([0-9.]+)", said)
             if exposure is None or float(exposure[1]) > most:
@@ -290,7 +290,7 @@ def restart_under_way(hosts: dict[str, Host]) -> None:
     slow = f"s|Address = web1|Address = web1; Maximum Bandwidth Per Job = {SLOW_SPEED}|"
     vault.give(f"sed -i '{slow}' /etc/strongroom/director.d/client/web1.conf; strongroom reload")
     for number, host in enumerate((web1, vault)):
-        _say(f"--- {host.name} is restarted while web1 is backed up")
+        say(f"--- {host.name} is restarted while web1 is backed up")
         web1.give(f"head -c {LARGE_BYTES} /dev/urandom > /root/new-{number}")
         said = vault.give("touch /root/began; strongroom run web1 --json")
         run = str(json.loads(said.splitlines()[-1])["id"])
@@ -312,12 +312,13 @@ def _said_until(stream: IO[str], end: str) -> str | None:
     for line in stream:
         if line.rstrip("\n").endswith(end):
             return said + line.rstrip("\n").removesuffix(end)
-        _say(line.rstrip("\n"))
+        say(line.rstrip("\n"))
         said += line
     return None
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """What the one who runs the test sees."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -338,7 +339,7 @@ def _packages(suite: str) -> Path:
         version = "import sys; print(*sys.version_info[:2], sep='.')"
         python = subprocess.run([*inside, version], stdout=subprocess.PIPE, check=True)
         shutil.rmtree(folder, ignore_errors=True)
-        _command(
+        command(
             *(str(PROJECT / ".venv" / "bin" / "pip"), "download", "--quiet", "--no-deps"),
             *("--disable-pip-version-check", "--only-binary=:all:", f"--dest={folder}"),
             *("--python-version", python.stdout.decode().strip(), *pins.stdout.decode().split()),
@@ -347,55 +348,65 @@ def _packages(suite: str) -> Path:
     return folder
 
 
-def _command(*words: str) -> None:
+def command(*words: str) -> None:
+    """Run something on this machine. Raises CalledProcessError."""
     subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
 
 
-def _connect(hosts: dict[str, Host]) -> None:
+def _connect(first: Host, second: Host) -> None:
     """One cable between the two."""
-    first, second = hosts.values()
     ends = ("host0", "netns", first.network), ("host0", "netns", second.network)
-    _command("ip", "link", "add", *ends[0], "type", "veth", "peer", "name", *ends[1])
-    for name, host in hosts.items():
-        inside = ("ip", "-n", host.network)
-        _command(*inside, "addr", "add", f"{NAMES[name]}/24", "dev", "host0")
-        for link in ("lo", "host0"):
-            _command(*inside, "link", "set", link, "up")
+    command("ip", "link", "add", *ends[0], "type", "veth", "peer", "name", *ends[1])
+    for host in (first, second):
+        command("ip", "-n", host.network, "addr", "add", f"{NAMES[host.name]}/24", "dev", "host0")
+        command("ip", "-n", host.network, "link", "set", "host0", "up")
 
 
-def main() -> int:
-    """Do it all; the exit status."""
-    suite = sys.argv[1] if len(sys.argv) > 1 else "bookworm"
-    _command(str(ENGINE / "tests" / "vm" / "run_in_guest.sh"), suite, "--only-root")
+def on_fresh_hosts(
+    suite: str, names: tuple[str, ...], steps: Callable[[dict[str, Host]], None]
+) -> int:
+    """Make hosts, of which the first two have a network, and take the steps; the exit status."""
+    command(str(ENGINE / "tests" / "vm" / "run_in_guest.sh"), suite, "--only-root")
     folder = Path(tempfile.mkdtemp(prefix="strongroom-fleet-", dir="/var/tmp"))
-    _command("mount", "-t", "tmpfs", "-o", "size=4g", "tmpfs", str(folder))
-    hosts = {name: Host(suite, name, folder) for name in NAMES}
+    command("mount", "-t", "tmpfs", "-o", "size=4g", "tmpfs", str(folder))
+    hosts = {name: Host(suite, name, folder) for name in names}
     try:
         for host in hosts.values():
             host.make()
-        _connect(hosts)
+            command("ip", "-n", host.network, "link", "set", "lo", "up")
+        _connect(hosts[names[0]], hosts[names[1]])
         for host in hosts.values():
             host.boot()
-        follow(hosts)
-        look_around(hosts)
-        restart_under_way(hosts)
+        steps(hosts)
     except (StepError, subprocess.SubprocessError) as error:
-        _say(f"FAILED: {error}")
+        say(f"FAILED: {error}")
         for host in hosts.values():
-            _show_journal(host)
+            show_journal(host)
         return 1
     finally:
         for host in hosts.values():
             host.remove()
-        _command("umount", str(folder))
+        command("umount", str(folder))
         folder.rmdir()
-    _say(f"{suite}: all steps were right")
+    say(f"{suite}: all steps were right")
     return 0
 
 
-def _show_journal(host: Host) -> None:
+def main() -> int:
+    """Do it all; the exit status."""
+
+    def steps(hosts: dict[str, Host]) -> None:
+        follow(hosts)
+        look_around(hosts)
+        restart_under_way(hosts)
+
+    return on_fresh_hosts(sys.argv[1] if len(sys.argv) > 1 else "bookworm", tuple(NAMES), steps)
+
+
+def show_journal(host: Host) -> None:
+    """What the daemons of a host said last."""
     journal = host.root / "var" / "log" / "journal"
-    _say(f"--- the journal of {host.name}")
+    say(f"--- the journal of {host.name}")
     subprocess.run(
         ["journalctl", "--no-pager", "-n", "60", "-D", str(journal), "-u", "strongroom-*"],
         check=False,

@@ -2,7 +2,8 @@
 
 A path may be a tree (a folder with `director.d`, `bareos-dir.d`, `bareos-dir.conf` and the like), a
 component's folder (`bareos-dir.d`), or one file. Bareos, Bacula and Strongroom names are known.
-A folder is read two levels deep (`COMPONENT.d/*/*.conf`), the last name first, as Bareos does.
+A folder is read two levels deep (`COMPONENT.d/*/*.conf`), the last name first, as Bareos does. In a
+tree a folder without any such file counts for nothing: packages bring empty ones.
 
 The names also say whose language it is, unless a dialect is stated: what lies in `bareos-dir.d` or
 `bacula-dir.conf` is a tree of Bareos or Bacula, in which unknown directives and resources are
@@ -172,7 +173,7 @@ def component_files(path: str, component: str | None = None) -> dict[str, list[s
             folder = os.path.join(path, f"{stem}.d")
             if os.path.isfile(file):
                 found[name] = [file]
-            elif os.path.isdir(folder):
+            elif _has_files(folder):
                 found[name] = _folder_files(folder)
             if name in found:
                 break
@@ -199,7 +200,7 @@ def component_folder(path: str, component: str) -> str | None:
     for stem in STEMS[component]:
         if os.path.isfile(os.path.join(path, f"{stem}.conf")):
             return None
-        if os.path.isdir(folder := os.path.join(path, f"{stem}.d")):
+        if _has_files(folder := os.path.join(path, f"{stem}.d")):
             return folder
     return None
 
@@ -246,6 +247,11 @@ def is_whole(path: str, component: str | None) -> bool:
 
 def _folder_files(folder: str) -> list[str]:
     return files_matching("*/*.conf", folder)
+
+
+def _has_files(folder: str) -> bool:
+    """Whether a folder has files of a configuration, also such as are misplaced in it."""
+    return bool(_folder_files(folder) or files_matching("*.conf", folder))
 
 
 def _tell_of_misplaced(folder: str | None, reader: Reader, diagnostics: Diagnostics) -> None:
