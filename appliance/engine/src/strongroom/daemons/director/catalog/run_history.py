@@ -115,6 +115,17 @@ def longest_good_run_seconds(catalog: Catalog, job: str, client: str, level: str
     return max(lengths, default=0) / SECOND_NS
 
 
+def last_good_starts(catalog: Catalog) -> dict[str, int]:
+    """Client -> when its last successful backup began."""
+    query = (
+        select(RUNS.c.client, func.max(RUNS.c.started_ns))
+        .where(RUNS.c.kind == "backup", RUNS.c.state.in_(("done", "incomplete")))
+        .group_by(RUNS.c.client)
+    )
+    with catalog.reading() as connection:
+        return {client: started_ns for client, started_ns in connection.execute(query)}
+
+
 def ended_runs(catalog: Catalog, since_ns: int, most: int) -> list[Any]:
     """Runs that ended since then, the oldest first, at most so many of the newest."""
     columns = ("id", "job", "client", "kind", "state", "ended_ns", "stored_bytes", "storage")

@@ -203,6 +203,21 @@ def known_snapshots(catalog: Catalog) -> dict[str, KnownSnapshot]:
         return {name: KnownSnapshot(*rest) for name, *rest in connection.execute(select(*columns))}
 
 
+def stored_since(catalog: Catalog, since_ns: int) -> dict[str, tuple[int, int]]:
+    """Storage -> when the first snapshot since then was stored, and what all of them added."""
+    query = (
+        select(
+            SNAPSHOTS.c.storage,
+            func.min(SNAPSHOTS.c.server_ns),
+            func.sum(SNAPSHOTS.c.stored_bytes),
+        )
+        .where(SNAPSHOTS.c.server_ns >= since_ns)
+        .group_by(SNAPSHOTS.c.storage)
+    )
+    with catalog.reading() as connection:
+        return {storage: (first, int(size)) for storage, first, size in connection.execute(query)}
+
+
 def note_removed(catalog: Catalog, ids: Iterable[str], removed_ns: int, reason: str) -> None:
     """Mark snapshots as removed, with the reason; also those that were only found to be gone."""
     with catalog.writing() as connection:

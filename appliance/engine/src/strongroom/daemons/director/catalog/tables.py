@@ -105,6 +105,10 @@ RUNS = Table(
     Index("ix_runs_state", "state"),
     Index("ix_runs_job_client", "job", "client", "scheduled_ns"),
     Index("ix_runs_scheduled", "scheduled_ns"),
+    Index("ix_runs_client", "client", "scheduled_ns"),
+    # The newest end or start of each job or client is found in these alone.
+    Index("ix_runs_ends", "kind", "job", "client", "state", "ended_ns"),
+    Index("ix_runs_starts", "kind", "client", "state", "started_ns"),
 )
 
 RUN_LOG = Table(

@@ -85,6 +85,11 @@ def upgrade() -> None:
     )
     op.create_index("ix_runs_job_client", "runs", ["job", "client", "scheduled_ns"], unique=False)
     op.create_index("ix_runs_scheduled", "runs", ["scheduled_ns"], unique=False)
+    op.create_index("ix_runs_client", "runs", ["client", "scheduled_ns"], unique=False)
+    ends = ["kind", "job", "client", "state", "ended_ns"]
+    op.create_index("ix_runs_ends", "runs", ends, unique=False)
+    starts = ["kind", "client", "state", "started_ns"]
+    op.create_index("ix_runs_starts", "runs", starts, unique=False)
     op.create_index("ix_runs_state", "runs", ["state"], unique=False)
     op.create_table(
         "schedule_state",
