@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from strongroom.net.control.own_requests import OWN_HEADER, OWN_HEADERS
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from kit.director_server import RunningDirector
     from kit.page_routes import PageRequest
 
+# What begins apart from the text before it.
+_APART = frozenset(("td", "th", "li", "tr", "p", "dt", "dd", "caption", "h1", "h2", "div"))
 NAVIGATION = {"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
 
 
@@ -24,18 +26,18 @@ class WebReader:
         self.http = director.client(name, **options)
         del self.http.headers[OWN_HEADER]
 
-    def __enter__(self) -> WebReader:
+    def __enter__(self) -> Self:
         self.http.__enter__()
         return self
 
     def __exit__(self, *failure: object) -> None:
         self.http.__exit__()
 
-    def look(self, target: str, **headers: str) -> httpx.Response:
+    def look(self, target: str, /, **headers: str) -> httpx.Response:
         """Follow a link or type an address."""
         return self.ask("GET", target, headers={**NAVIGATION, **headers})
 
-    def act(self, target: str, **body: Any) -> httpx.Response:
+    def act(self, target: str, /, **body: Any) -> httpx.Response:
         """Send a form as our script does."""
         own = {"origin": self.director.url, "sec-fetch-site": "same-origin"}
         return self.ask("POST", target, headers={**own, **OWN_HEADERS}, json=body)
@@ -74,6 +76,8 @@ class ParsedPage(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _APART:
+            self._words.append(" ")
         self.elements.append((tag, {name: value or "" for name, value in attrs}))
 
     def handle_data(self, data: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.capacity import capacities
 from strongroom.daemons.director.catalog.access import (
     find_token,
     find_token_of_id,
@@ -26,7 +27,6 @@ from strongroom.daemons.director.catalog.runs import (
     load_run,
     log_lines,
 )
-from strongroom.daemons.director.capacity import capacities
 from strongroom.daemons.director.catalog.snapshots import (
     false_snapshots,
     find_snapshots,

@@ -200,9 +200,11 @@ class ComingRuns:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The space of a Storage. daily_bytes: what backups of the last weeks stored a day, None where
-    these are too few to tell. full_ns: when its disk is full at that rate if nothing is removed, 0
-    where that cannot be told. stored_bytes: of all packs, 0 if not measured.
+    """The space of a Storage.
+
+    daily_bytes: what backups of the last weeks stored a day, None where these are too few to tell.
+    full_ns: when its disk is full at that rate if nothing is removed, 0 where that cannot be told.
+    stored_bytes: of all packs, 0 if not measured.
     """
 
     storage: str

@@ -123,7 +123,7 @@ def last_good_starts(catalog: Catalog) -> dict[str, int]:
         .group_by(RUNS.c.client)
     )
     with catalog.reading() as connection:
-        return {client: started_ns for client, started_ns in connection.execute(query)}
+        return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def ended_runs(catalog: Catalog, since_ns: int, most: int) -> list[Any]:

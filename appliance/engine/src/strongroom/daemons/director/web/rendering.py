@@ -111,7 +111,7 @@ def page(
         director=asked.director.context.name,
         zone=asked.director.configuration.director.time_zone,
         moment=lambda time_ns: wording.moment(time_ns, zone),
-        now_ns=clock.now_ns(),
+        zone_offset_seconds=wording.offset_seconds(zone),
     )  # fmt: skip
     return _answer(text, code)
 

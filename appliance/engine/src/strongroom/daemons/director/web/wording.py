@@ -26,7 +26,7 @@ SIGNS: Final = {
     "failed": "✗",
     "late": "!",
     "never": "?",
-    "cancelled": "–",
+    "cancelled": "×",  # noqa: RUF001 - a sign, not the letter x
     "running": "▶",
     "queued": "…",
     "waiting": "…",
@@ -75,6 +75,12 @@ def moment(time_ns: int, zone: ZoneInfo) -> str:
     except (OverflowError, ValueError, OSError):
         return clock.utc_text(time_ns)
     return f"{at:%Y-%m-%d %H:%M}"
+
+
+def offset_seconds(zone: ZoneInfo) -> int:
+    """By how much a time zone is ahead of UTC now."""
+    offset = datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC).astimezone(zone).utcoffset()
+    return int(offset.total_seconds()) if offset is not None else 0
 
 
 def run_seconds(run: Run) -> float:

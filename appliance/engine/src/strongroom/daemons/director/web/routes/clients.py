@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse, Response
@@ -16,6 +16,11 @@ from strongroom.daemons.director.web.fleet import VERDICTS, judged_clients
 from strongroom.daemons.director.web.readers import Reader
 from strongroom.daemons.director.web.rendering import page
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strongroom.daemons.director.results import OpenIncident, Run, Snapshot
+
 router = APIRouter()
 
 _ON_A_PAGE = 100
@@ -28,7 +33,7 @@ Text = Annotated[str, Query(max_length=128)]
 async def clients(asked: Reader, name: Text = "", state: Text = "", after: Cursor = "") -> Response:
     """Those whose names hold `name`, of one state where it is given."""
     listed = (await api.clients(asked)).items
-    problems = ()
+    problems: Sequence[OpenIncident] = ()
     if asked.rights.permits_command("status"):
         problems = (await api.status(asked)).problems
     found = [
@@ -59,7 +64,8 @@ async def client(asked: Reader, name: Text) -> Response:
     may = asked.rights.permits_command
     status = await api.status(asked) if may("status") else None
     jobs = (await api.jobs(asked, client=name)).items if may("jobs") else []
-    runs = snapshots = ()
+    runs: list[Run] = []
+    snapshots: list[Snapshot] = []
     if may("runs"):
         runs = (await runs_api.runs(asked, client=name, limit=_MOST_RUNS)).items
     if may("snapshots"):

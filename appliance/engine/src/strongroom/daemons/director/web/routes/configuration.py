@@ -26,11 +26,7 @@ async def configuration(
     """The resources that the reader may see, by type and name."""
     asked.rights.require_command("config")
     seen = visible_resources(asked.director.resources, asked.rights)
-    found = [
-        one
-        for one in seen
-        if kind in ("", one.type) and name.lower() in one.name.lower()
-    ]
+    found = [one for one in seen if kind in ("", one.type) and name.lower() in one.name.lower()]
     following = after + _ON_A_PAGE
     return page(
         asked,

@@ -8,6 +8,10 @@ function printable(text) {
     "\\u{" + letter.codePointAt(0).toString(16) + "}");
 }
 
+const SIGNS = {
+  done: "✓", incomplete: "!", failed: "✗", cancelled: "×", running: "▶", queued: "…", waiting: "…",
+};
+
 function size(count) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let unit = 0;
@@ -88,6 +92,8 @@ class LiveRun {
   constructor(page) {
     this.page = page;
     this.after = Number(page.dataset.after);
+    // Of the director's time zone, which the lines before these are shown in.
+    this.offset = Number(page.dataset.offset) * 1000;
     this.log = document.getElementById("run-log");
     this.waitSeconds = 1;
   }
@@ -144,7 +150,10 @@ class LiveRun {
     if (state.dataset.state !== run.state) {
       state.dataset.state = run.state;
       state.className = `state state-${printable(run.state)}`;
-      state.textContent = printable(run.state);
+      const sign = document.createElement("span");
+      sign.ariaHidden = "true";
+      sign.textContent = SIGNS[run.state] ?? "";
+      state.replaceChildren(sign, ` ${printable(run.state)}`);
     }
     const put = (name, value) => { document.getElementById(`run-${name}`).textContent = value; };
     put("files", run.files.toLocaleString("en"));
@@ -166,7 +175,8 @@ class LiveRun {
     const entry = document.createElement("li");
     const time = document.createElement("time");
     time.dateTime = line.time;
-    time.textContent = `${line.time.slice(0, 10)} ${line.time.slice(11, 16)} UTC`;
+    const local = new Date(Date.parse(line.time) + this.offset).toISOString();
+    time.textContent = `${local.slice(0, 10)} ${local.slice(11, 16)}`;
     entry.className = printable(line.level);
     entry.append(time, ` ${printable(line.text)}`);
     this.log.append(entry);
