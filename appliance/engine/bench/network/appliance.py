@@ -81,6 +81,8 @@ class Appliance:
 
         try:
             self._stack.enter_context(self.vault)
+            key = str(self.folder / "appliance.key")
+            self.vault.maintain("key", "export-appliance", key)
             self.director = self._stack.enter_context(
                 Daemon(
                     [*STRONGROOM, "director", "--config", str(self._configuration)],

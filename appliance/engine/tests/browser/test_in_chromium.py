@@ -45,7 +45,9 @@ def begun(director, web1):
     return run_id
 
 
-def test_every_page_can_be_used_by_whoever_does_not_see_it_well(new_site, director, web1, token, looks):
+def test_every_page_can_be_used_by_whoever_does_not_see_it_well(
+    new_site, director, web1, token, looks
+):
     run_id = begun(director, web1)
     web1.log(run_id, "a line")
     site = new_site(**looks)

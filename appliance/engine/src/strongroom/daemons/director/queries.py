@@ -54,7 +54,7 @@ from strongroom.daemons.director.runs.retention import snapshot_info
 from strongroom.errors import StrongroomError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from strongroom.config.settings.client import ClientSettings
     from strongroom.config.settings.job import JobSettings
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         FilesFound,
         LogLine,
         NoticeOverview,
+        OpenIncident,
         Permits,
         Run,
         Token,
@@ -119,7 +120,7 @@ class Queries:
         ended = RunFilter(states=tuple(sorted(FINAL_STATES)), limit=_RECENT_RUNS)
         recent = await context.in_thread(find_runs, context.catalog, ended)
         suspect = await context.in_thread(_suspect, context.catalog)
-        wrong = (await self._notices.overview()).incidents
+        problems = await self.problems()
         now_ns = clock.now_ns()
         obstacle = self._scheduler.guard.obstacle
         trust = context.identity.trust.revocations if context.identity is not None else None
@@ -162,7 +163,7 @@ class Queries:
                 ),
                 *self._notices.warnings,
             ),
-            problems=tuple(sorted(wrong, key=lambda one: (one.severity != "error", one.since_ns))),
+            problems=problems,
             expiries=tuple(expiries),
             restart_needed=context.restart_needed,
         )
@@ -178,18 +179,25 @@ class Queries:
 
     async def clients(self) -> list[Client]:
         """All Client resources by name."""
-        context = self._context
-        known = await context.in_thread(load_clients, context.catalog)
-        good = await context.in_thread(last_good_starts, context.catalog)
-        return [
-            self._client_info(client, known.get(name), good.get(name, 0))
-            for name, client in sorted(context.configuration.clients.items())
-        ]
+        return await self._clients(sorted(self._context.configuration.clients))
 
     async def client(self, name: str) -> Client:
         """One of them."""
         self._context.configuration.client(name)
-        return next(one for one in await self.clients() if one.name == name)
+        (found,) = await self._clients([name], name)
+        return found
+
+    async def _clients(self, names: Iterable[str], only: str = "") -> list[Client]:
+        """Those of these names; only: where it is a single one."""
+        context = self._context
+        known = await context.in_thread(load_clients, context.catalog)
+        good = await context.in_thread(last_good_starts, context.catalog, only)
+        clients = context.configuration.clients
+        return [
+            self._client_info(clients[name], known.get(name), good.get(name, 0))
+            for name in names
+            if name in clients
+        ]
 
     async def jobs(self, client: str = "") -> list[Job]:
         """All Job resources by name, or those of a client."""
@@ -352,6 +360,11 @@ class Queries:
     async def token_of_id(self, token_id: str) -> Token | None:
         """The token of this id, unless it has expired or was revoked."""
         return await self._context.in_thread(find_token_of_id, self._context.catalog, token_id)
+
+    async def problems(self) -> tuple[OpenIncident, ...]:
+        """What is wrong, errors first, then the oldest first."""
+        wrong = (await self._notices.overview()).incidents
+        return tuple(sorted(wrong, key=lambda one: (one.severity != "error", one.since_ns)))
 
     async def notices(self) -> NoticeOverview:
         """What is wrong, and the notices that wait or could not be delivered."""

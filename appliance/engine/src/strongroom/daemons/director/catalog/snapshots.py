@@ -251,10 +251,13 @@ def note_false(catalog: Catalog, reasons: Mapping[str, str]) -> None:
 
 def false_snapshots(catalog: Catalog) -> list[SnapshotRecord]:
     """Existing ones that were found false, the newest first."""
-    conditions = [SNAPSHOTS.c.removed_ns == 0, SNAPSHOTS.c.false_reason != ""]
-    query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns.desc())
+    # Other than `!=` this uses the index.
+    conditions = [SNAPSHOTS.c.removed_ns == 0, SNAPSHOTS.c.false_reason > ""]
+    query = select(SNAPSHOTS).where(*conditions)
     with catalog.reading() as connection:
-        return [_record(row) for row in connection.execute(query)]
+        found = [_record(row) for row in connection.execute(query)]
+    # With an order SQLite would use that one's index.
+    return sorted(found, key=lambda one: one.server_ns, reverse=True)
 
 
 def missed_snapshots(catalog: Catalog) -> list[SnapshotRecord]:

@@ -148,7 +148,9 @@ SNAPSHOTS = Table(
     # Why it counts for nothing: it lacks something, or its totals are not true.
     _text("false_reason"),
     Index("ix_snapshots_client_job", "client", "job", "server_ns"),
-    Index("ix_snapshots_server", "server_ns"),
+    Index("ix_snapshots_server", "server_ns", "storage", "stored_bytes"),
+    Index("ix_snapshots_removed", "removed_reason"),
+    Index("ix_snapshots_false", "false_reason"),
 )
 
 AUDIT = Table(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom import clock
@@ -59,7 +59,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Entry:
-    """A Run of a job's schedule: the time processed last, and the next due time."""
+    """A Run of a job's schedule: the time processed last, and the next due time.
+
+    starts: what it starts at `next_ns`, None where it cannot; not known before somebody asks. A
+    reload makes new entries.
+    """
 
     job: JobSettings
     run: ScheduleRun
@@ -67,6 +71,8 @@ class _Entry:
     key: tuple[str, str]
     seen_ns: int
     next_ns: int | None
+    starts: DueRun | None = None
+    is_planned: bool = False
 
 
 class ScheduleWarning(NamedTuple):
@@ -201,6 +207,11 @@ class Scheduler:
 
     def _due_run(self, entry: _Entry, due_ns: int) -> DueRun | None:
         """What an entry starts; None where it cannot, which it will tell when it is due."""
+        if not entry.is_planned:
+            entry.starts, entry.is_planned = self._first_run(entry), True
+        return None if entry.starts is None else replace(entry.starts, due_ns=due_ns)
+
+    def _first_run(self, entry: _Entry) -> DueRun | None:
         try:
             planned = self._plan(entry)
             require_complete(planned)
@@ -213,7 +224,7 @@ class Scheduler:
             pool=planned.pool(planned.level),
             storage=planned.storage,
             priority=planned.priority,
-            due_ns=due_ns,
+            due_ns=entry.next_ns or 0,
         )
 
     async def _start_due(self, now_ns: int) -> None:

@@ -17,8 +17,7 @@ from strongroom.daemons.director.web.readers import Reader
 from strongroom.daemons.director.web.rendering import page
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from strongroom.daemons.director.api.request_context import ApiRequest
     from strongroom.daemons.director.results import OpenIncident, Run, Snapshot
 
 router = APIRouter()
@@ -33,9 +32,7 @@ Text = Annotated[str, Query(max_length=128)]
 async def clients(asked: Reader, name: Text = "", state: Text = "", after: Cursor = "") -> Response:
     """Those whose names hold `name`, of one state where it is given."""
     listed = (await api.clients(asked)).items
-    problems: Sequence[OpenIncident] = ()
-    if asked.rights.permits_command("status"):
-        problems = (await api.status(asked)).problems
+    problems = await _problems(asked)
     found = [
         one
         for one in judged_clients(listed, problems)
@@ -62,7 +59,6 @@ async def client(asked: Reader, name: Text) -> Response:
     """One client."""
     found = await api.client(name, asked)
     may = asked.rights.permits_command
-    status = await api.status(asked) if may("status") else None
     jobs = (await api.jobs(asked, client=name)).items if may("jobs") else []
     runs: list[Run] = []
     snapshots: list[Snapshot] = []
@@ -75,11 +71,18 @@ async def client(asked: Reader, name: Text) -> Response:
         "client.html",
         "/clients",
         client=found,
-        problems=[one for one in status.problems if one.client == name] if status else [],
+        problems=[one for one in await _problems(asked) if one.client == name],
         jobs=jobs,
         runs=runs,
         snapshots=snapshots,
     )
+
+
+async def _problems(asked: ApiRequest) -> list[OpenIncident]:
+    """What is wrong, as the status of the director tells it to the reader."""
+    if not asked.rights.permits_command("status"):
+        return []
+    return [one for one in await asked.director.queries.problems() if asked.may_know_of(one)]
 
 
 @router.post("/runs")

@@ -22,6 +22,7 @@ router = APIRouter()
 
 _MOST_CLIENTS = 25
 _MOST_PROBLEMS = 25
+_MOST_WARNINGS = 10
 _MOST_RUNS = 15
 _MOST_EXPIRIES = 8
 _FEW = 3
@@ -35,6 +36,7 @@ async def overview(asked: Reader) -> Response:
     status = await api.status(asked) if may("status") else None
     listed = (await api.clients(asked)).items if may("clients") else None
     problems = status.problems if status is not None else ()
+    warnings = status.warnings if status is not None else ()
     clients = judged_clients(listed, problems) if listed is not None else None
     tests = []
     if may("runs"):
@@ -51,6 +53,8 @@ async def overview(asked: Reader) -> Response:
         "overview.html",
         "/",
         status=status,
+        warnings=warnings[:_MOST_WARNINGS],
+        more_warnings=max(0, len(warnings) - _MOST_WARNINGS),
         problems=problems[:_MOST_PROBLEMS],
         more_problems=max(0, len(problems) - _MOST_PROBLEMS),
         clients=None if clients is None else clients[:_MOST_CLIENTS],

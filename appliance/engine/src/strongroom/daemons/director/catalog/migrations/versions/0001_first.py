@@ -125,7 +125,10 @@ def upgrade() -> None:
     op.create_index(
         "ix_snapshots_client_job", "snapshots", ["client", "job", "server_ns"], unique=False
     )
-    op.create_index("ix_snapshots_server", "snapshots", ["server_ns"], unique=False)
+    added = ["server_ns", "storage", "stored_bytes"]
+    op.create_index("ix_snapshots_server", "snapshots", added, unique=False)
+    op.create_index("ix_snapshots_removed", "snapshots", ["removed_reason"], unique=False)
+    op.create_index("ix_snapshots_false", "snapshots", ["false_reason"], unique=False)
     op.create_table(
         "state",
         sa.Column("name", sa.Text(), nullable=False),
