@@ -1,4 +1,4 @@
-"""The web page in a real browser: its policy, its scripts, the keyboard, and who cannot see well."""
+"""The web page in a real browser: policy, scripts, keyboard, and readers who cannot see well."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -164,7 +164,8 @@ def test_scripts_see_no_cookie_and_the_page_runs_none_of_others(site):
     page.evaluate(
         "() => { const script = document.createElement('script');"
         " script.textContent = 'document.title = \"owned\"'; document.body.append(script);"
-        " document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"document.title=`owned`\">'); }"
+        " const picture = '<img src=x onerror=\"document.title=`owned`\">';"
+        " document.body.insertAdjacentHTML('beforeend', picture); }"
     )
     page.wait_for_timeout(200)
     assert "owned" not in page.title()
@@ -187,7 +188,8 @@ def test_another_site_shows_the_page_in_no_frame_and_sends_no_form(site, directo
     page.wait_for_timeout(500)
     assert not [one for one in page.frames if one.locator("nav[aria-label=Main]").count()]
     said = page.evaluate(
-        f"fetch('{director.url}/logout', {{method: 'POST', credentials: 'include', mode: 'no-cors'}})"
+        f"fetch('{director.url}/logout',"
+        " {method: 'POST', credentials: 'include', mode: 'no-cors'})"
         ".then(answer => answer.type, error => 'refused')"
     )
     assert said in ("opaque", "refused")

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Float, and_, case, cast, exists, func, insert, not_, or_, select, update
+from sqlalchemy import (
+    Float,
+    and_,
+    case,
+    cast,
+    exists,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.storable_text import plain_columns, plain_tags
-from strongroom.daemons.director.catalog.tables import SNAPSHOTS
+from strongroom.daemons.director.catalog.tables import GONE, IS_FALSE, IS_GONE, SNAPSHOTS
 from strongroom.errors import SnapshotNotFoundError
 
 if TYPE_CHECKING:
@@ -22,7 +35,6 @@ if TYPE_CHECKING:
 
 SHORTEST_BEGINNING = 4
 # The reason of removal where nobody removed it here.
-GONE: Final = "gone from the repository"
 # SnapshotRecord.begun_ns
 _BEGUN_NS = case(
     (
@@ -251,13 +263,10 @@ def note_false(catalog: Catalog, reasons: Mapping[str, str]) -> None:
 
 def false_snapshots(catalog: Catalog) -> list[SnapshotRecord]:
     """Existing ones that were found false, the newest first."""
-    # Other than `!=` this uses the index.
-    conditions = [SNAPSHOTS.c.removed_ns == 0, SNAPSHOTS.c.false_reason > ""]
-    query = select(SNAPSHOTS).where(*conditions)
+    conditions = [SNAPSHOTS.c.removed_ns == 0, text(IS_FALSE)]
+    query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns.desc())
     with catalog.reading() as connection:
-        found = [_record(row) for row in connection.execute(query)]
-    # With an order SQLite would use that one's index.
-    return sorted(found, key=lambda one: one.server_ns, reverse=True)
+        return [_record(row) for row in connection.execute(query)]
 
 
 def missed_snapshots(catalog: Catalog) -> list[SnapshotRecord]:
@@ -277,7 +286,7 @@ def missed_snapshots(catalog: Catalog) -> list[SnapshotRecord]:
     )
     conditions = [
         SNAPSHOTS.c.removed_ns != 0,
-        SNAPSHOTS.c.removed_reason == GONE,
+        text(f"snapshots.{IS_GONE}"),
         SNAPSHOTS.c.false_reason == "",
         SNAPSHOTS.c.original == "",
         not_(newer_is_there),

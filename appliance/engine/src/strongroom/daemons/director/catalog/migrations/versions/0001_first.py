@@ -127,8 +127,18 @@ def upgrade() -> None:
     )
     added = ["server_ns", "storage", "stored_bytes"]
     op.create_index("ix_snapshots_server", "snapshots", added, unique=False)
-    op.create_index("ix_snapshots_removed", "snapshots", ["removed_reason"], unique=False)
-    op.create_index("ix_snapshots_false", "snapshots", ["false_reason"], unique=False)
+    for name, rows in (
+        ("ix_snapshots_false", sa.text("false_reason != ''")),
+        ("ix_snapshots_gone", sa.text("removed_reason = 'gone from the repository'")),
+    ):
+        op.create_index(
+            name,
+            "snapshots",
+            ["server_ns"],
+            unique=False,
+            sqlite_where=rows,
+            postgresql_where=rows,
+        )
     op.create_table(
         "state",
         sa.Column("name", sa.Text(), nullable=False),
