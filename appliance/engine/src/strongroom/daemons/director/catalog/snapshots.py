@@ -263,7 +263,7 @@ def note_false(catalog: Catalog, reasons: Mapping[str, str]) -> None:
 
 def false_snapshots(catalog: Catalog) -> list[SnapshotRecord]:
     """Existing ones that were found false, the newest first."""
-    conditions = [SNAPSHOTS.c.removed_ns == 0, text(IS_FALSE)]
+    conditions: list[Any] = [SNAPSHOTS.c.removed_ns == 0, text(IS_FALSE)]
     query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns.desc())
     with catalog.reading() as connection:
         return [_record(row) for row in connection.execute(query)]
@@ -284,7 +284,7 @@ def missed_snapshots(catalog: Catalog) -> list[SnapshotRecord]:
         newer.c.server_ns > SNAPSHOTS.c.server_ns,
         or_(newer.c.removed_ns == 0, newer.c.removed_reason == GONE),
     )
-    conditions = [
+    conditions: list[Any] = [
         SNAPSHOTS.c.removed_ns != 0,
         text(f"snapshots.{IS_GONE}"),
         SNAPSHOTS.c.false_reason == "",
