@@ -31,7 +31,7 @@ SUITES ?= trixie bookworm
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-.PHONY: help setup demo test test-slow test-debian test-vm test-systemd lint format
+.PHONY: help setup demo test test-slow test-browser test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages
 .PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
 .PHONY: bench bench-network bench-sharing fuzz man reference docs picture lock clean
@@ -64,6 +64,11 @@ test: setup test-ansible  ## run the tests: make test [ARGUMENTS="-k words"] [PR
 
 test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS="-k words"]
 	cd $(ENGINE) && $(BIN)/python -m pytest -m slow $(ARGUMENTS)
+
+test-browser: setup  ## run the tests of the web page in headless Chromium, where there is one [CHROMIUM=/usr/bin/chromium]
+	$(BIN)/pip install --quiet --require-hashes --only-binary :all: \
+	    -r $(ENGINE)/requirements-browser.lock
+	cd $(ENGINE) && $(BIN)/python -m pytest -m browser tests/browser $(ARGUMENTS)
 
 test-debian:  ## run the tests on every Debian we support [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/debian/run_suite.sh $$suite '$(ARGUMENTS)' || exit 1; done
@@ -183,6 +188,8 @@ lock: setup  ## update the locked library versions, with hashes, for every Pytho
 	    --output-file requirements-docs.lock pyproject.toml
 	cd $(ENGINE) && $(LOCK) --extra fuzz --constraint requirements.lock \
 	    --output-file requirements-fuzz.lock pyproject.toml
+	cd $(ENGINE) && $(LOCK) --extra browser --constraint requirements.lock \
+	    --output-file requirements-browser.lock pyproject.toml
 	$(LOCK) --fork-strategy fewest --output-file ansible/requirements.lock ansible/requirements.txt
 
 clean:  ## remove what was built, and the environment

@@ -30,7 +30,7 @@ Storage {{ Name = vault; Address = 127.0.0.1; Port = {storage_port}; Password = 
   Repository = "unix:{folder}/storage.sock"; Passphrase File = "{folder}/passphrase" }}
 Pool {{ Name = pool; Pool Type = Backup }}
 JobDefs {{ Name = usual; Type = Backup; Level = Full; Messages = standard; Storage = vault
-  Pool = pool }}
+  Pool = pool{schedule} }}
 Profile {{ Name = everything; Command ACL = *all*; Job ACL = *all*; Client ACL = *all*
   Storage ACL = *all*; Schedule ACL = *all*; Pool ACL = *all*; FileSet ACL = *all*
   Where ACL = *all* }}
@@ -46,8 +46,19 @@ Job {{ Name = {name}; Job Defs = usual; Client = {name}; FileSet = {name} }}
 class Appliance:
     """Runs within its `with` block; each client has a job and a FileSet of its name."""
 
-    def __init__(self, folder: Path, clients: Mapping[str, Path], at_once: int) -> None:
-        """`clients`: name -> what its job backs up. `at_once`: jobs."""
+    def __init__(
+        self,
+        folder: Path,
+        clients: Mapping[str, Path],
+        at_once: int,
+        *,
+        more: str = "",
+        schedule: str = "",
+    ) -> None:
+        """`clients`: name -> what its job backs up. `at_once`: jobs.
+
+        more: configuration. schedule: the name of a Schedule there, for every job.
+        """
         self.vault = Vault(folder)
         self.folder = folder
         (folder / "work").mkdir()
@@ -57,7 +68,8 @@ class Appliance:
         operator = self.authority.issue_identity(str(folder / "admin"), "admin", "operator")
         (self.port,) = free_ports(1)
         fields: dict[str, Any] = {"folder": folder, "port": self.port, "at_once": at_once}
-        text = _DIRECTOR.format(**fields, storage_port=self.vault.port)
+        fields["schedule"] = f"; Schedule = {schedule}" if schedule else ""
+        text = _DIRECTOR.format(**fields, storage_port=self.vault.port) + more
         text += "".join(_CLIENT.format(name=name, data=data) for name, data in clients.items())
         self._configuration = folder / "director.conf"
         self._configuration.write_text(text)
@@ -69,6 +81,8 @@ class Appliance:
 
         try:
             self._stack.enter_context(self.vault)
+            key = str(self.folder / "appliance.key")
+            self.vault.maintain("key", "export-appliance", key)
             self.director = self._stack.enter_context(
                 Daemon(
                     [*STRONGROOM, "director", "--config", str(self._configuration)],

@@ -24,7 +24,8 @@ from strongroom.daemons.director.catalog.access import (
 )
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import load_run
-from strongroom.daemons.director.catalog.snapshots import GONE, load_snapshot, note_removed
+from strongroom.daemons.director.catalog.snapshots import load_snapshot, note_removed
+from strongroom.daemons.director.catalog.tables import GONE
 from strongroom.daemons.director.configuration import read_configuration, repository_places
 from strongroom.daemons.director.consoles import console_type, missing_resource
 from strongroom.daemons.director.joined_clients import (

@@ -30,6 +30,7 @@ from strongroom.daemons.director.director import Director
 from strongroom.daemons.director.key_files import appliance_keys, authority_passphrase
 from strongroom.daemons.director.own_certificate import OwnCertificate
 from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.web.application import web_pages
 from strongroom.daemons.service_manager import notify
 from strongroom.errors import CatalogUnavailableError, PeerRefusedError
 from strongroom.net.channels.tls_contexts import load_certificate
@@ -111,7 +112,7 @@ class DirectorDaemon:
         context = self._api_context(agents, revocations)
         self._tls_context = tls_context(self._identity, self.settings.cipher_suites)
         server = ApiServer(
-            rest_application(context),
+            rest_application(context, web_pages(context)),
             agents,
             self._tls_context,
             self.settings.addresses,

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.director.catalog.access import find_token, list_audit, list_tokens
+from strongroom.daemons.director.capacity import capacities
+from strongroom.daemons.director.catalog.access import (
+    find_token,
+    find_token_of_id,
+    list_audit,
+    list_tokens,
+)
 from strongroom.daemons.director.catalog.clients import ClientRecord, load_clients
+from strongroom.daemons.director.catalog.run_history import last_good_starts
 from strongroom.daemons.director.catalog.runs import (
     find_runs,
     last_ends,
@@ -47,7 +54,7 @@ from strongroom.daemons.director.runs.retention import snapshot_info
 from strongroom.errors import StrongroomError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from strongroom.config.settings.client import ClientSettings
     from strongroom.config.settings.job import JobSettings
@@ -59,10 +66,15 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.repositories.browsing import SnapshotBrowser
     from strongroom.daemons.director.results import (
         AuditEntry,
+        Capacity,
+        ComingRuns,
+        File,
+        FileChange,
         FilePage,
         FilesFound,
         LogLine,
         NoticeOverview,
+        OpenIncident,
         Permits,
         Run,
         Token,
@@ -72,6 +84,8 @@ if TYPE_CHECKING:
     from strongroom.daemons.exposition import Metric
 
 _RECENT_RUNS: Final = 20
+# The level of a verify job that restores a sample.
+RESTORE_TEST_LEVEL: Final = "data"
 _DAY_NS: Final = 86400 * SECOND_NS
 MOST_LISTED: Final = 10_000
 _Filter = TypeVar("_Filter", RunFilter, SnapshotFilter)
@@ -106,7 +120,7 @@ class Queries:
         ended = RunFilter(states=tuple(sorted(FINAL_STATES)), limit=_RECENT_RUNS)
         recent = await context.in_thread(find_runs, context.catalog, ended)
         suspect = await context.in_thread(_suspect, context.catalog)
-        wrong = (await self._notices.overview()).incidents
+        problems = await self.problems()
         now_ns = clock.now_ns()
         obstacle = self._scheduler.guard.obstacle
         trust = context.identity.trust.revocations if context.identity is not None else None
@@ -149,7 +163,7 @@ class Queries:
                 ),
                 *self._notices.warnings,
             ),
-            problems=tuple(sorted(wrong, key=lambda one: (one.severity != "error", one.since_ns))),
+            problems=problems,
             expiries=tuple(expiries),
             restart_needed=context.restart_needed,
         )
@@ -165,28 +179,53 @@ class Queries:
 
     async def clients(self) -> list[Client]:
         """All Client resources by name."""
-        context = self._context
-        known = await context.in_thread(load_clients, context.catalog)
-        ends = await context.in_thread(last_ends, context.catalog)
-        return [
-            self._client_info(client, known.get(name), ends)
-            for name, client in sorted(context.configuration.clients.items())
-        ]
+        return await self._clients(sorted(self._context.configuration.clients))
 
     async def client(self, name: str) -> Client:
         """One of them."""
         self._context.configuration.client(name)
-        return next(one for one in await self.clients() if one.name == name)
+        (found,) = await self._clients([name], name)
+        return found
 
-    async def jobs(self) -> list[Job]:
-        """All Job resources by name."""
+    async def _clients(self, names: Iterable[str], only: str = "") -> list[Client]:
+        """Those of these names; only: where it is a single one."""
+        context = self._context
+        known = await context.in_thread(load_clients, context.catalog)
+        good = await context.in_thread(last_good_starts, context.catalog, only)
+        clients = context.configuration.clients
+        return [
+            self._client_info(clients[name], known.get(name), good.get(name, 0))
+            for name in names
+            if name in clients
+        ]
+
+    async def jobs(self, client: str = "") -> list[Job]:
+        """All Job resources by name, or those of a client."""
         context = self._context
         last = await context.in_thread(last_runs, context.catalog)
         due = self._scheduler.next_of_job()
         return [
             self._job_info(job, due.get(name, 0), last.get(name))
             for name, job in sorted(context.configuration.jobs.items())
+            if client in ("", job.client)
         ]
+
+    async def coming_runs(self, until_ns: int) -> list[ComingRuns]:
+        """All that schedules will start until then."""
+        return await self._context.in_thread(self._scheduler.coming, clock.now_ns(), until_ns)
+
+    async def restore_tests(self) -> list[Run]:
+        """The last restore test of each job that ended, and the last that went well."""
+        found = await self._context.in_thread(
+            last_ends, self._context.catalog, "verify", RESTORE_TEST_LEVEL
+        )
+        return [record.info() for record in found]
+
+    async def capacity(self, permits: Permits = permits_all) -> list[Capacity]:
+        """The space of each storage that is permitted, and when it will be full."""
+        context = self._context
+        stored = await context.in_thread(capacities, context, self._notices.spaces())
+        return [one for one in stored if permits("storage", one.storage)]
 
     async def runs(self, wanted: RunFilter) -> list[Run]:
         """Runs, the newest first."""
@@ -255,6 +294,27 @@ class Queries:
             self._browser.list_files, record, path, after, limit
         )
 
+    async def list_below(
+        self, snapshot_id: str, path: bytes = b"", limit: int = 1000
+    ) -> tuple[File, ...]:
+        """The first entries at and below a path of a snapshot, at any depth, in its order.
+
+        SourceError when the snapshot has no such path.
+        """
+        record = await self._snapshot(snapshot_id)
+        limit = max(1, min(limit, MOST_LISTED))
+        return await self._context.with_repository(self._browser.list_below, record, path, limit)
+
+    async def compare(
+        self, before_id: str, after_id: str, below: bytes = b"", limit: int = 1000
+    ) -> tuple[FileChange, ...]:
+        """The first differences between two snapshots of a storage, in listing order."""
+        before, after = await self._snapshot(before_id), await self._snapshot(after_id)
+        limit = max(1, min(limit, MOST_LISTED))
+        return await self._context.with_repository(
+            self._browser.compare, before, after, below, limit
+        )
+
     async def find_files(
         self,
         pattern: bytes,
@@ -297,6 +357,15 @@ class Queries:
         """The token of this text, unless it has expired or was revoked."""
         return await self._context.in_thread(find_token, self._context.catalog, text)
 
+    async def token_of_id(self, token_id: str) -> Token | None:
+        """The token of this id, unless it has expired or was revoked."""
+        return await self._context.in_thread(find_token_of_id, self._context.catalog, token_id)
+
+    async def problems(self) -> tuple[OpenIncident, ...]:
+        """What is wrong, errors first, then the oldest first."""
+        wrong = (await self._notices.overview()).incidents
+        return tuple(sorted(wrong, key=lambda one: (one.severity != "error", one.since_ns)))
+
     async def notices(self) -> NoticeOverview:
         """What is wrong, and the notices that wait or could not be delivered."""
         return await self._notices.overview()
@@ -321,13 +390,12 @@ class Queries:
         return record.info() if active is None else active.info()
 
     def _client_info(
-        self, client: ClientSettings, known: ClientRecord | None, ends: list[RunRecord]
+        self, client: ClientSettings, known: ClientRecord | None, last_backup_ns: int
     ) -> Client:
         name = client.name
         record = known or ClientRecord(name=name)
         active = self._runs.of_client(name)
         hello = self._context.hellos.get(name)
-        good = [one.started_ns for one in ends if one.client == name and one.went_well]
         return Client(
             name=name,
             address=record.address or client.address,
@@ -345,7 +413,7 @@ class Queries:
             workers=hello.workers if hello is not None else 0,
             running=sum(one.is_running for one in active),
             queued=sum(not one.is_running for one in active),
-            last_backup_ns=max(good, default=0),
+            last_backup_ns=last_backup_ns,
         )
 
     def _job_info(self, job: JobSettings, due_ns: int, last: RunRecord | None) -> Job:

@@ -190,6 +190,46 @@ class DueRun:
     due_ns: Time
 
 
+@dataclass(frozen=True, slots=True)
+class ComingRuns:
+    """What one Run of a schedule starts for a job; due: the first, times_ns: of all, in order."""
+
+    due: DueRun
+    times_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The space of a Storage.
+
+    daily_bytes: what backups of the last weeks stored a day, None where these are too few to tell.
+    full_ns: when its disk is full at that rate if nothing is removed, 0 where that cannot be told.
+    stored_bytes: of all packs, 0 if not measured.
+    """
+
+    storage: str
+    size_bytes: int
+    free_bytes: int
+    stored_bytes: int
+    daily_bytes: int | None
+    full_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A path that differs between two snapshots.
+
+    kind: added, removed, modified, metadata or retyped; what: the names of what differs. before,
+    after: None where there is none.
+    """
+
+    kind: str
+    path: bytes
+    what: tuple[str, ...]
+    before: File | None
+    after: File | None
+
+
 @served()
 @dataclass(frozen=True, slots=True)
 class Expiry:

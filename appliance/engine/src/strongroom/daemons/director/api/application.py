@@ -1,4 +1,4 @@
-"""The application that uvicorn serves: REST under /api/v1, and /metrics."""
+"""The application that uvicorn serves: REST under /api/v1, /metrics, and the web page."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ from strongroom.daemons.director.api.routes import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+    from typing import Any
+
     from strongroom.daemons.director.api.request_context import ApiContext
-    from strongroom.daemons.director.api.request_limits import Application
+    from strongroom.daemons.director.api.request_limits import Application, Receive, Send
 
 API = "/api/v1"
+_OF_THE_API = "/api/"
+_METRICS = "/metrics"
 
 _DESCRIPTION = """\
 The director of Strongroom: jobs, runs, clients, snapshots and restores.
@@ -36,9 +41,27 @@ refused. Errors are objects with `error_id`, which is stable between releases, a
 """
 
 
-def rest_application(context: ApiContext) -> Application:
-    """The ASGI application for all requests except agents' WebSockets."""
-    return BoundedBodies(fastapi_application(context))
+def rest_application(context: ApiContext, pages: Application | None = None) -> Application:
+    """The ASGI application for all requests except agents' WebSockets.
+
+    pages: answers what is no path of the API; None: that is not found.
+    """
+    api = fastapi_application(context)
+    return BoundedBodies(api if pages is None else _ByPath(api, pages))
+
+
+class _ByPath:
+    """ASGI: requests for paths of the API go to `api`, all others to `pages`."""
+
+    def __init__(self, api: Application, pages: Application) -> None:
+        self._api = api
+        self._pages = pages
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        path = scope["path"]
+        is_api = path == _METRICS or f"{path}/".startswith(_OF_THE_API)
+        await (self._api if is_api else self._pages)(scope, receive, send)
 
 
 def fastapi_application(context: ApiContext) -> FastAPI:

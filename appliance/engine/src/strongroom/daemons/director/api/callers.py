@@ -100,6 +100,19 @@ class Callers:
                 self._wrong_tokens.check(address)
                 self._wrong_tokens.failed(address)
             raise NotAuthenticatedError("this token is unknown, expired or revoked")
+        return self._with_token(token, address)
+
+    async def of_session(self, token_id: str, address: str) -> Caller:
+        """The caller whose session of the web page began with this token.
+
+        Raises NotAuthenticatedError once the token has ended, NotPermittedError.
+        """
+        token = await self._director.queries.token_of_id(token_id)
+        if token is None:
+            raise NotAuthenticatedError("the token of this session has expired or was revoked")
+        return self._with_token(token, address)
+
+    def _with_token(self, token: Token, address: str) -> Caller:
         configuration = self._director.configuration
         if missing := missing_resource(configuration, token):
             raise NotPermittedError(f"there is no {missing} any more, so this token has ended")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strongroom.config.model import ComponentConfiguration
+    from strongroom.config.reports.effective import EffectiveValue
     from strongroom.config.settings.permissions import PermissionKind
     from strongroom.daemons.director.api.rights import CallerRights
 
@@ -42,16 +43,26 @@ def visible_resources(
     ]
 
 
+def visible_values(
+    resource: Resource, rights: CallerRights, *, defaults: bool = False
+) -> list[EffectiveValue]:
+    """The values of a resource without references to what a caller may not see.
+
+    defaults: also those that nobody has set.
+    """
+    hidden = set() if rights.is_unlimited else set(_hidden(resource, rights))
+    values = effective_values(resource, defaults=defaults)
+    return [value for value in values if value.name not in hidden]
+
+
 def resource_object(resource: Resource, rights: CallerRights) -> dict[str, Any]:
     """A resource as plain data, without references to what a caller may not see."""
-    hidden = set() if rights.is_unlimited else set(_hidden(resource, rights))
     return {
         "type": resource.type,
         "name": resource.name,
         "directives": {
             value.name: {"value": value.data, "origin": str(value.origin)}
-            for value in effective_values(resource, defaults=False)
-            if value.name not in hidden
+            for value in visible_values(resource, rights)
         },
     }
 

@@ -62,9 +62,9 @@ def add_failure_handlers(application: FastAPI, director: Director) -> None:
 
     async def told(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, errors.StrongroomError)
-        status = _status(error)
+        status = status_of(error)
         if status == 403:
-            await _note_denial(director, request, error)
+            await note_denial(director, request, error)
         elif status == 500:
             _log.error("%s %s: %s", request.method, request.url.path, error)
         return _answer(status, error.error_id, str(error))
@@ -98,7 +98,8 @@ def add_failure_handlers(application: FastAPI, director: Director) -> None:
     application.add_exception_handler(Exception, fault)
 
 
-def _status(error: errors.StrongroomError) -> int:
+def status_of(error: errors.StrongroomError) -> int:
+    """The HTTP status for an error."""
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
 
 
@@ -109,7 +110,8 @@ def _answer(status: int, error_id: str, message: str) -> JSONResponse:
     return JSONResponse({"error_id": error_id, "message": clean}, status, headers)
 
 
-async def _note_denial(director: Director, request: Request, error: errors.StrongroomError) -> None:
+async def note_denial(director: Director, request: Request, error: errors.StrongroomError) -> None:
+    """Write to the audit log that somebody may not do what was asked for."""
     caller = getattr(request.state, "caller", None)
     address = request.client.host if request.client else ""
     certified = getattr(request.state, "certified", None)

@@ -12,7 +12,7 @@ names, so a denied folder cannot be reached by naming one inside it. A restore i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strongroom.config.settings.permissions import PERMISSION_KINDS
@@ -56,13 +56,19 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class CallerRights:
-    """All rights of one caller.
+    """All rights of one caller, for one request.
 
     `layers`: each the lists of a resource and its Profiles, nearest first; every layer must allow.
     """
 
     layers: tuple[tuple[PermissionSettings, ...], ...] = ()
     everything: bool = False
+    # Verdicts about names, and whether all of a kind are permitted. A listing asks for the same
+    # thousands of times.
+    _verdicts: dict[tuple[str, str], bool | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _every: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -87,10 +93,12 @@ class CallerRights:
         """Whether `name` is allowed or denied; None where a layer does not mention it."""
         if self.everything:
             return True
-        verdicts = [_verdict(layer, kind, name) for layer in self.layers] or [None]
-        if False in verdicts:
-            return False
-        return None if None in verdicts else True
+        key = (kind, name)
+        if key not in self._verdicts:
+            verdicts = [_verdict(layer, kind, name) for layer in self.layers] or [None]
+            doubt = None if None in verdicts else True
+            self._verdicts[key] = False if False in verdicts else doubt
+        return self._verdicts[key]
 
     def permits(self, kind: PermissionKind, name: str) -> bool:
         """Whether a resource of this name may be seen and used; always for an empty name."""
@@ -102,10 +110,12 @@ class CallerRights:
 
     def permits_every(self, kind: PermissionKind) -> bool:
         """Whether every resource of a kind may be seen: its first entry is `*all*`."""
-        return self.everything or (
-            bool(self.layers)
-            and all(_first_entry(layer, kind).lower() == ALL for layer in self.layers)
-        )
+        if kind not in self._every:
+            self._every[kind] = self.everything or (
+                bool(self.layers)
+                and all(_first_entry(layer, kind).lower() == ALL for layer in self.layers)
+            )
+        return self._every[kind]
 
     def permits_command(self, action: str, or_by: str = "") -> bool:
         """Whether an action of COMMANDS may be done at all.

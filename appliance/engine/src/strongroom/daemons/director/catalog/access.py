@@ -55,6 +55,11 @@ def find_token(catalog: Catalog, text: str) -> Token | None:
     with catalog.reading() as connection:
         # The database compares digests; its timing reveals nothing about tokens.
         row = connection.execute(select(TOKENS).where(TOKENS.c.hash == _digest(text))).one_or_none()
+    return _in_use(catalog, row)
+
+
+def _in_use(catalog: Catalog, row: Any) -> Token | None:
+    """The token of a row that somebody uses now; None without one, or when it has expired."""
     now_ns = clock.now_ns()
     if row is None or (row.expires_ns and row.expires_ns <= now_ns):
         return None
@@ -63,6 +68,13 @@ def find_token(catalog: Catalog, text: str) -> Token | None:
             used = update(TOKENS).where(TOKENS.c.id == row.id).values(last_used_ns=now_ns)
             connection.execute(used)
     return _token(row)
+
+
+def find_token_of_id(catalog: Catalog, token_id: str) -> Token | None:
+    """The token of this id, unless it has expired; None where it was revoked."""
+    with catalog.reading() as connection:
+        row = connection.execute(select(TOKENS).where(TOKENS.c.id == token_id)).one_or_none()
+    return _in_use(catalog, row)
 
 
 def list_tokens(catalog: Catalog) -> list[Token]:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, exists, or_, select
 
-from strongroom.daemons.director.catalog.snapshots import GONE
-from strongroom.daemons.director.catalog.tables import RUNS, SNAPSHOTS
+from strongroom.daemons.director.catalog.tables import GONE, RUNS, SNAPSHOTS
 from strongroom.daemons.director.results import FINAL_STATES
 
 if TYPE_CHECKING:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Float, and_, case, cast, exists, func, insert, not_, or_, select, update
+from sqlalchemy import (
+    Float,
+    and_,
+    case,
+    cast,
+    exists,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.storable_text import plain_columns, plain_tags
-from strongroom.daemons.director.catalog.tables import SNAPSHOTS
+from strongroom.daemons.director.catalog.tables import GONE, IS_FALSE, IS_GONE, SNAPSHOTS
 from strongroom.errors import SnapshotNotFoundError
 
 if TYPE_CHECKING:
@@ -22,7 +35,6 @@ if TYPE_CHECKING:
 
 SHORTEST_BEGINNING = 4
 # The reason of removal where nobody removed it here.
-GONE: Final = "gone from the repository"
 # SnapshotRecord.begun_ns
 _BEGUN_NS = case(
     (
@@ -203,6 +215,21 @@ def known_snapshots(catalog: Catalog) -> dict[str, KnownSnapshot]:
         return {name: KnownSnapshot(*rest) for name, *rest in connection.execute(select(*columns))}
 
 
+def stored_since(catalog: Catalog, since_ns: int) -> dict[str, tuple[int, int]]:
+    """Storage -> when the first snapshot since then was stored, and what all of them added."""
+    query = (
+        select(
+            SNAPSHOTS.c.storage,
+            func.min(SNAPSHOTS.c.server_ns),
+            func.sum(SNAPSHOTS.c.stored_bytes),
+        )
+        .where(SNAPSHOTS.c.server_ns >= since_ns)
+        .group_by(SNAPSHOTS.c.storage)
+    )
+    with catalog.reading() as connection:
+        return {storage: (first, int(size)) for storage, first, size in connection.execute(query)}
+
+
 def note_removed(catalog: Catalog, ids: Iterable[str], removed_ns: int, reason: str) -> None:
     """Mark snapshots as removed, with the reason; also those that were only found to be gone."""
     with catalog.writing() as connection:
@@ -236,7 +263,7 @@ def note_false(catalog: Catalog, reasons: Mapping[str, str]) -> None:
 
 def false_snapshots(catalog: Catalog) -> list[SnapshotRecord]:
     """Existing ones that were found false, the newest first."""
-    conditions = [SNAPSHOTS.c.removed_ns == 0, SNAPSHOTS.c.false_reason != ""]
+    conditions: list[Any] = [SNAPSHOTS.c.removed_ns == 0, text(IS_FALSE)]
     query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns.desc())
     with catalog.reading() as connection:
         return [_record(row) for row in connection.execute(query)]
@@ -257,9 +284,9 @@ def missed_snapshots(catalog: Catalog) -> list[SnapshotRecord]:
         newer.c.server_ns > SNAPSHOTS.c.server_ns,
         or_(newer.c.removed_ns == 0, newer.c.removed_reason == GONE),
     )
-    conditions = [
+    conditions: list[Any] = [
         SNAPSHOTS.c.removed_ns != 0,
-        SNAPSHOTS.c.removed_reason == GONE,
+        text(f"snapshots.{IS_GONE}"),
         SNAPSHOTS.c.false_reason == "",
         SNAPSHOTS.c.original == "",
         not_(newer_is_there),

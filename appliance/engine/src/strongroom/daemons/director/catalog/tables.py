@@ -5,7 +5,7 @@ Times are unix nanoseconds, 0 where something has not happened. Texts are "" whe
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import (
     JSON,
@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
 
 # Names of constraints have to be the same on every database for migrations to find them.
@@ -42,6 +43,16 @@ def _number(name: str, **options: Any) -> Column[int]:
 def _data(name: str) -> Column[Any]:
     return Column(name, JSON, nullable=False)
 
+
+def _partial_index(name: str, column: str, rows: str) -> Index:
+    """An index of some rows; SQLite uses it for a query with the very same condition."""
+    return Index(name, column, sqlite_where=text(rows), postgresql_where=text(rows))
+
+
+# Why a snapshot is marked as removed that somebody else has removed, and conditions in SQL.
+GONE: Final = "gone from the repository"
+IS_GONE: Final = f"removed_reason = '{GONE}'"
+IS_FALSE: Final = "false_reason != ''"
 
 CLIENTS = Table(
     "clients",
@@ -105,6 +116,10 @@ RUNS = Table(
     Index("ix_runs_state", "state"),
     Index("ix_runs_job_client", "job", "client", "scheduled_ns"),
     Index("ix_runs_scheduled", "scheduled_ns"),
+    Index("ix_runs_client", "client", "scheduled_ns"),
+    # The newest end or start of each job or client is found in these alone.
+    Index("ix_runs_ends", "kind", "job", "client", "state", "ended_ns"),
+    Index("ix_runs_starts", "kind", "client", "state", "started_ns"),
 )
 
 RUN_LOG = Table(
@@ -144,7 +159,10 @@ SNAPSHOTS = Table(
     # Why it counts for nothing: it lacks something, or its totals are not true.
     _text("false_reason"),
     Index("ix_snapshots_client_job", "client", "job", "server_ns"),
-    Index("ix_snapshots_server", "server_ns"),
+    Index("ix_snapshots_server", "server_ns", "storage", "stored_bytes"),
+    # Of the few rows that are false or gone; the reasons themselves may be too long for an index.
+    _partial_index("ix_snapshots_false", "server_ns", IS_FALSE),
+    _partial_index("ix_snapshots_gone", "server_ns", IS_GONE),
 )
 
 AUDIT = Table(

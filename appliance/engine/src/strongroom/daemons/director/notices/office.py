@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.results import NoticeTest
+    from strongroom.stores.servable import Space
 
 LOOK_SECONDS: Final = 60.0
 MEASURE_SECONDS: Final = 600.0
@@ -172,6 +173,10 @@ class NoticeOffice:
         count = await self._context.in_thread(retry_dead, self._context.catalog)
         self._posted.set()
         return count
+
+    def spaces(self) -> Mapping[str, Space]:
+        """The space at each storage, as last measured."""
+        return self._storages.spaces()
 
     async def overview(self) -> NoticeOverview:
         """What is wrong, waits, and could not be delivered."""

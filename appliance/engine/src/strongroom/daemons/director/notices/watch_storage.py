@@ -34,7 +34,7 @@ class _Seen:
     """What was seen of one storage: used percent, None before the first look; failures in a row."""
 
     used: float | None = None
-    free_bytes: int = 0
+    space: Space | None = None
     failures: int = 0
     error: str = ""
     failing_since_ns: int = 0
@@ -63,8 +63,12 @@ class StorageWatch:
             return
         seen.failures, seen.failing_since_ns = 0, 0
         if space is not None and space.size_bytes:
-            seen.free_bytes = space.free_bytes
+            seen.space = space
             seen.used = 100.0 * (1 - space.free_bytes / space.size_bytes)
+
+    def spaces(self) -> dict[str, Space]:
+        """The space at each storage, as last measured; without those where it is not known."""
+        return {name: seen.space for name, seen in self._seen.items() if seen.space is not None}
 
     def has_measured(self, topic: str) -> bool:
         """Whether an incident of this topic can be judged now."""
@@ -92,7 +96,7 @@ class StorageWatch:
                     since_ns=seen.failing_since_ns,
                     storage=name,
                 )
-            if seen.used is None:
+            if seen.used is None or seen.space is None:
                 continue
             thresholds = [
                 (event, threshold, words)
@@ -106,7 +110,7 @@ class StorageWatch:
                 is_lowest = event == thresholds[-1][0]
                 room = _BELOW if is_lowest and DISK + name in lasting else 0
                 if seen.used >= threshold - room:
-                    free = f"{seen.free_bytes / (1 << 30):,.1f} GiB are free"
+                    free = f"{seen.space.free_bytes / (1 << 30):,.1f} GiB are free"
                     yield Condition(
                         event=event,
                         topic=DISK + name,

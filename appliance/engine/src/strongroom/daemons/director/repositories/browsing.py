@@ -10,10 +10,11 @@ import logging
 import stat
 import threading
 from collections import OrderedDict
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.daemons.director.repositories.ownership import own_snapshot
-from strongroom.daemons.director.results import File, FilePage, FilesFound
+from strongroom.daemons.director.results import File, FileChange, FilePage, FilesFound
 from strongroom.errors import (
     DamageError,
     PathNotFoundError,
@@ -100,6 +101,67 @@ class SnapshotBrowser:
                     return FilePage(tuple(entries), last)
                 entries.append(entry_of(record.id, row))
         return FilePage(tuple(entries))
+
+    def list_below(self, record: SnapshotRecord, path: bytes, limit: int) -> tuple[File, ...]:
+        """The entry `path` itself, and those below it at any depth; PathNotFoundError."""
+        from strongroom.jobs.looking.find import Criteria, Finder
+
+        path = path.strip(b"/")
+        found: list[File] = []
+        if path:
+            row = self._listing(record).lookup(path)
+            if row is None:
+                raise PathNotFoundError(f"the snapshot has no /{printable(path)}")
+            found.append(entry_of(record.id, row))
+            if not stat.S_ISDIR(row.mode):
+                return tuple(found)
+        repository = self._repositories.open(record.storage)
+        try:
+            readers = ClientReaders(repository, repository.load_index(), _CACHE_BYTES)
+            finder = Finder(Criteria(below=path), readers)
+            # The root's own row has no name.
+            below = (
+                entry_of(record.id, one.row)
+                for one in finder.search(own_snapshot(repository, record))
+                if one.row.name
+            )
+            found += islice(below, limit - len(found))
+            return tuple(found)
+        finally:
+            repository.close()
+
+    def compare(
+        self, before: SnapshotRecord, after: SnapshotRecord, below: bytes, limit: int
+    ) -> tuple[FileChange, ...]:
+        """The first differences below a directory. UsageError for snapshots of two storages."""
+        from strongroom.jobs.looking.diff import Comparison
+
+        for record in (before, after):
+            if record.removed_ns:
+                raise SnapshotNotFoundError(f"snapshot {record.id[:8]} was removed")
+        if before.storage != after.storage:
+            raise UsageError(
+                f"snapshots {before.id[:8]} and {after.id[:8]} are in different storages; compare "
+                "two of one storage"
+            )
+        repository = self._repositories.open(before.storage)
+        try:
+            readers = ClientReaders(repository, repository.load_index(), _CACHE_BYTES)
+            comparison = Comparison(
+                readers, own_snapshot(repository, before), own_snapshot(repository, after)
+            )
+            return tuple(
+                FileChange(
+                    kind=one.kind,
+                    path=b"/" + one.path.lstrip(b"/"),
+                    what=one.what,
+                    before=None if one.before is None else entry_of(before.id, one.before),
+                    after=None if one.after is None else entry_of(after.id, one.after),
+                )
+                for one in islice(comparison.differences(below.strip(b"/")), limit)
+            )
+        finally:
+            repository.close()
 
     def find_files(
         self,

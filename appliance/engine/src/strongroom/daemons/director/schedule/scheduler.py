@@ -15,18 +15,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.runs import find_runs
 from strongroom.daemons.director.catalog.state import last_due, note_due, read_state, write_state
-from strongroom.daemons.director.results import DueRun, RunFilter
+from strongroom.daemons.director.results import ComingRuns, DueRun, RunFilter
 from strongroom.daemons.director.runs.plan import Overrides, plan
 from strongroom.daemons.director.runs.requests import new_run, require_complete
 from strongroom.daemons.director.schedule.clock_guard import ClockGuard
 from strongroom.daemons.director.schedule.due_times import (
+    due_times_ns,
     entry_digest,
     last_due_ns,
     next_due_ns,
@@ -58,7 +59,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Entry:
-    """A Run of a job's schedule: the time processed last, and the next due time."""
+    """A Run of a job's schedule: the time processed last, and the next due time.
+
+    starts: what it starts at `next_ns`, None where it cannot; not known before somebody asks. A
+    reload makes new entries.
+    """
 
     job: JobSettings
     run: ScheduleRun
@@ -66,6 +71,8 @@ class _Entry:
     key: tuple[str, str]
     seen_ns: int
     next_ns: int | None
+    starts: DueRun | None = None
+    is_planned: bool = False
 
 
 class ScheduleWarning(NamedTuple):
@@ -166,24 +173,28 @@ class Scheduler:
         for entry in self._entries:
             if entry.next_ns is None or entry.next_ns > until_ns:
                 continue
-            try:
-                planned = self._plan(entry)
-                require_complete(planned)
-            except StrongroomError:
-                # It will say why when it is due.
-                continue
-            found.append(
-                DueRun(
-                    job=planned.job.name,
-                    client=planned.client,
-                    level=planned.level,
-                    pool=planned.pool(planned.level),
-                    storage=planned.storage,
-                    priority=planned.priority,
-                    due_ns=entry.next_ns,
-                )
-            )
+            due = self._due_run(entry, entry.next_ns)
+            if due is not None:
+                found.append(due)
         return sorted(found, key=lambda one: (one.due_ns, one.priority, one.job))
+
+    def coming(self, after_ns: int, until_ns: int) -> list[ComingRuns]:
+        """All that schedules will start after one moment, up to another. May take long; no state.
+
+        Jobs of one schedule are due together, so each of its times is looked up once.
+        """
+        known: dict[tuple[str, str], tuple[int, ...]] = {}
+        found = []
+        for entry in self._entries:
+            same = (entry.key[1], entry.zone.key)
+            times_ns = known.get(same)
+            if times_ns is None:
+                times_ns = tuple(due_times_ns(entry.run, after_ns, until_ns, entry.zone))
+                known[same] = times_ns
+            due = self._due_run(entry, times_ns[0]) if times_ns else None
+            if due is not None:
+                found.append(ComingRuns(due, times_ns))
+        return found
 
     def next_of_job(self) -> dict[str, int]:
         """Job -> when it is due next."""
@@ -193,6 +204,28 @@ class Scheduler:
                 name = entry.job.name
                 found[name] = min(found.get(name, entry.next_ns), entry.next_ns)
         return found
+
+    def _due_run(self, entry: _Entry, due_ns: int) -> DueRun | None:
+        """What an entry starts; None where it cannot, which it will tell when it is due."""
+        if not entry.is_planned:
+            entry.starts, entry.is_planned = self._first_run(entry), True
+        return None if entry.starts is None else replace(entry.starts, due_ns=due_ns)
+
+    def _first_run(self, entry: _Entry) -> DueRun | None:
+        try:
+            planned = self._plan(entry)
+            require_complete(planned)
+        except StrongroomError:
+            return None
+        return DueRun(
+            job=planned.job.name,
+            client=planned.client,
+            level=planned.level,
+            pool=planned.pool(planned.level),
+            storage=planned.storage,
+            priority=planned.priority,
+            due_ns=entry.next_ns or 0,
+        )
 
     async def _start_due(self, now_ns: int) -> None:
         by_job: dict[str, list[tuple[int, _Entry]]] = {}

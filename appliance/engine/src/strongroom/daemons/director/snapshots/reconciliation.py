@@ -37,7 +37,6 @@ from strongroom.daemons.director.catalog.runs import (
     unfinished_runs,
 )
 from strongroom.daemons.director.catalog.snapshots import (
-    GONE,
     SnapshotRecord,
     add_snapshots,
     known_snapshots,
@@ -45,6 +44,7 @@ from strongroom.daemons.director.catalog.snapshots import (
     note_removed,
     note_returned,
 )
+from strongroom.daemons.director.catalog.tables import GONE
 from strongroom.daemons.director.results import Actor
 from strongroom.daemons.director.runs.start_messages import POOL_TAG
 from strongroom.daemons.director.shown_text import shown

@@ -166,6 +166,12 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
     folder there (Where ACL) and a Restore job, where there is any; the first such is taken. To
     keep privileges takes the command `keep-privileges`, also where the job says so.
     """
+    request = await permitted_restore(wanted, asked)
+    return await asked.director.commands.start_restore(request, asked.actor)
+
+
+async def permitted_restore(wanted: NewRestore, asked: ApiRequest) -> RestoreRequest:
+    """The restore that was asked for; NotPermittedError unless the caller may have it."""
     asked.rights.require_command("restore")
     target = checked_target(wanted.target)
     if bool(target) == wanted.in_place:
@@ -185,7 +191,7 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
         keeps_privileges = bool(job) and asked.director.configuration.job(job).keep_privileges
     if keeps_privileges:
         asked.rights.require_command("keep-privileges")
-    request = RestoreRequest(
+    return RestoreRequest(
         snapshot=found.id,
         paths=paths,
         subpath=subpath,
@@ -202,7 +208,6 @@ async def start_restore(wanted: NewRestore, asked: Asked) -> Run:
         where=asked.rights.where_layers() if target else (),
         keeps_privileges=keeps_privileges,
     )
-    return await asked.director.commands.start_restore(request, asked.actor)
 
 
 async def _visible_parts(asked: ApiRequest, wanted: SnapshotFilter) -> list[SnapshotFilter]:

@@ -63,13 +63,13 @@ async def client(name: str, asked: Asked) -> Client:
 
 
 @router.get("/jobs")
-async def jobs(asked: Asked) -> Page[Job]:
-    """All jobs that the caller may see, by name, with their last run and when they are due.
+async def jobs(asked: Asked, client: str = "") -> Page[Job]:
+    """Jobs that the caller may see, by name, with their last run and when they are due.
 
-    `last_run` is null also where it was one of another client.
+    client: of this one only. `last_run` is null also where it was one of another client.
     """
     asked.rights.require_command("jobs")
-    found = await asked.director.queries.jobs()
+    found = await asked.director.queries.jobs(client)
     return Page(
         items=[
             replace(one, last_run=None)

@@ -85,6 +85,11 @@ def upgrade() -> None:
     )
     op.create_index("ix_runs_job_client", "runs", ["job", "client", "scheduled_ns"], unique=False)
     op.create_index("ix_runs_scheduled", "runs", ["scheduled_ns"], unique=False)
+    op.create_index("ix_runs_client", "runs", ["client", "scheduled_ns"], unique=False)
+    ends = ["kind", "job", "client", "state", "ended_ns"]
+    op.create_index("ix_runs_ends", "runs", ends, unique=False)
+    starts = ["kind", "client", "state", "started_ns"]
+    op.create_index("ix_runs_starts", "runs", starts, unique=False)
     op.create_index("ix_runs_state", "runs", ["state"], unique=False)
     op.create_table(
         "schedule_state",
@@ -120,7 +125,20 @@ def upgrade() -> None:
     op.create_index(
         "ix_snapshots_client_job", "snapshots", ["client", "job", "server_ns"], unique=False
     )
-    op.create_index("ix_snapshots_server", "snapshots", ["server_ns"], unique=False)
+    added = ["server_ns", "storage", "stored_bytes"]
+    op.create_index("ix_snapshots_server", "snapshots", added, unique=False)
+    for name, rows in (
+        ("ix_snapshots_false", sa.text("false_reason != ''")),
+        ("ix_snapshots_gone", sa.text("removed_reason = 'gone from the repository'")),
+    ):
+        op.create_index(
+            name,
+            "snapshots",
+            ["server_ns"],
+            unique=False,
+            sqlite_where=rows,
+            postgresql_where=rows,
+        )
     op.create_table(
         "state",
         sa.Column("name", sa.Text(), nullable=False),
