@@ -63,6 +63,7 @@ class StorageWatch:
             return
         seen.failures, seen.failing_since_ns = 0, 0
         if space is not None and space.size_bytes:
+            self.context.repository_spaces[storage] = space
             seen.free_bytes = space.free_bytes
             seen.used = 100.0 * (1 - space.free_bytes / space.size_bytes)
 
