@@ -19,7 +19,7 @@ _RUN: Final = ("director", "backup_job", "kind")
 AGENT: Final = (
     _one("build_info", "", ("client", "version"), "Always 1."),
     _one("up", "bool", (), "1; 0 after an orderly stop.",
-         'time() - node_textfile_mtime_seconds{file=~".*strongroom.prom"} > 300'),
+         'time() - node_textfile_mtime_seconds{file=~".*strongroom-agent.prom"} > 300'),
     _one("start_time_seconds", "time", (), "When it was started."),
     _one("active_runs", "", (), "Active runs."),
     _one("director_connected", "bool", _DIRECTOR, "Whether that director is connected."),
