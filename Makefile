@@ -14,6 +14,9 @@ PYTHON ?= /usr/bin/python3
 # Ansible and what its part of the project is tested with: an environment of its own.
 FLEET_VENV := $(CURDIR)/.venv-ansible
 FLEET_BIN := $(FLEET_VENV)/bin
+# What the dashboards are generated with.
+DASHBOARDS_VENV := $(CURDIR)/.venv-dashboards
+DASHBOARDS := cd appliance/monitoring && $(DASHBOARDS_VENV)/bin/python -m dashboards
 # With the collection where it is, and the engine's command for the filters.
 FLEET := ANSIBLE_COLLECTIONS_PATH="$(CURDIR)/ansible/collections" PYTHONPATH="$(CURDIR)/ansible/collections" \
     PATH="$(FLEET_BIN):$(BIN):$$PATH"
@@ -34,7 +37,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
 .PHONY: help setup demo test test-slow test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages
 .PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
-.PHONY: bench bench-network bench-sharing fuzz man reference docs picture lock clean
+.PHONY: dashboards lint-dashboards bench bench-network bench-sharing fuzz man reference docs picture lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,7 +119,21 @@ roles: setup-ansible  ## make defaults and READMEs of the roles, and the referen
 collection: setup-ansible  ## build the collection into build/
 	$(FLEET) ansible-galaxy collection build --force --output-path build
 
-lint: setup lint-ansible  ## check style, types and layers
+$(DASHBOARDS_VENV)/ready: appliance/monitoring/requirements.lock
+	"$(PYTHON)" -m venv --clear "$(DASHBOARDS_VENV)"
+	$(DASHBOARDS_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+	    -r appliance/monitoring/requirements.lock
+	touch $@
+
+dashboards: $(DASHBOARDS_VENV)/ready  ## generate the Grafana dashboards
+	$(DASHBOARDS) $(CURDIR)/roles/monitoring/files/dashboards
+
+lint-dashboards: setup $(DASHBOARDS_VENV)/ready  ## check that the dashboards are those that would be generated
+	$(DASHBOARDS) --check $(CURDIR)/roles/monitoring/files/dashboards
+	$(BIN)/ruff check --config ansible/developing/ruff.toml appliance/monitoring
+	$(BIN)/ruff format --check --config ansible/developing/ruff.toml appliance/monitoring
+
+lint: setup lint-ansible lint-dashboards  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/ruff check . ../packages
 	cd $(ENGINE) && $(BIN)/ruff format --check . ../packages
 	cd $(ENGINE) && $(BIN)/mypy
@@ -124,7 +141,7 @@ lint: setup lint-ansible  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/lint-imports
 
 format: setup  ## format the code as lint requires
-	$(BIN)/ruff format --config ansible/developing/ruff.toml plugins tests ansible/developing
+	$(BIN)/ruff format --config ansible/developing/ruff.toml plugins tests ansible/developing appliance/monitoring
 	cd $(ENGINE) && $(BIN)/ruff format . ../packages && $(BIN)/ruff check --fix . ../packages
 
 bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPEATS=3]
@@ -179,10 +196,11 @@ lock: setup  ## update the locked library versions, with hashes, for every Pytho
 	    --output-file requirements-docs.lock pyproject.toml
 	cd $(ENGINE) && $(LOCK) --extra fuzz --constraint requirements.lock \
 	    --output-file requirements-fuzz.lock pyproject.toml
+	$(LOCK) --output-file appliance/monitoring/requirements.lock appliance/monitoring/requirements.txt
 	$(LOCK) --fork-strategy fewest --output-file ansible/requirements.lock ansible/requirements.txt
 
 clean:  ## remove what was built, and the environment
-	rm -rf $(VENV) $(FLEET_VENV) build tests/output $(ENGINE)/build $(ENGINE)/dist $(ENGINE)/src/strongroom.egg-info
+	rm -rf $(VENV) $(FLEET_VENV) $(DASHBOARDS_VENV) build tests/output $(ENGINE)/build $(ENGINE)/dist $(ENGINE)/src/strongroom.egg-info
 	rm -rf $(ENGINE)/.mypy_cache $(ENGINE)/.ruff_cache $(ENGINE)/.pytest_cache
 	rm -rf $(ENGINE)/.import_linter_cache $(ENGINE)/.hypothesis
 	find $(ENGINE) -name __pycache__ -type d -prune -exec rm -rf {} +

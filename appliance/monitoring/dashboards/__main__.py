@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
 from dashboards.appliance import appliance
 from dashboards.client import client
 from dashboards.fleet import fleet
 from dashboards.parts import DIRECTOR
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-RUNS = f'strongroom_backup_last_run_timestamp_seconds{{{DIRECTOR}%s}} * 1000'
+RUNS = f"strongroom_backup_last_run_timestamp_seconds{{{DIRECTOR}%s}} * 1000"
 
 
 def texts() -> dict[str, str]:

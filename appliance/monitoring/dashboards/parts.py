@@ -170,9 +170,7 @@ def rows(
             options={"include": {"names": [*labels, *names]}},
         )
     ).with_transformation(
-        DataTransformerConfig(
-            id_val="organize", options={"indexByName": order, "renameByName": names}
-        )
+        DataTransformerConfig(id_val="organize", options={"indexByName": order, "renameByName": names})
     )
     for one in columns:
         panel = panel.override_by_name(one.name, _of_column(one))

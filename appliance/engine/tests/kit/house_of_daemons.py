@@ -13,8 +13,9 @@ drop, stall and cut. `storage`, `director` and `agents` can be killed and starte
 commands; with `leaps` all of them have one, by which time goes by (kit.shifted_clock). `messages`
 is what the last command wrote to standard error.
 
-`agent_further`: directives of the first agent. `like`: another house whose authority, certificates and (empty) repository are copied, which is
-quicker than making them. `catalog`: what the Catalog resource says, of PostgreSQL for instance.
+`agent_further`: directives of the first agent. `like`: another house whose authority, certificates
+and (empty) repository are copied, which is quicker than making them. `catalog`: what the Catalog
+resource says, of PostgreSQL for instance.
 """
 
 from __future__ import annotations
