@@ -183,7 +183,7 @@ def _intervals(context: DirectorContext, name: str, kind: str, level: str = "") 
     configuration = context.configuration
     for job in configuration.jobs.values():
         schedule = schedule_of(configuration, job)
-        if job.kind != kind or schedule is None or (level and job.level != level):
+        if job.kind != kind or schedule is None or (level and job.level.lower() != level):
             continue
         zone = zone_of(configuration, schedule)
         if gap := longest_gap_seconds(schedule, now_ns, zone):
