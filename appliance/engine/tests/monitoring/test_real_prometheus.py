@@ -146,6 +146,7 @@ def test_every_query_of_every_dashboard_has_values_during_a_backup(watched: Hous
 
 
 def test_every_variable_has_values(watched: House) -> None:
+    watched.write_storage_metrics()
     for name in NAMES:
         for variable in load(name)["templating"]["list"]:
             if variable["type"] != "query":
