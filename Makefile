@@ -14,6 +14,9 @@ PYTHON ?= /usr/bin/python3
 # Ansible and what its part of the project is tested with: an environment of its own.
 FLEET_VENV := $(CURDIR)/.venv-ansible
 FLEET_BIN := $(FLEET_VENV)/bin
+# What the dashboards are generated with.
+DASHBOARDS_VENV := $(CURDIR)/.venv-dashboards
+DASHBOARDS := cd appliance/monitoring && $(DASHBOARDS_VENV)/bin/python -m dashboards
 # With the collection where it is, and the engine's command for the filters.
 FLEET := ANSIBLE_COLLECTIONS_PATH="$(CURDIR)/ansible/collections" PYTHONPATH="$(CURDIR)/ansible/collections" \
     PATH="$(FLEET_BIN):$(BIN):$$PATH"
@@ -34,7 +37,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
 .PHONY: help setup demo test test-slow test-browser test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages
 .PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
-.PHONY: bench bench-network bench-sharing fuzz man reference docs picture lock clean
+.PHONY: dashboards lint-dashboards bench bench-network bench-sharing fuzz man reference docs picture lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,7 +130,21 @@ roles: setup-ansible  ## make defaults and READMEs of the roles, and the referen
 collection: setup-ansible  ## build the collection into build/
 	$(FLEET) ansible-galaxy collection build --force --output-path build
 
-lint: setup lint-ansible  ## check style, types and layers
+$(DASHBOARDS_VENV)/ready: appliance/monitoring/requirements.lock
+	"$(PYTHON)" -m venv --clear "$(DASHBOARDS_VENV)"
+	$(DASHBOARDS_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+	    -r appliance/monitoring/requirements.lock
+	touch $@
+
+dashboards: $(DASHBOARDS_VENV)/ready  ## generate the Grafana dashboards
+	$(DASHBOARDS) $(CURDIR)/roles/monitoring/files/dashboards
+
+lint-dashboards: setup $(DASHBOARDS_VENV)/ready  ## check that the dashboards are those that would be generated
+	$(DASHBOARDS) --check $(CURDIR)/roles/monitoring/files/dashboards
+	$(BIN)/ruff check --config ansible/developing/ruff.toml appliance/monitoring
+	$(BIN)/ruff format --check --config ansible/developing/ruff.toml appliance/monitoring
+
+lint: setup lint-ansible lint-dashboards  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/ruff check . ../packages
 	cd $(ENGINE) && $(BIN)/ruff format --check . ../packages
 	cd $(ENGINE) && $(BIN)/mypy
@@ -135,7 +152,7 @@ lint: setup lint-ansible  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/lint-imports
 
 format: setup  ## format the code as lint requires
-	$(BIN)/ruff format --config ansible/developing/ruff.toml plugins tests ansible/developing
+	$(BIN)/ruff format --config ansible/developing/ruff.toml plugins tests ansible/developing appliance/monitoring
 	cd $(ENGINE) && $(BIN)/ruff format . ../packages && $(BIN)/ruff check --fix . ../packages
 
 bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPEATS=3]
@@ -165,6 +182,7 @@ man: setup  ## write the manual pages into build/man1
 reference: setup  ## regenerate docs/reference
 	$(BIN)/strongroom config docs --into docs/reference
 	$(BIN)/python -m strongroom.cli.command_reference docs/reference
+	$(BIN)/python -m strongroom.daemons.metric_table.document docs/reference
 
 picture: setup  ## draw which package imports which, into docs/design/architecture.md
 	cd $(ENGINE) && $(BIN)/python -m bench.import_picture after
@@ -176,6 +194,7 @@ $(VENV)/docs-ready: $(VENV)/ready $(ENGINE)/requirements-docs.lock
 docs: $(VENV)/docs-ready  ## build the documentation into build/docs, every link checked
 	$(BIN)/strongroom config docs --check --quiet --into docs/reference
 	$(BIN)/python -m strongroom.cli.command_reference --check docs/reference
+	$(BIN)/python -m strongroom.daemons.metric_table.document --check docs/reference
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env \
 	    --builder html docs build/docs
 
@@ -190,10 +209,11 @@ lock: setup  ## update the locked library versions, with hashes, for every Pytho
 	    --output-file requirements-fuzz.lock pyproject.toml
 	cd $(ENGINE) && $(LOCK) --extra browser --constraint requirements.lock \
 	    --output-file requirements-browser.lock pyproject.toml
+	$(LOCK) --output-file appliance/monitoring/requirements.lock appliance/monitoring/requirements.txt
 	$(LOCK) --fork-strategy fewest --output-file ansible/requirements.lock ansible/requirements.txt
 
 clean:  ## remove what was built, and the environment
-	rm -rf $(VENV) $(FLEET_VENV) build tests/output $(ENGINE)/build $(ENGINE)/dist $(ENGINE)/src/strongroom.egg-info
+	rm -rf $(VENV) $(FLEET_VENV) $(DASHBOARDS_VENV) build tests/output $(ENGINE)/build $(ENGINE)/dist $(ENGINE)/src/strongroom.egg-info
 	rm -rf $(ENGINE)/.mypy_cache $(ENGINE)/.ruff_cache $(ENGINE)/.pytest_cache
 	rm -rf $(ENGINE)/.import_linter_cache $(ENGINE)/.hypothesis
 	find $(ENGINE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,6 +9,7 @@ suite=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=${STRONGROOM_FLEET_FOLDER:-$here/../build/fleet}
 packages=systemd,systemd-sysv,dbus,udev,python3,python3-apt,openssh-server,iproute2,procps,kmod,sudo,ca-certificates
+packages+=,prometheus,prometheus-node-exporter,prometheus-alertmanager
 packages+=,nftables,auditd,apparmor,unattended-upgrades,xfsprogs,ethtool,util-linux,e2fsprogs,openssl,tzdata,libstdc++6
 
 mkdir -p "$build"

@@ -77,6 +77,7 @@ AGENT_CHANGES = [
     ),
     ("strongroom_maximum_bandwidth_per_job", "20 mb/s", 0, ["+Maximum Bandwidth Per Job = 20 mb/s"]),
     ("strongroom_maximum_bandwidth", "10 mb/s", 1, ["+Maximum Bandwidth = 10 mb/s"]),
+    ("strongroom_metrics_file", "/srv/metrics/agent.prom", 0, ['+Metrics File = "/srv/metrics/agent.prom"']),
     ("strongroom_files", ["/", "/srv"], 1, ['+File = "/srv"']),
     ("strongroom_exclude", ["/proc"], 1, None),
     ("strongroom_one_filesystem", False, 1, ["-OneFS = yes", "+OneFS = no"]),

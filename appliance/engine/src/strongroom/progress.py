@@ -9,8 +9,11 @@ to the director; a caller that needs no progress passes `NullProgress()`. All of
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Progress(Protocol):
@@ -40,6 +43,9 @@ class Progress(Protocol):
         Negative values take back what a restarted job does again.
         """
 
+    def stages(self, stage_seconds: Mapping[str, float], queued_blocks: int) -> None:
+        """Say what the job's threads spent their time on so far, and how many blocks are queued."""
+
     def message(self, text: str) -> None:
         """Say what the job is doing now, in a few words (`writing the index`)."""
 
@@ -56,6 +62,8 @@ class Counts:
     total_bytes: int | None = None
     total_is_estimate: bool = False
     message: str = ""
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
+    queued_blocks: int = 0
 
 
 class CountedProgress:
@@ -68,6 +76,8 @@ class CountedProgress:
         self._total_files: int | None = None
         self._total_bytes: int | None = None
         self._total_is_estimate = False
+        self._stage_seconds: Mapping[str, float] = {}
+        self._queued_blocks = 0
 
     def total(
         self,
@@ -96,6 +106,11 @@ class CountedProgress:
             self._stored_bytes += stored_bytes
             self._errors += errors
 
+    def stages(self, stage_seconds: Mapping[str, float], queued_blocks: int) -> None:
+        """Replace what the threads spent their time on."""
+        with self._lock:
+            self._stage_seconds, self._queued_blocks = stage_seconds, queued_blocks
+
     def message(self, text: str) -> None:
         """Replace the text that says what the job is doing."""
         with self._lock:
@@ -113,6 +128,8 @@ class CountedProgress:
                 total_bytes=self._total_bytes,
                 total_is_estimate=self._total_is_estimate,
                 message=self._message,
+                stage_seconds=self._stage_seconds,
+                queued_blocks=self._queued_blocks,
             )
 
 
@@ -136,6 +153,9 @@ class NullProgress:
         errors: int = 0,
     ) -> None:
         """Ignore the counts."""
+
+    def stages(self, stage_seconds: Mapping[str, float], queued_blocks: int) -> None:
+        """Ignore them."""
 
     def message(self, text: str) -> None:
         """Ignore the text."""

@@ -47,7 +47,7 @@ Job {{ Name = housekeeping-{name}; Type = Admin; Client = {name}; FileSet = all-
 AGENT_TEXT = """
 Client {{ Name = {name}; Identity Directory = "{folder}/identity"
   Working Directory = "{folder}/working"; Scripts Directory = "{folder}/scripts"
-  Maximum Workers = 1 }}
+  Maximum Workers = 1; {further} }}
 Director {{ Name = {director}; Password = unused; Address = 127.0.0.1; Port = {port}
   Reconnection Time = 1 }}
 """

@@ -13,8 +13,9 @@ drop, stall and cut. `storage`, `director` and `agents` can be killed and starte
 commands; with `leaps` all of them have one, by which time goes by (kit.shifted_clock). `messages`
 is what the last command wrote to standard error.
 
-`like`: another house whose authority, certificates and (empty) repository are copied, which is
-quicker than making them. `catalog`: what the Catalog resource says, of PostgreSQL for instance.
+`agent_further`: directives of the first agent. `like`: another house whose authority, certificates
+and (empty) repository are copied, which is quicker than making them. `catalog`: what the Catalog
+resource says, of PostgreSQL for instance.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class HouseOfDaemons:
         director_further: str = "",
         job_further: str = "",
         client_further: str = "",
+        agent_further: str = "",
         messages: str = "",
         pool: str = "Keep Within = 30 days",
         schedules: str = "",
@@ -82,6 +84,7 @@ class HouseOfDaemons:
         self.director_further = director_further
         self.job_further = job_further
         self.client_further = client_further
+        self.agent_further = agent_further
         self.messages_further = messages
         self.pool = pool
         self.schedules = schedules
@@ -184,6 +187,7 @@ class HouseOfDaemons:
                     folder=self.folder / name,
                     director=DIRECTOR,
                     port=self.director_link.port,
+                    further=self.agent_further if name == self.names[0] else "",
                 )
             )
         self.director.configuration.write_text("".join(parts) + self.schedules)

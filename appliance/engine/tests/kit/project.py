@@ -10,4 +10,6 @@ ENGINE: Final = TESTS.parent
 FUZZ: Final = ENGINE / "fuzz"
 UNITS: Final = ENGINE.parent / "systemd"
 PACKAGES: Final = ENGINE.parent / "packages"
+MONITORING: Final = ENGINE.parent / "monitoring"
+ROLES: Final = ENGINE.parents[1] / "roles"
 DOCUMENTS: Final = ENGINE.parents[1] / "docs"

@@ -1,32 +1,35 @@
 """Metrics in the text format of Prometheus, version 0.0.4: served by daemons, or written to a file.
 
+What a metric means, its type and its labels are in the table of metrics (metric_table).
 prometheus_client formats them. It is imported only on use: commands do not need it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from strongroom.daemons.metric_table.table import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from prometheus_client import Metric as Family
 
-MetricKind = Literal["gauge", "counter"]
+    from strongroom.daemons.metric_table.specification import Specification
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric with its samples: labels, of the same names in each, and value.
-
-    name: that of a counter ends with `_total`.
-    """
+    """One metric of the table, with its samples: labels and value."""
 
     name: str
-    help: str
-    kind: MetricKind
     samples: tuple[tuple[dict[str, str], float], ...]
+
+    @property
+    def specification(self) -> Specification:
+        """What the table says of it."""
+        return METRICS[self.name]
 
 
 def exposition(metrics: Iterable[Metric]) -> bytes:
@@ -47,9 +50,10 @@ def exposition(metrics: Iterable[Metric]) -> bytes:
 def _family(metric: Metric) -> Family:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    names = list(metric.samples[0][0]) if metric.samples else []
-    family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    found = family(metric.name, metric.help, labels=names)
+    specification = metric.specification
+    names = specification.labels
+    family = CounterMetricFamily if specification.kind == "counter" else GaugeMetricFamily
+    found = family(metric.name, specification.meaning, labels=names)
     for labels, value in metric.samples:
         found.add_metric([_text(labels[name]) for name in names], float(value))
     return found

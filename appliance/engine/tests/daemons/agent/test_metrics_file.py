@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kit.agent_site import AgentSite
 
-NIGHTLY = (("director", DIRECTOR), ("job", "nightly"), ("kind", "backup"))
+NIGHTLY = (("backup_job", "nightly"), ("director", DIRECTOR), ("kind", "backup"))
 OF_DIRECTOR = (("director", DIRECTOR),)
 
 
@@ -97,7 +97,7 @@ def test_the_file_is_for_all_to_read_and_nothing_else_is_left(site: AgentSite, f
     await_figure(file, "up", (), 1)
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     version = {("client", CLIENT), ("version", strongroom.__version__)}
-    assert any(name == "info" and version == set(labels) for name, labels in figures(file))
+    assert any(name == "build_info" and version == set(labels) for name, labels in figures(file))
     assert figures(file)["certificate_expiry_timestamp_seconds", ()] > 0
     assert site.end() == 0
     assert figures(file)["up", ()] == 0
@@ -115,7 +115,7 @@ def test_figures_of_runs_outlive_the_agent(site: AgentSite, file: Path) -> None:
     site.start_connected()
     estimate = StartEstimate(run_id=uuid.uuid4().hex, job="count", fileset=site.fileset())
     run(site, estimate)
-    labels = (("director", DIRECTOR), ("job", "count"), ("kind", "estimate"))
+    labels = (("backup_job", "count"), ("director", DIRECTOR), ("kind", "estimate"))
     await_figure(file, "last_run_status", labels, 0)
     at = figures(file)["last_success_timestamp_seconds", NIGHTLY]
     assert at == pytest.approx(ended.time_ns / 1e9)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from kit.director_in_process import client, in_loop, job
+from kit.director_in_process import OPERATOR, client, in_loop, job
 from kit.director_with_repositories import Place
-from kit.project import DOCUMENTS
 from kit.virtual_time import ShiftedTime
 from strongroom.daemons.director.snapshots.reconciliation import Reconciler
-
-DOCUMENTATION = DOCUMENTS / "reference" / "metrics.md"
 
 
 async def figures(director) -> dict[str, dict[tuple[str, ...], float]]:
@@ -40,21 +35,47 @@ async def test_errors_of_backups_are_counted_from_zero_on(director):
     found = await figures(director)
     assert found["backup_errors_total"] == {("nightly", "web1"): 5, ("other", "web1"): 0}
     assert found["backup_errors"] == {("nightly", "web1"): 0}
-    kinds = {one.name: one.kind for one in await director.service.queries.metrics()}
-    assert kinds["strongroom_backup_errors_total"] == "counter"
 
 
 @in_loop
-async def test_every_figure_is_documented(director):
-    director.configure(client("web1") + job("nightly"))
+async def test_runs_of_one_job_at_once_are_one_series(director):
+    director.configure(
+        client("web1", "Maximum Concurrent Jobs = 5")
+        + job("nightly", more="Maximum Concurrent Jobs = 5; Allow Duplicate Jobs = yes")
+    )
     await director.open()
-    text = DOCUMENTATION.read_text(encoding="utf-8")
-    section = text.partition("## Director")[2].partition("## Storage daemon")[0]
-    documented = set(re.findall(r"`([a-z_{},]+)`", section))
-    names = {
-        one.name.removeprefix("strongroom_") for one in await director.service.queries.metrics()
-    }
-    assert names - documented == set()
+    agent = await director.agent("web1")
+    for number in (1, 2):
+        run = await director.start("nightly")
+        spent = {"read": 2.0, "store": number, "of an enemy": 1.0, "wait": -1.0}
+        await agent.progress(run.id, bytes=100, stage_seconds=spent, queued_blocks=number)
+    found = await figures(director)
+    of = ("nightly", "web1", "backup")
+    assert found["director_run_bytes"] == {of: 200}
+    assert found["director_run_queued_blocks"] == {of: 3}
+    assert found["director_run_stage_seconds_total"] == {(*of, "read"): 4, (*of, "store"): 3}
+
+
+@in_loop
+async def test_there_are_as_many_series_as_jobs_however_many_runs_there_were(director):
+    names = [f"web{number}" for number in range(40)]
+    director.configure("".join(client(name) + job(f"nightly-{name}", name) for name in names))
+    await director.open()
+    counts = []
+    for _ in range(2):
+        for name in names:
+            agent = await director.agent(name)
+            run = await director.start(f"nightly-{name}")
+            director.time.pass_by(60)
+            await director.end(agent, run.id, "done", summary={"stage_seconds": {"read": 1.5}})
+        found = await figures(director)
+        counts.append(sum(map(len, found.values())))
+    assert counts[0] == counts[1]
+    assert counts[0] < 40 * 40
+    # Nobody is told for ever of a job that is gone.
+    director.configure(client("web0") + job("nightly-web0", "web0"))
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
+    assert set((await figures(director))["backup_last_run_status"]) == {("nightly-web0", "web0")}
 
 
 @pytest.fixture

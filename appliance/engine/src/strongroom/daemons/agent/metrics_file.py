@@ -107,12 +107,10 @@ class MetricsFile:
 
     def _own(self, *, is_up: bool) -> Iterable[Metric]:
         version = {"client": self._settings.name, "version": strongroom.__version__}
-        yield _gauge("info", "Version of the agent.", (version, 1))
-        yield _gauge("up", "Whether the agent runs; 0 after a clean stop.",
-                     ({}, is_up))  # fmt: skip
-        yield _gauge("start_time_seconds", "When the agent was started.",
-                     ({}, self._started_ns / SECOND_NS))  # fmt: skip
-        yield _gauge("active_runs", "Active runs.", ({}, self.active_count()))
+        yield _gauge("build_info", (version, 1))
+        yield _gauge("up", ({}, is_up))
+        yield _gauge("start_time_seconds", ({}, self._started_ns / SECOND_NS))
+        yield _gauge("active_runs", ({}, self.active_count()))
         connected = {
             name: is_up and self._is_connected(name) for name in sorted(self._settings.directors)
         }
@@ -120,12 +118,10 @@ class MetricsFile:
         self._connected_ns.update({name: now_ns for name, is_so in connected.items() if is_so})
         yield _gauge(
             "director_connected",
-            "Whether a director is connected, whichever side dialled.",
             *(({"director": name}, is_so) for name, is_so in connected.items()),
         )
         yield _gauge(
             "director_last_connected_timestamp_seconds",
-            "When it was last connected; absent if never since the start.",
             *(
                 ({"director": name}, self._connected_ns[name] / SECOND_NS)
                 for name in connected
@@ -136,36 +132,24 @@ class MetricsFile:
 
 
 def _of_runs(runs: list[LastRun]) -> Iterable[Metric]:
-    def of(name: str, text: str, value: Callable[[LastRun], float | None]) -> Metric:
+    def of(name: str, value: Callable[[LastRun], float | None]) -> Metric:
         samples = (
-            ({"director": run.director, "job": run.job, "kind": run.kind}, value(run))
+            ({"director": run.director, "backup_job": run.job, "kind": run.kind}, value(run))
             for run in runs
         )
-        return _gauge(
-            name, text, *((labels, number) for labels, number in samples if number is not None)
-        )
+        return _gauge(name, *((labels, number) for labels, number in samples if number is not None))
 
-    yield of("last_run_timestamp_seconds", "When the last run of a job ended.",
-             lambda run: run.ended_ns / SECOND_NS)  # fmt: skip
-    yield of("last_run_duration_seconds", "How long it took.",
-             lambda run: max(0, run.ended_ns - run.begun_ns) / SECOND_NS)  # fmt: skip
-    yield of("last_run_status", "How it ended: 0 done, 1 incomplete, 2 failed, 3 cancelled.",
-             lambda run: _STATUS.get(run.status))  # fmt: skip
-    yield of("last_success_timestamp_seconds", "When the last successful run ended.",
-             lambda run: run.success_ns / SECOND_NS if run.success_ns else None)  # fmt: skip
-    for figure, name, text in (
-        ("files", "last_run_files", "Files of the last run."),
-        ("bytes", "last_run_bytes", "Bytes of these files."),
-        (
-            "read_bytes",
-            "last_run_read_bytes",
-            "Bytes that a backup had to read; the rest was unchanged.",
-        ),
-        ("stored_bytes", "last_run_stored_bytes", "Bytes that a backup added to the repository."),
-        ("problems", "last_run_problems", "Files and attributes that could not be processed."),
-        ("used_parent", "last_run_used_parent", "Whether a backup used a parent snapshot."),
-    ):
-        yield of(name, text, lambda run, figure=figure: run.figures.get(figure))  # type: ignore[misc]
+    yield of("last_run_timestamp_seconds", lambda run: run.ended_ns / SECOND_NS)
+    yield of(
+        "last_run_duration_seconds", lambda run: max(0, run.ended_ns - run.begun_ns) / SECOND_NS
+    )
+    yield of("last_run_status", lambda run: _STATUS.get(run.status))
+    yield of(
+        "last_success_timestamp_seconds",
+        lambda run: run.success_ns / SECOND_NS if run.success_ns else None,
+    )
+    for figure in ("files", "bytes", "read_bytes", "stored_bytes", "problems", "used_parent"):
+        yield of(f"last_run_{figure}", lambda run, figure=figure: run.figures.get(figure))  # type: ignore[misc]
 
 
 def _on_disk(settings: AgentSettings) -> list[Metric]:
@@ -174,9 +158,7 @@ def _on_disk(settings: AgentSettings) -> list[Metric]:
     # An identity that cannot be read has no metric; the log reports it.
     with contextlib.suppress(StrongroomError, OSError):
         ends = Identity.load(settings.identity_folder).not_after.timestamp()
-        found.append(
-            _gauge("certificate_expiry_timestamp_seconds", "End of the certificate.", ({}, ends))
-        )
+        found.append(_gauge("certificate_expiry_timestamp_seconds", ({}, ends)))
     listings, size_bytes = 0, 0
     with contextlib.suppress(FileNotFoundError), os.scandir(settings.parents_folder) as entries:
         for entry in entries:
@@ -186,10 +168,8 @@ def _on_disk(settings: AgentSettings) -> list[Metric]:
                 if stat.S_ISREG(status.st_mode):
                     listings += 1
                     size_bytes += status.st_size
-    found.append(
-        _gauge("parent_cache_listings", "Listings of earlier backups in the cache.", ({}, listings))
-    )
-    found.append(_gauge("parent_cache_bytes", "Size of the cached listings.", ({}, size_bytes)))
+    found.append(_gauge("parent_cache_listings", ({}, listings)))
+    found.append(_gauge("parent_cache_bytes", ({}, size_bytes)))
     return found
 
 
@@ -209,5 +189,5 @@ def _replace(path: bytes, data: bytes) -> None:
     os.rename(beside, path)
 
 
-def _gauge(name: str, text: str, *samples: tuple[dict[str, str], float]) -> Metric:
-    return Metric(_PREFIX + name, text, "gauge", samples)
+def _gauge(name: str, *samples: tuple[dict[str, str], float]) -> Metric:
+    return Metric(_PREFIX + name, samples)

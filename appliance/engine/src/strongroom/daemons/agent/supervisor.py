@@ -330,6 +330,8 @@ class Supervisor:
                 total_bytes=message.total_bytes,
                 total_is_estimate=message.total_is_estimate,
                 message=message.message,
+                stage_seconds=message.stage_seconds,
+                queued_blocks=message.queued_blocks,
             )
         self._news(run.journal.entry.director)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.repositories.access import Repositories
     from strongroom.net.control.messages import Hello, ToAgent
     from strongroom.net.identities.identity import Identity
+    from strongroom.stores.servable import Space
 
 _Result = TypeVar("_Result")
 
@@ -60,7 +61,8 @@ class DirectorContext:
 
     resources: the configuration as parsed, for display. hellos: the Hello of each connected
     agent. backup_errors: of all backups of a job and client since the start.
-    repository_bytes: the size of all packs at a Storage, as last measured. followers: called after
+    repository_bytes: the size of all packs at a Storage, as last measured.
+    repository_spaces: size and free space of its file system, likewise. followers: called after
     each reload. restart_needed: directives that were changed and wait for a restart. reload_errors:
     why the last reload left the configuration as it was.
     """
@@ -75,6 +77,7 @@ class DirectorContext:
     hellos: dict[str, Hello] = field(default_factory=dict)
     backup_errors: dict[tuple[str, str], int] = field(default_factory=dict)
     repository_bytes: dict[str, int] = field(default_factory=dict)
+    repository_spaces: dict[str, Space] = field(default_factory=dict)
     followers: list[Callable[[], None]] = field(default_factory=list)
     restart_needed: tuple[str, ...] = ()
     reload_errors: tuple[str, ...] = ()

@@ -79,8 +79,7 @@ def expiry_metrics(expiries: list[Expiry]) -> list[Metric]:
         )
         for one in expiries
     )
-    text = "When a certificate, an API token or the authority ends."
-    return [Metric(EXPIRY_METRIC, text, "gauge", samples)]
+    return [Metric(EXPIRY_METRIC, samples)]
 
 
 def _certificates(context: DirectorContext) -> Iterator[Expiry]:

@@ -35,7 +35,8 @@ from strongroom.daemons.director.catalog.snapshots import (
     missed_text,
 )
 from strongroom.daemons.director.expiries import all_expiries, expiry_metrics
-from strongroom.daemons.director.metrics import catalog_metrics, live_metrics, permitted
+from strongroom.daemons.director.metrics.of_catalog import catalog_metrics, permitted
+from strongroom.daemons.director.metrics.of_runs import live_metrics
 from strongroom.daemons.director.notices.figures import notice_metrics
 from strongroom.daemons.director.results import (
     FINAL_STATES,
@@ -373,9 +374,8 @@ class Queries:
     async def metrics(self, permits: Permits = permits_all) -> list[Metric]:
         """The director's metrics, for /metrics, of the jobs, clients and storages permitted."""
         context = self._context
-        active = [one.info() for one in self._runs.all_active()]
         held = bool(self._scheduler.guard.obstacle)
-        live = live_metrics(context, active, held, permits)
+        live = live_metrics(context, self._runs.all_active(), held, self._started_ns, permits)
         found = [*live, *await context.in_thread(catalog_metrics, context, permits)]
         found += await context.in_thread(notice_metrics, context, self._notices.delivery)
         with suppress(StrongroomError, OSError):

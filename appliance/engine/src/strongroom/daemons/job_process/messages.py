@@ -42,6 +42,8 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     total_bytes: int | None = None
     total_is_estimate: bool = False
     message: str = ""
+    stage_seconds: dict[str, float] = {}
+    queued_blocks: int = 0
 
 
 class JobLog(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="log"):

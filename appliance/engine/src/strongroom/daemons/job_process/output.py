@@ -80,6 +80,8 @@ class JobOutput:
                 total_bytes=counts.total_bytes,
                 total_is_estimate=counts.total_is_estimate,
                 message=counts.message,
+                stage_seconds=dict(counts.stage_seconds),
+                queued_blocks=counts.queued_blocks,
             )
         )
 

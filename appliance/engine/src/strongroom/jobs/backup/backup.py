@@ -58,9 +58,9 @@ class BackupReport:
     `files`, `directories`, `others`, `size_bytes`: what the snapshot holds. `files_read`,
     `bytes_read`: what was new or changed and therefore read. `new_chunks`, `new_bytes`: chunks
     the repository did not hold, before compression; `stored_bytes`: the packs added for them and
-    for the listing. `snapshot` is None after a dry run. `missing`: paths that were named and are
-    not there, which are among the `problems`. `warnings`: what made the job slower than it should
-    be.
+    for the listing. `stage_seconds`: what the threads spent on each stage of writing.stages, added
+    up. `snapshot` is None after a dry run. `missing`: paths that were named and are not there,
+    which are among the `problems`. `warnings`: what made the job slower than it should be.
     """
 
     snapshot: Snapshot | None
@@ -75,6 +75,7 @@ class BackupReport:
     new_bytes: int
     stored_bytes: int
     elapsed_seconds: float
+    stage_seconds: dict[str, float]
     problems: tuple[Problem, ...]
     missing: tuple[bytes, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -106,6 +107,7 @@ class BackupReport:
             "missing_path_names": [
                 f"/{printable(path)}" for path in self.missing[:MOST_NAMED_PATHS]
             ],
+            "stage_seconds": {name: round(one, 3) for name, one in self.stage_seconds.items()},
             "problems": sum(not problem.is_harmless for problem in self.problems),
             "vanished": sum(problem.is_harmless for problem in self.problems),
         }
@@ -232,6 +234,7 @@ class _Backup:
             snapshot = None
             try:
                 coordinator.run()
+                stage_seconds = shards.tally.stage_seconds()
                 progress.message("committing")
                 if options.dry_run:
                     finish()
@@ -258,6 +261,7 @@ class _Backup:
             new_bytes=self._deduplication.new_bytes,
             stored_bytes=self._stored_bytes,
             elapsed_seconds=clock.elapsed_seconds() - self._started,
+            stage_seconds=stage_seconds,
             problems=tuple(counts.problems),
             missing=tuple(problem.path for problem in options.known_problems),
             warnings=tuple(self._warnings),

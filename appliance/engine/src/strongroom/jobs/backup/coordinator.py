@@ -200,6 +200,7 @@ class Coordinator:
         if (files, size_bytes) != (self._told_files, self._told_bytes):
             self._progress.add(files=files - self._told_files, bytes=size_bytes - self._told_bytes)
             self._told_files, self._told_bytes = files, size_bytes
+            self._progress.stages(self._tally.stage_seconds(), self._tally.queued_blocks())
 
     def _take(self, shard: _ShardState, message: FromShard) -> None:
         match message:

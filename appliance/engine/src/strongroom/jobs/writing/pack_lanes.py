@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from strongroom import clock
 from strongroom.content.codecs import Compression, Compressor
 from strongroom.errors import CancelledError
+from strongroom.jobs.writing.stages import COMPRESS, QUEUE, STORE, StageTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,8 +97,11 @@ class BlockLane:
         settings: LaneSettings,
         new_pack: Callable[[], OpenPack],
         finished: Callable[[PackFooter], None],
+        times: StageTimes | None = None,
     ) -> None:
         self._settings = settings
+        self._times = times or StageTimes()
+        self._during = self._times.worker_during if settings.worker_threads else self._times.during
         self._new_pack = new_pack
         self._finished = finished
         self._slots = [_PackSlot() for _ in range(max(OPEN_PACKS, settings.worker_threads))]
@@ -134,7 +138,9 @@ class BlockLane:
         else:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._settings.worker_threads, "worker")
-            self._room.acquire()
+            with self._times.during(QUEUE):
+                self._room.acquire()
+            self._times.queued(1)
             # The copy lets the shard reuse its read buffers at once.
             copied = b"".join(data)
             self._executor.submit(self._work, block_id, ids, lengths, copied, compression, offered)
@@ -143,9 +149,15 @@ class BlockLane:
     def finish(self) -> None:
         """Write queued blocks and finish every open pack. Raises StoreError."""
         if self._executor is not None:
-            self._executor.shutdown(wait=True)
+            with self._times.during(QUEUE):
+                self._executor.shutdown(wait=True)
             self._executor = None
         self._report()
+        with self._times.during(STORE):
+            self._finish_packs()
+        self._report()
+
+    def _finish_packs(self) -> None:
         packs = [slot.pack for slot in self._slots if slot.pack is not None]
         for slot in self._slots:
             slot.pack = None
@@ -155,7 +167,6 @@ class BlockLane:
         for pack in packs[:1]:
             self._footers.append(pack.finish())
         self._await_finishers()
-        self._report()
 
     def abort(self) -> None:
         """Discard every open pack."""
@@ -208,6 +219,7 @@ class BlockLane:
         except BaseException as error:  # noqa: BLE001 - the shard's thread raises it
             self._failure = error
         finally:
+            self._times.queued(-1)
             self._room.release()
 
     def _write(
@@ -219,18 +231,20 @@ class BlockLane:
         compression: int,
         offered: bool,
     ) -> None:
-        codec, stored = self._compressor(compression).compress(raw)
-        slot = self._take_slot()
-        try:
-            if slot.pack is None:
-                slot.pack = self._new_pack()
-                slot.opened_at = clock.elapsed_seconds()
-            slot.pack.add(block_id, ids, lengths, codec, stored, sum(lengths), offered=offered)
-            if self._is_to_finish(slot.pack, slot.opened_at):
-                pack, slot.pack = slot.pack, None
-                self._finish_later(pack)
-        finally:
-            slot.lock.release()
+        with self._during(COMPRESS):
+            codec, stored = self._compressor(compression).compress(raw)
+        with self._during(STORE):
+            slot = self._take_slot()
+            try:
+                if slot.pack is None:
+                    slot.pack = self._new_pack()
+                    slot.opened_at = clock.elapsed_seconds()
+                slot.pack.add(block_id, ids, lengths, codec, stored, sum(lengths), offered=offered)
+                if self._is_to_finish(slot.pack, slot.opened_at):
+                    pack, slot.pack = slot.pack, None
+                    self._finish_later(pack)
+            finally:
+                slot.lock.release()
 
     def _is_to_finish(self, pack: OpenPack, opened_at: float) -> bool:
         if pack.size_bytes >= self._settings.pack_size_bytes:

@@ -243,6 +243,8 @@ class RunProgress(Message, frozen=True, kw_only=True, tag="run-progress"):
     total_bytes: int | None = None
     total_is_estimate: bool = False
     message: str = ""
+    stage_seconds: dict[str, float] = {}
+    queued_blocks: int = 0
 
 
 class RunLog(Message, frozen=True, kw_only=True, tag="run-log"):

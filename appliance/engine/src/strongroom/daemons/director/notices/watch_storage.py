@@ -64,6 +64,7 @@ class StorageWatch:
         seen.failures, seen.failing_since_ns = 0, 0
         if space is not None and space.size_bytes:
             seen.space = space
+            self.context.repository_spaces[storage] = space
             seen.used = 100.0 * (1 - space.free_bytes / space.size_bytes)
 
     def spaces(self) -> dict[str, Space]:

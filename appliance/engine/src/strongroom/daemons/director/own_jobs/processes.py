@@ -46,6 +46,8 @@ async def run_own_job(
             total_bytes=message.total_bytes,
             total_is_estimate=message.total_is_estimate,
             message=message.message,
+            stage_seconds=message.stage_seconds,
+            queued_blocks=message.queued_blocks,
         )
         runs.watchers.wake(active.record.id)
 

@@ -23,6 +23,7 @@ from strongroom.jobs.backup.shards.tally import ShardTally
 from strongroom.jobs.workers.channel import CoordinatorChannel, channel_pair
 from strongroom.jobs.workers.fork import await_workers, fork_worker, stop_workers
 from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings, OpenPack
+from strongroom.jobs.writing.stages import StageTimes
 from strongroom.knobs.table import FAR_SCAN_THREADS
 from strongroom.repo.packs import KIND_DATA
 from strongroom.scan.mounts import far_places
@@ -122,6 +123,8 @@ class ShardGroup:
         tuning = self._options.tuning
         repository = copy or self._repository.reopen()
         shard_count = tuning.shard_count()
+        times = StageTimes(self.tally.stages_of_shard(number))
+        times.begin()
         lane = BlockLane(
             LaneSettings(
                 compressions_of(self._options),
@@ -131,6 +134,7 @@ class ShardGroup:
             ),
             lambda: self._new_pack(repository, KIND_DATA),
             lambda footer: channel.send(PackStored(footer)),
+            times,
         )
         try:
             Shard(
@@ -143,6 +147,7 @@ class ShardGroup:
                 self.scan_threads,
                 self._far,
                 self.tally.of_shard(number),
+                times,
             ).run()
         except BaseException:
             lane.abort()

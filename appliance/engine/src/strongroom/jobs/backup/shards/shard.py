@@ -36,6 +36,7 @@ from strongroom.jobs.backup.shards.messages import (
 )
 from strongroom.jobs.backup.shards.scan_threads import ScanPool, run_here
 from strongroom.jobs.writing.block_assembly import BlockAssembler
+from strongroom.jobs.writing.stages import WAIT
 from strongroom.scan.mounts import lies_below
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.workers.channel import WorkerChannel
     from strongroom.jobs.writing.deduplication import ChunkGroup, GroupAnswer
     from strongroom.jobs.writing.pack_lanes import BlockLane
+    from strongroom.jobs.writing.stages import StageTimes
     from strongroom.repo.keys.owners import OwnerKeys
     from strongroom.sources.source import Stream
 
@@ -70,6 +72,7 @@ class Shard:
         scan_threads: int,
         far: tuple[bytes, ...],
         tally: memoryview,
+        times: StageTimes,
     ) -> None:
         self._channel = channel
         self._tuning = tuning
@@ -87,6 +90,7 @@ class Shard:
         )
         self._far = far
         self._pool = ScanPool(scan_threads)
+        self._times = times
 
     def run(self) -> None:
         """Serve until told to finish. Raises StoreError, ChannelClosedError."""
@@ -158,7 +162,11 @@ class Shard:
         return answers.popleft()
 
     def _receive(self) -> None:
-        message = self._channel.receive()
+        if self._channel.has_received:
+            message = self._channel.receive()
+        else:
+            with self._times.during(WAIT):
+                message = self._channel.receive()
         if isinstance(message, Claimed):
             self._claim_answers.append(message.answers)
         elif isinstance(message, ParentRows):

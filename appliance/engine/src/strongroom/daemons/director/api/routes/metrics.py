@@ -52,23 +52,12 @@ def _known(asked: Asked, metric: Metric) -> Metric:
 
 
 def _own(context: ApiContext) -> list[Metric]:
+    values = {
+        "agent_connections": len(context.agents),
+        "handshakes": context.limits.handshakes.count,
+        "refused_handshakes_total": context.limits.refused_handshakes,
+    }
     return [
-        Metric(
-            "strongroom_director_agent_connections",
-            "Agents connected to this director now.",
-            "gauge",
-            (({}, float(len(context.agents))),),
-        ),
-        Metric(
-            "strongroom_director_handshakes",
-            "Active TLS handshakes.",
-            "gauge",
-            (({}, float(context.limits.handshakes.count)),),
-        ),
-        Metric(
-            "strongroom_director_refused_handshakes_total",
-            "Connections closed at once because of too many active handshakes.",
-            "counter",
-            (({}, float(context.limits.refused_handshakes)),),
-        ),
+        Metric(f"strongroom_director_{name}", (({}, float(value)),))
+        for name, value in values.items()
     ]

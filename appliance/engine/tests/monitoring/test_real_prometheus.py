@@ -1,0 +1,221 @@
+"""Real daemons and a real Prometheus: every metric is there, and every query has a value."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kit.daemon_process import wait_for
+from kit.house_of_daemons import HouseOfDaemons
+from kit.memory_folder import memory_folder
+from kit.prometheus_server import Monitoring, needs_prometheus
+from monitoring.dashboards import NAMES, Target, as_asked, load, targets
+from strongroom.daemons.metric_table.table import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = needs_prometheus
+
+PATIENCE_SECONDS = 300.0
+HAS_KERNEL_TLS = os.path.exists("/proc/net/tls_stat")
+# They need what this house does not have: quotas, and notices that are sent.
+NOT_HERE = {
+    "strongroom_storage_quota_bytes",
+    "strongroom_notices_sent_total",
+    "strongroom_notices_failed_total",
+}
+MORE = """
+Schedule { Name = daily; Run = Full daily at 3:00; }
+Schedule { Name = tests; Run = daily at 4:00; }
+Job { Name = broken; Job Defs = usual; Client = web2; FileSet = nothing }
+FileSet { Name = nothing; Include { File = "/nowhere/at/all" } }
+Job { Name = test-web1; Type = Verify; Level = Data; Job Defs = usual; Client = web1
+  FileSet = all-web1; Job To Verify = nightly-web1; Schedule = tests }
+Profile { Name = monitoring; Command ACL = metrics; Job ACL = *all*; Client ACL = *all*
+  Storage ACL = *all* }
+"""
+
+
+class House:
+    """A house of daemons that is watched."""
+
+    def __init__(self, house: HouseOfDaemons, monitoring: Monitoring) -> None:
+        self.house = house
+        self.monitoring = monitoring
+
+    def write_storage_metrics(self) -> str:
+        """Do what the timer of the role does."""
+        path = self.monitoring.textfiles / "strongroom-storage.prom"
+        text = self.house.command(
+            "storage", "--metrics", "--config", str(self.house.storage.configuration)
+        )
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").rename(path)
+        return text
+
+    def is_running(self) -> bool:
+        """Whether the slow backup is under way; it is started otherwise."""
+        active = self.house.get("/runs", state="running")["items"]
+        if not active:
+            self.house.write_files("web1", {"slow": random.randbytes(2_000_000)})
+            self.house.begin_run("nightly-web1")
+        return bool(active)
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[House]:
+    with memory_folder() as folder:
+        textfiles = folder / "monitoring" / "textfiles"
+        with HouseOfDaemons(
+            folder,
+            ("web1", "web2"),
+            job_further="Schedule = daily",
+            client_further="Maximum Bandwidth Per Job = 200 kb/s",
+            agent_further=f'Metrics File = "{textfiles}/strongroom-agent.prom"',
+            schedules=MORE,
+        ) as house:
+            house.write_files(
+                "web1", {f"{number}": bytes([number]) * 40_000 for number in range(9)}
+            )
+            assert house.run("nightly-web1")["state"] == "done"
+            assert house.run("housekeeping-web1")["state"] == "done"
+            assert house.run("test-web1")["state"] == "done"
+            assert (
+                house.restore(
+                    house.get("/snapshots", client="web1")["items"][0]["id"],
+                    folder / "back",
+                    "web1",
+                )["state"]
+                == "done"
+            )
+            assert house.run("broken")["state"] == "failed"
+            # Its repository is looked at when it starts.
+            assert house.director.stop() == 0
+            house.start_director()
+            house.await_connected("web1")
+            token = folder / "token"
+            house.console(
+                "token", "create", "prometheus", "--profile", "monitoring", "-o", str(token)
+            )
+            with Monitoring(
+                folder / "monitoring",
+                f"127.0.0.1:{house.director_port}",
+                folder / "admin" / "authority.pem",
+                token,
+            ) as monitoring:
+                yield House(house, monitoring)
+
+
+def fault(series: list[dict[str, Any]], labels: frozenset[str]) -> str:
+    """What is wrong with the answer to a query; "" for nothing."""
+    if not series:
+        return "empty"
+    for one in series:
+        if not math.isfinite(float(one["value"][1])):
+            return f"not finite: {one}"
+        if missing := labels - set(one["metric"]):
+            return f"without {missing}: {one}"
+    return ""
+
+
+def test_every_query_of_every_dashboard_has_values_during_a_backup(watched: House) -> None:
+    waiting: dict[Target, str] = {
+        one: "" for one in targets() if HAS_KERNEL_TLS or "kernel_tls" not in one.expression
+    }
+    assert len(waiting) > 70
+
+    def ask() -> bool:
+        watched.write_storage_metrics()
+        watched.is_running()
+        for one in list(waiting):
+            found = watched.monitoring.query(as_asked(one.expression, "web1"))
+            waiting[one] = fault(found, one.labels)
+            if not waiting[one]:
+                del waiting[one]
+        return not waiting
+
+    wait_for(
+        ask, lambda: "\n".join(f"{text}: {one}" for one, text in waiting.items()), PATIENCE_SECONDS
+    )
+
+
+def test_every_variable_has_values(watched: House) -> None:
+    watched.write_storage_metrics()
+    for name in NAMES:
+        for variable in load(name)["templating"]["list"]:
+            if variable["type"] != "query":
+                continue
+            selector, _, label = (
+                variable["query"].removeprefix("label_values(")[:-1].rpartition(", ")
+            )
+            wait_for(
+                lambda label=label, selector=selector: bool(
+                    watched.monitoring.label_values(label, as_asked(selector, "web1"))
+                ),
+                lambda variable=variable: variable["query"],
+                PATIENCE_SECONDS,
+            )
+
+
+def test_every_metric_of_the_table_is_exported_and_scraped(watched: House) -> None:
+    waiting = {
+        name
+        for name in METRICS
+        if name not in NOT_HERE and (HAS_KERNEL_TLS or "kernel_tls" not in name)
+    }
+
+    def ask() -> bool:
+        watched.write_storage_metrics()
+        watched.is_running()
+        for name in list(waiting):
+            found = watched.monitoring.query(name)
+            if found:
+                waiting.discard(name)
+                labels = set(METRICS[name].labels)
+                assert all(
+                    set(one["metric"]) - {"__name__", "job", "instance"} <= labels for one in found
+                )
+        return not waiting
+
+    wait_for(ask, lambda: str(sorted(waiting)), PATIENCE_SECONDS)
+
+
+def test_the_examples_of_the_table_are_valid_queries(watched: House) -> None:
+    for metric in METRICS.values():
+        if metric.query:
+            watched.monitoring.query(metric.query)
+
+
+def test_promtool_has_nothing_to_say_about_the_metrics(watched: House) -> None:
+    url = f"https://127.0.0.1:{watched.house.director_port}/metrics"
+    agent = watched.monitoring.textfiles / "strongroom-agent.prom"
+    for text in (
+        watched.house.api().get(url).text,
+        watched.write_storage_metrics(),
+        agent.read_text(),
+    ):
+        done = subprocess.run(
+            ["promtool", "check", "metrics"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_client_that_sleeps_is_still_seen(watched: House) -> None:
+    house = watched.house
+    assert house.agents["web2"].stop() == 0
+    wait_for(
+        lambda: bool(watched.monitoring.query('strongroom_agent_connected{client="web2"} == 0')),
+        lambda: house.director.log,
+    )
+    assert watched.monitoring.query('strongroom_backup_last_run_status{client="web2"} == 2')
+    house.start_agent("web2")
