@@ -171,7 +171,7 @@ docs: $(VENV)/docs-ready  ## build the documentation into build/docs, every link
 lock: setup  ## update the locked library versions, with hashes, for every Python we support
 	$(BIN)/pip install --quiet uv
 	cd $(ENGINE) && $(LOCK) --extra dev --output-file requirements.lock pyproject.toml
-	cd $(ENGINE) && $(LOCK) --extra director --extra postgresql --extra build \
+	cd $(ENGINE) && $(LOCK) --extra appliance --extra director --extra postgresql --extra build \
 	    --constraint requirements.lock --output-file requirements-runtime.lock pyproject.toml
 	cd $(ENGINE) && $(LOCK) --extra docs --constraint requirements.lock \
 	    --output-file requirements-docs.lock pyproject.toml

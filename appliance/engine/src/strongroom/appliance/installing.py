@@ -1,0 +1,67 @@
+"""Installing the appliance from its ISO to a disk."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from strongroom.appliance.disks.copying import copy_image, enlarge, expected_digest
+from strongroom.appliance.disks.erasing import erase, refuse_used
+from strongroom.appliance.disks.looking import device_of, size_of, what_it_holds
+from strongroom.appliance.finding import ON_EFI, efi_partitions, mounted
+from strongroom.appliance.machine import run_for_code
+from strongroom.errors import ConflictError, OperatingSystemError, UsageError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+IMAGE: Final = "/run/live/medium/strongroom/appliance.raw.zst"
+_LEAST_BYTES: Final = 4 << 30
+
+
+def install(
+    image: str, disk: str, word: str | None, answers: bytes | None, say: Callable[[str], None]
+) -> None:
+    """Copy, enlarge, and put the answers beside. word: the disk's name, if it may be erased.
+
+    Raises ConflictError for a disk that is used, or holds something without the word.
+    """
+    device = device_of(disk)
+    refuse_used(device)
+    holds = what_it_holds(device)
+    name = os.path.basename(disk)
+    if holds and word != name:
+        raise ConflictError(
+            f"{printable(disk)} holds {holds}; nothing was changed. Give the word `{name}` if all "
+            "that is on it may go"
+        )
+    expected_digest(image)
+    if not os.path.exists(image):
+        raise UsageError(f"there is no image {printable(image)}; boot from the ISO, or name it")
+    if size_of(device) < _LEAST_BYTES:
+        raise UsageError(f"{printable(disk)} is smaller than 4 GiB; choose another disk")
+    erase(device, say)
+    copy_image(image, device, say)
+    enlarge(device, say)
+    if answers is not None:
+        _put_answers(device, answers, say)
+    run_for_code(["sync"])
+
+
+def _put_answers(device: str, answers: bytes, say: Callable[[str], None]) -> None:
+    """Put the answers on the EFI partition, where the first boot finds them."""
+    found = [one for one in efi_partitions() if one.startswith(device)]
+    if not found:
+        raise OperatingSystemError(
+            f"{device} has no EFI partition for the answers; give them at the first boot by a disk "
+            "labelled STRONGROOM"
+        )
+    with mounted(found[0], "rw") as folder:
+        path = os.path.join(folder, ON_EFI)
+        with open(f"{path}.new", "wb") as file:
+            file.write(answers)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(f"{path}.new", path)
+    say("put the answers beside it")
