@@ -154,6 +154,7 @@ man: setup  ## write the manual pages into build/man1
 reference: setup  ## regenerate docs/reference
 	$(BIN)/strongroom config docs --into docs/reference
 	$(BIN)/python -m strongroom.cli.command_reference docs/reference
+	$(BIN)/python -m strongroom.appliance.answers docs/reference/answer-file.md
 
 picture: setup  ## draw which package imports which, into docs/design/architecture.md
 	cd $(ENGINE) && $(BIN)/python -m bench.import_picture after
@@ -165,6 +166,7 @@ $(VENV)/docs-ready: $(VENV)/ready $(ENGINE)/requirements-docs.lock
 docs: $(VENV)/docs-ready  ## build the documentation into build/docs, every link checked
 	$(BIN)/strongroom config docs --check --quiet --into docs/reference
 	$(BIN)/python -m strongroom.cli.command_reference --check docs/reference
+	$(BIN)/python -m strongroom.appliance.answers --check docs/reference/answer-file.md
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env \
 	    --builder html docs build/docs
 

@@ -20,7 +20,8 @@ from typing import Final, Self
 
 import pyte
 
-KEYS: Final = {"enter": "\r", "escape": "\x1b", "tab": "\t", "clear": "\x15", "down": "\x1bOB"}
+KEYS: Final = {"enter": "\r", "escape": "\x1b", "tab": "\t", "clear": "\x15", "down": "\x1b[B",
+               "up": "\x1bOA"}  # fmt: skip
 PATIENCE_SECONDS: Final = 120
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from strongroom.appliance.answers.nodes import MOST_BYTES
-from strongroom.appliance.machine import RUN_FOLDER, run, run_for_code
+from strongroom.appliance.machine import RUN_FOLDER, run, run_for_code, settle
 from strongroom.errors import StrongroomError, UsageError
 from strongroom.printable import printable
 
@@ -60,7 +60,7 @@ def _sources() -> Iterator[Found]:
     if data is not None:
         yield Found(data, f"the credential {_CREDENTIAL}")
     yield from _command_line()
-    run_for_code(["udevadm", "settle", "--timeout=30"])
+    settle()
     device = _labelled(_LABEL)
     if device:
         data = file_on(device, "answers.yml")

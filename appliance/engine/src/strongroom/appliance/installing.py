@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from strongroom.appliance.answers.reading import examine
 from strongroom.appliance.disks.copying import copy_image, enlarge, expected_digest
 from strongroom.appliance.disks.erasing import erase, refuse_used
 from strongroom.appliance.disks.looking import device_of, size_of, what_it_holds
-from strongroom.appliance.finding import ON_EFI, efi_partitions, mounted
-from strongroom.appliance.machine import run_for_code
-from strongroom.errors import ConflictError, OperatingSystemError, UsageError
+from strongroom.appliance.finding import ON_EFI, efi_partitions, find_answers, mounted
+from strongroom.appliance.machine import run, run_for_code
+from strongroom.errors import ConfigurationError, ConflictError, OperatingSystemError, UsageError
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -47,6 +48,29 @@ def install(
     if answers is not None:
         _put_answers(device, answers, say)
     run_for_code(["sync"])
+
+
+def install_unattended(say: Callable[[str], None], image: str = IMAGE) -> None:
+    """Find answers, install as they say, and finish. Raises ConfigurationError without answers."""
+    found = find_answers()
+    if found is None:
+        raise ConfigurationError(
+            "there is no answer file: put answers.yml on a disk labelled STRONGROOM, or start "
+            "`Install` instead"
+        )
+    answers, faults = examine(found.data)
+    if answers is None:
+        raise ConfigurationError("\n".join(fault.text(found.where) for fault in faults))
+    target = answers.installation
+    if target is None:
+        raise ConfigurationError(
+            f"{found.where}: there is no part `installation`; it names the disk for the system"
+        )
+    say(f"answers from {found.where}")
+    install(image, target.disk, target.erase, found.data, say)
+    say("the installation is complete")
+    if target.finish != "stay":
+        run(["systemctl", "--no-block", target.finish])
 
 
 def _put_answers(device: str, answers: bytes, say: Callable[[str], None]) -> None:

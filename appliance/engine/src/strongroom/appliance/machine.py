@@ -119,6 +119,12 @@ def run_for_code(words: Sequence[str], given: bytes = b"") -> tuple[int, str]:
     return done.returncode, said.decode("utf-8", "replace")
 
 
+def settle() -> None:
+    """Wait until what became of disks is known everywhere."""
+    if os.path.exists("/run/udev/control"):
+        run_for_code(["udevadm", "settle", "--timeout=30"])
+
+
 def shown(text: str) -> str:
     """What a program said, on one line."""
     return printable(" ".join(text.split()), _MOST_SHOWN)

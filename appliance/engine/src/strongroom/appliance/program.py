@@ -84,6 +84,10 @@ def parser() -> argparse.ArgumentParser:
     installing.add_argument("--answers", metavar="FILE", help="go with it to the disk")
     installing.add_argument("--image", metavar="FILE", help="else that of the ISO")
     installing.set_defaults(act=_install)
+    alone = actions.add_parser(
+        "install-unattended", help="find answers and do what they say: the ISO calls it"
+    )
+    alone.set_defaults(act=_install_unattended)
     return top
 
 
@@ -235,6 +239,14 @@ def _install(arguments: Any, terminal: Terminal) -> int:
     if disk is None:
         raise UsageError("which disk? Give --disk, or a part `installation` in the answers")
     install(arguments.image or IMAGE, disk, word, data, terminal.line)
+    return EXIT_DONE
+
+
+def _install_unattended(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.installing import install_unattended
+
+    _need_root("install to a disk")
+    install_unattended(terminal.line)
     return EXIT_DONE
 
 

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 STATE_FILE: Final = f"{STATE_FOLDER}/state.json"
 _LOCK: Final = f"{STATE_FOLDER}/lock"
 _GREATEST_BYTES: Final = 4 << 20
+_MOST_KEPT: Final = 50
 
 
 class StepReport(msgspec.Struct, kw_only=True):
-    """result: of the last time. did: what it changed then, in words. at: UTC."""
+    """result: of the last time. did: what it changed, in words. at: UTC."""
 
     result: Literal["begun", "done", "failed"]
     did: list[str] = []
@@ -83,12 +84,15 @@ class State:
 
     def begin(self, step: str) -> None:
         """A step begins."""
-        self.known.steps[step] = StepReport(result="begun", at=_now())
+        before = self.known.steps[step].did if step in self.known.steps else []
+        self.known.steps[step] = StepReport(result="begun", did=before, at=_now())
         self.write()
 
     def end(self, step: str, did: list[str], error: str = "") -> None:
         """A step has ended."""
         result: Literal["done", "failed"] = "failed" if error else "done"
+        before = self.known.steps[step].did if step in self.known.steps else []
+        did = [*(one for one in before if one not in did), *did][-_MOST_KEPT:]
         self.known.steps[step] = StepReport(result=result, did=did, error=error, at=_now())
         self.write()
 

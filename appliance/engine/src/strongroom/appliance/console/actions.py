@@ -185,7 +185,8 @@ def backups(screen: Screen) -> None:
             Field("backup_time", "Backups begin at", str(said.get("backup_time", "21:00"))),
             Field("key", "Repository key", "generate", ("generate", "import"),
                   hint="import: a repository is on the data disk, its passphrase on paper"),
-            Field("passphrase", "Passphrase to import", is_secret=True),
+            Field("passphrase", "Passphrase to import", is_secret=True,
+                  hint="Without the blanks between groups on paper"),
         ]  # fmt: skip
 
     def part(filled: Mapping[str, str]) -> dict[str, Any]:
@@ -194,7 +195,7 @@ def backups(screen: Screen) -> None:
         said["groups"] = words(filled["groups"])
         key: dict[str, Any] = {"mode": filled["key"]}
         if filled["key"] == "import":
-            key["passphrase"] = filled["passphrase"].replace(" ", "")
+            key["passphrase"] = filled["passphrase"]
         kept_disk = kept_answers().data_disk
         if kept_disk is not None:
             said["repository"] = setup_answers(kept_answers())["repository"]

@@ -22,6 +22,14 @@ _ESCAPE: Final = 27
 _ENTER: Final = (10, 13, curses.KEY_ENTER)
 _BACKSPACE: Final = (8, 127, curses.KEY_BACKSPACE)
 _POLL_MILLISECONDS: Final = 500
+_KEY_MILLISECONDS: Final = 50
+_ARROWS: Final = {
+    ord("A"): curses.KEY_UP,
+    ord("B"): curses.KEY_DOWN,
+    ord("C"): curses.KEY_RIGHT,
+    ord("D"): curses.KEY_LEFT,
+    ord("Z"): curses.KEY_BTAB,
+}
 _LABEL_COLUMNS: Final = 24
 _MOST_CHARACTERS: Final = 4096
 
@@ -152,6 +160,8 @@ class Screen:
             if pressed == curses.KEY_RESIZE:
                 self._window.clear()
                 return -1
+            if pressed == _ESCAPE:
+                return self._rest_of_key()
             if pressed != -1:
                 return pressed
             waited = clock.elapsed_seconds() - begun
@@ -159,6 +169,16 @@ class Screen:
                 return -1
             if self.idle_seconds and waited >= self.idle_seconds:
                 raise Idle
+
+    def _rest_of_key(self) -> int:
+        """Escape, or an arrow in either of the two ways that terminals send it, whatever TERM says."""
+        self._window.timeout(_KEY_MILLISECONDS)
+        try:
+            if self._window.getch() not in (ord("["), ord("O")):
+                return _ESCAPE
+            return _ARROWS.get(self._window.getch(), -1)
+        finally:
+            self._window.timeout(_POLL_MILLISECONDS)
 
     @property
     def _room(self) -> int:

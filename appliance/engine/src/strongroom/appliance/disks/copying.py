@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import zstandard
 
-from strongroom.appliance.machine import run, run_for_code
+from strongroom.appliance.machine import run, run_for_code, settle
 from strongroom.errors import DamageError, StoreError, UsageError
 from strongroom.printable import printable
 
@@ -144,7 +144,7 @@ def _size(device: str) -> int:
 
 def _settle(device: str) -> None:
     run_for_code(["blockdev", "--rereadpt", device])
-    run_for_code(["udevadm", "settle", "--timeout=10"])
+    settle()
 
 
 class _Digested:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from strongroom.appliance.disks.looking import partitions_of, users_of
-from strongroom.appliance.machine import run, run_for_code
+from strongroom.appliance.machine import run, run_for_code, settle
 from strongroom.errors import ConflictError
 from strongroom.printable import printable
 
@@ -43,4 +43,4 @@ def erase(device: str, say: Callable[[str], None]) -> None:
     finally:
         os.close(descriptor)
     run_for_code(["blockdev", "--rereadpt", device])
-    run_for_code(["udevadm", "settle", "--timeout=10"])
+    settle()

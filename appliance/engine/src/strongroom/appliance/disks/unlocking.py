@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from strongroom.appliance.machine import MOUNT_POINT, run, run_for_code, shown
+from strongroom.appliance.machine import MOUNT_POINT, run, run_for_code, settle, shown
 from strongroom.appliance.state import State
 from strongroom.errors import ConflictError, OperatingSystemError, WrongKeyError
 
@@ -33,7 +33,7 @@ def unlock(device: str, passphrase: str) -> str:
         raise WrongKeyError(f"{device} does not open with this passphrase; try another")
     if code:
         raise OperatingSystemError(f"{device} cannot be unlocked: {shown(said)}")
-    run_for_code(["udevadm", "settle", "--timeout=10"])
+    settle()
     return _INSIDE
 
 

@@ -48,7 +48,9 @@ def _keys(context: Context, name: str, keys: list[str]) -> None:
         if other != name and not other.startswith("."):
             machine.remove(f"{_KEYS}/{other}")
             context.did(f"took the ssh keys of {other} away")
-    if machine.write(f"{_KEYS}/{name}", "".join(f"{key}\n" for key in keys)):
+    if not keys:
+        machine.remove(f"{_KEYS}/{name}")
+    elif machine.write(f"{_KEYS}/{name}", "".join(f"{key}\n" for key in keys)):
         context.did(f"let {len(keys)} ssh keys log in as {name}")
     if not machine.is_running:
         return

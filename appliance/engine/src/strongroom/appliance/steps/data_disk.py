@@ -16,7 +16,7 @@ from strongroom import clock
 from strongroom.appliance.disks import unlocking
 from strongroom.appliance.disks.erasing import erase, refuse_used
 from strongroom.appliance.disks.looking import device_of, size_of, stable_name, tags, what_it_holds
-from strongroom.appliance.machine import MOUNT_POINT, run, run_for_code
+from strongroom.appliance.machine import MOUNT_POINT, run, settle
 from strongroom.appliance.state import DiskPlan
 from strongroom.errors import ConflictError, UsageError
 from strongroom.printable import printable
@@ -34,7 +34,7 @@ def set_data_disk(context: Context) -> None:
     """Choose, format, mount. Raises ConflictError for a disk that is not free."""
     disk = context.answers.data_disk
     assert disk is not None
-    run_for_code(["udevadm", "settle", "--timeout=30"])
+    settle()
     device = device_of(disk.device)
     plan = _plan(context, disk, device)
     if not plan.is_made:
@@ -208,7 +208,7 @@ def _mount(context: Context, disk: DataDisk, plan: DiskPlan) -> None:
         os.mkdir(MOUNT_POINT, 0o755)
     if context.machine.is_running:
         run(["systemctl", "daemon-reload"])
-    run_for_code(["udevadm", "settle", "--timeout=10"])
+    settle()
     run(["mount", MOUNT_POINT])
     context.did(f"mounted {MOUNT_POINT}")
 

@@ -13,7 +13,7 @@ from strongroom.net.identities.private_files import sync_folder
 if TYPE_CHECKING:
     from strongroom.appliance.steps.context import Context
 
-_KINDS: Final = ("ed25519", "rsa")
+_KINDS: Final = ("ed25519",)
 _FOLDER: Final = "/etc/ssh"
 _MACHINE_ID: Final = re.compile(r"[0-9a-f]{32}\n?")
 

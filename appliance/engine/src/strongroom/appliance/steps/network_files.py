@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FOLDER: Final = "/etc/systemd/network"
 PREFIX: Final = "50-strongroom-"
 # What every card gets by the package, until something else is said.
-DEFAULT_FILE: Final = "89-strongroom-dhcp.network"
+DEFAULT_FILE: Final = "80-strongroom-dhcp.network"
 _HEAD: Final = "# Written by Strongroom from its answers.\n"
 
 
