@@ -33,7 +33,10 @@ for name in etc var/lib home srv root var/tmp; do
         overlay "/$name"
 done
 ip link set lo up
-exec "$@"
+# Not by exec: the first process of a namespace cannot kill itself.
+code=0
+"$@" || code=$?
+exit "$code"
 """
 
 

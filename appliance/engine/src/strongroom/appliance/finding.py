@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import json
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from strongroom.appliance.answers.nodes import MOST_BYTES
+from strongroom.appliance.disks.looking import tags
+from strongroom.appliance.disks.partitions import EFI_PARTITION
 from strongroom.appliance.machine import RUN_FOLDER, run, run_for_code, settle
 from strongroom.errors import StrongroomError, UsageError
 from strongroom.printable import printable
@@ -31,7 +32,6 @@ _CREDENTIAL: Final = "strongroom.answers"
 _OPTION: Final = "strongroom.answers="
 _LABEL: Final = "STRONGROOM"
 _CLOUD_LABELS: Final = ("cidata", "CIDATA")
-_EFI_PARTITION: Final = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
 _FILE_SYSTEMS: Final = "vfat,iso9660,ext4"
 _HEAD: Final = "#cloud-config"
 
@@ -139,15 +139,13 @@ def _content(one: dict[str, Any]) -> bytes:
 
 def efi_partitions() -> list[str]:
     """EFI partitions of the disks of this machine."""
-    told = json.loads(run(["lsblk", "--json", "--output", "PATH,PARTTYPE,FSTYPE"]))
     found = []
-    waiting = list(told["blockdevices"])
-    while waiting:
-        one = waiting.pop(0)
-        waiting += one.get("children") or []
-        if (one.get("parttype") or "").lower() == _EFI_PARTITION and one.get("fstype") == "vfat":
-            found.append(one["path"])
-    return sorted(set(found))
+    for name in sorted(os.listdir("/sys/class/block")):
+        if os.path.exists(f"/sys/class/block/{name}/partition"):
+            said = tags(f"/dev/{name}")
+            if said.get("PART_ENTRY_TYPE") == EFI_PARTITION and said.get("TYPE") == "vfat":
+                found.append(f"/dev/{name}")
+    return found
 
 
 def _labelled(label: str) -> str:

@@ -6,10 +6,16 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from strongroom.appliance.answers.reading import examine
-from strongroom.appliance.disks.copying import copy_image, enlarge, expected_digest
+from strongroom.appliance.disks.copying import copy_image, expected_digest
 from strongroom.appliance.disks.erasing import erase, refuse_used
 from strongroom.appliance.disks.looking import device_of, size_of, what_it_holds
-from strongroom.appliance.finding import ON_EFI, efi_partitions, find_answers, mounted
+from strongroom.appliance.disks.partitions import (
+    EFI_PARTITION,
+    enlarge,
+    opened,
+    partitions_on,
+)
+from strongroom.appliance.finding import ON_EFI, find_answers, mounted
 from strongroom.appliance.machine import run, run_for_code
 from strongroom.errors import ConfigurationError, ConflictError, OperatingSystemError, UsageError
 from strongroom.printable import printable
@@ -75,13 +81,13 @@ def install_unattended(say: Callable[[str], None], image: str = IMAGE) -> None:
 
 def _put_answers(device: str, answers: bytes, say: Callable[[str], None]) -> None:
     """Put the answers on the EFI partition, where the first boot finds them."""
-    found = [one for one in efi_partitions() if one.startswith(device)]
+    found = [one for one in partitions_on(device) if one.kind == EFI_PARTITION]
     if not found:
         raise OperatingSystemError(
             f"{device} has no EFI partition for the answers; give them at the first boot by a disk "
             "labelled STRONGROOM"
         )
-    with mounted(found[0], "rw") as folder:
+    with opened(device, found[0]) as place, mounted(place, "rw") as folder:
         path = os.path.join(folder, ON_EFI)
         with open(f"{path}.new", "wb") as file:
             file.write(answers)

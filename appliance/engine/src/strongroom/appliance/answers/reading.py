@@ -50,17 +50,22 @@ def read_bytes(path: str) -> bytes:
         raise UsageError(f"cannot read {printable(os.fsencode(path))}: {error.strerror}") from error
 
 
-def examine(data: bytes) -> tuple[AnswerFile | None, list[Fault]]:
-    """The answers and no fault, or no answers and all faults in the order of the lines."""
+def examine(data: bytes, *, whole: bool = True) -> tuple[AnswerFile | None, list[Fault]]:
+    """The answers and no fault, or no answers and all faults in the order of the lines.
+
+    whole: whether what must hold between the answers is looked at as well.
+    """
     node, faults = parse(data)
     if node is None:
         return None, faults
-    answers, more = examine_node(node)
+    answers, more = examine_node(node, whole=whole)
     faults = sorted([*faults, *more], key=lambda fault: fault.line)
     return (None if faults else answers), faults
 
 
-def examine_node(node: Node) -> tuple[AnswerFile | None, list[Fault]]:
+def examine_node(
+    node: Node, *, whole: bool = True
+) -> tuple[AnswerFile | None, list[Fault]]:
     """The same for what was parsed, or filled in on a form."""
     faults: list[Fault] = []
     reader = _Reader(faults)
@@ -68,7 +73,8 @@ def examine_node(node: Node) -> tuple[AnswerFile | None, list[Fault]]:
     answers = None
     if not faults:
         answers = msgspec.convert(said, AnswerFile)
-        faults += broken_rules(answers, reader.lines)
+        if whole:
+            faults += broken_rules(answers, reader.lines)
     return (None if faults else answers), faults
 
 

@@ -23,7 +23,7 @@ MODES = ("active-backup", "802.3ad", "balance-xor", "balance-alb", "balance-rr")
 def kept_answers() -> AnswerFile:
     """What this machine was set up with, without secrets."""
     if os.path.exists(KEPT):
-        answers, _ = examine(read_bytes(KEPT))
+        answers, _ = examine(read_bytes(KEPT), whole=False)
         if answers is not None:
             return answers
     return AnswerFile(version=VERSION)

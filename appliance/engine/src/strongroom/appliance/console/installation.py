@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from strongroom.appliance.console.actions import choose_disk
 from strongroom.appliance.console.screen import Field
 from strongroom.appliance.finding import find_answers
-from strongroom.appliance.installing import IMAGE, install
+from strongroom.appliance.installing import install
 from strongroom.appliance.machine import run
 from strongroom.errors import StrongroomError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _TITLE = "Install Strongroom"
 
 
-def show_installation(screen: Screen, image: str = IMAGE) -> None:
+def show_installation(screen: Screen, image: str) -> None:
     """Until it is installed, or the machine is switched off."""
     while True:
         items = [("1", "Install to a disk"), ("r", "Restart"), ("p", "Power off")]

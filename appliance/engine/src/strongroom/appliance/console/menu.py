@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import curses
+import os
+import signal
 import subprocess
 from typing import TYPE_CHECKING, Final
 
@@ -86,6 +88,12 @@ def _shell(name: str) -> None:
     curses.def_prog_mode()
     curses.endwin()
     subprocess.run(["runuser", "--login", name], check=False)
+    # The shell had the terminal; who is in the background may not take it without a signal.
+    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        os.tcsetpgrp(0, os.getpgrp())
+    finally:
+        signal.signal(signal.SIGTTOU, before)
     curses.reset_prog_mode()
 
 

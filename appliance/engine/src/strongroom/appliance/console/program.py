@@ -29,6 +29,9 @@ def main() -> int:
     parser.add_argument(
         "--login", action="store_true", help="for ever, with a password: on tty1 and serial lines"
     )
+    parser.add_argument(
+        "--install", metavar="IMAGE", help="the dialogue of the ISO, with another image"
+    )
     return run_program("strongroom-console", parser, _run, sys.argv[1:])
 
 
@@ -36,6 +39,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.appliance.console.installation import show_installation
     from strongroom.appliance.console.menu import show_for_ever, show_menu
     from strongroom.appliance.console.screen import Screen
+    from strongroom.appliance.installing import IMAGE
 
     if os.geteuid() != 0:
         raise UsageError("only root can set a machine up: use sudo")
@@ -44,8 +48,9 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     locale.setlocale(locale.LC_ALL, "")
     os.environ.setdefault("ESCDELAY", str(_ESCAPE_MILLISECONDS))
     try:
-        if arguments.login and _installs():
-            curses.wrapper(lambda window: show_installation(Screen(window)))
+        if arguments.install or (arguments.login and _installs()):
+            image = arguments.install or IMAGE
+            curses.wrapper(lambda window: show_installation(Screen(window), image))
         elif arguments.login:
             curses.wrapper(show_for_ever)
         else:

@@ -1,4 +1,4 @@
-"""Copying the appliance's image to a disk, whole and checked, and enlarging it.
+"""Copying the appliance's image to a disk, whole and checked.
 
 The image is a raw disk, compressed with zstd or not. Its digest is compared while it is read, and
 the disk is read again afterwards. The partition table is written last: until all else is right the
@@ -14,7 +14,6 @@ from typing import IO, TYPE_CHECKING, Final
 
 import zstandard
 
-from strongroom.appliance.machine import run, run_for_code, settle
 from strongroom.errors import DamageError, StoreError, UsageError
 from strongroom.printable import printable
 
@@ -76,36 +75,6 @@ def copy_image(image: str, device: str, say: Callable[[str], None]) -> None:
     say(f"copied {written >> 20} MiB to {device}")
 
 
-def enlarge(device: str, say: Callable[[str], None]) -> None:
-    """Let the last partition and its file system take the rest of the disk."""
-    run(["sfdisk", "--relocate", "gpt-bak-std", device])
-    _settle(device)
-    number, path = _last_partition(device)
-    run(["sfdisk", "--no-reread", "--no-tell-kernel", "-N", number, device], b", +\n")
-    run_for_code(["partx", "--update", device])
-    _settle(device)
-    kind = run(["blkid", "--probe", "--match-tag", "TYPE", "--output", "value", path], codes=(0, 2))
-    if kind.strip() == "ext4":
-        run(["e2fsck", "-f", "-p", path], codes=(0, 1))
-        run(["resize2fs", path])
-    say(f"enlarged {path}")
-
-
-def _last_partition(device: str) -> tuple[str, str]:
-    """Number and path of the partition that ends last."""
-    found = []
-    for line in run(["sfdisk", "--dump", device]).splitlines():
-        path, colon, rest = line.partition(" : ")
-        if colon and path.startswith("/dev/"):
-            fields = dict(one.strip().partition("=")[::2] for one in rest.split(","))
-            found.append((int(fields["start"]), path.strip()))
-    if not found:
-        raise DamageError(f"{device} has no partitions after it was copied")
-    path = max(found)[1]
-    digits = len(path) - len(path.rstrip("0123456789"))
-    return path[-digits:], path
-
-
 def _compare(disk: IO[bytes], head: bytes, size: int, digest: str, device: str) -> None:
     """Read the disk again, past what the kernel remembers."""
     os.posix_fadvise(disk.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -140,11 +109,6 @@ def _exactly(source: IO[bytes] | _Digested, size: int) -> bytes:
 def _size(device: str) -> int:
     with open(device, "rb") as disk:
         return disk.seek(0, os.SEEK_END)
-
-
-def _settle(device: str) -> None:
-    run_for_code(["blockdev", "--rereadpt", device])
-    settle()
 
 
 class _Digested:
