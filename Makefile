@@ -31,7 +31,7 @@ SUITES ?= trixie bookworm
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-.PHONY: help setup demo test test-slow test-debian test-vm test-systemd lint format
+.PHONY: help setup demo test test-console test-slow test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages
 .PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
 .PHONY: bench bench-network bench-sharing fuzz man reference docs picture lock clean
@@ -70,6 +70,11 @@ test-debian:  ## run the tests on every Debian we support [SUITES="trixie bookwo
 
 test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS) || exit 1; done
+
+test-console: setup  ## boot an appliance in QEMU, set it up by an answer file, use its menu on the serial line
+	mkdir -p build/console
+	$(ENGINE)/tests/appliance/guest/make_disk.sh build/console
+	$(BIN)/python -u $(ENGINE)/tests/appliance/guest/boot_appliance.py build/console
 
 test-systemd: setup  ## follow docs/guides/fleet.md and use units and schedule on real systemd hosts (containers)
 	for suite in $(SUITES); do \

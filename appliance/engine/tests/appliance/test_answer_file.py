@@ -53,7 +53,9 @@ plain_names = st.from_regex(r"[a-z][a-z0-9]{0,12}", fullmatch=True)
 host_names = st.lists(
     st.from_regex(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True), min_size=1, max_size=3
 ).map(".".join)
-texts = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Cf", "Zl", "Zp", "Co", "Cn")), max_size=40)
+texts = st.text(
+    st.characters(blacklist_categories=("Cs", "Cc", "Cf", "Zl", "Zp", "Co", "Cn")), max_size=40
+)
 
 
 @st.composite
@@ -92,14 +94,16 @@ def answer_files(draw: st.DrawFn) -> dict[str, object]:
     parts: dict[str, object] = {
         "hostname": draw(host_names),
         "network": draw(networks()),
-        "time": {"zone": draw(st.sampled_from(["Etc/UTC", "Asia/Tokyo"])), "ntp": [draw(host_names)]},
+        "time": {"zone": draw(st.sampled_from(["Etc/UTC", "Asia/Tokyo"])),
+                 "ntp": [draw(host_names)]},
         "data_disk": {"device": "/dev/disk/by-id/wwn-0x5", "encryption": "passphrase",
                       "passphrase": "x" * 12 + draw(texts)},
         "admin": {"name": "ann", "ssh_keys": [SSH_KEY], "password_hash": PASSWORD_HASH},
         "repository_key": {"mode": "import", "passphrase": "y" + draw(texts)},
         "appliance": {"address": draw(host_names), "groups": ["no", "1"],
                       "keep_daily": draw(st.integers(0, 9999)), "backup_time": "21:00"},
-        "agents": {"tokens": [{"group": "no", "names": "web*", "uses": draw(st.integers(1, 10_000))}]},
+        "agents": {"tokens": [{"group": "no", "names": "web*",
+                               "uses": draw(st.integers(1, 10_000))}]},
         "updates": {"security": draw(st.booleans()), "reboot": "03:30"},
     }  # fmt: skip
     left_out = draw(st.sets(st.sampled_from(sorted(parts.keys() - {"appliance"}))))

@@ -172,7 +172,9 @@ def moments_of_a_disk(
         apply(machine)
         plan = state_of(machine)["disk"]
         assert plan["is_made"], moment
-        lines = [one for one in machine.path("/etc/fstab").read_text().splitlines() if "srv/" in one]
+        lines = [
+            one for one in machine.path("/etc/fstab").read_text().splitlines() if "srv/" in one
+        ]
         assert [one.split()[0] for one in lines] == [f"UUID={plan['xfs_uuid']}"], moment
         subprocess.run(["xfs_repair", "-n", disk.path], check=True, capture_output=True)
         disk.close()
@@ -232,7 +234,7 @@ def test_a_first_boot_that_is_cut_again_and_again_ends_all_the_same(machine, new
     assert state["is_ready"]
     assert {one["result"] for one in state["steps"].values()} == {"done"}
     folder = machine.path(STATE).parent
-    assert not [path for path in folder.rglob("*pending*")]
+    assert not list(folder.rglob("*pending*"))
     key = machine.path("/etc/ssh/ssh_host_ed25519_key")
     words = ["ssh-keygen", "-y", "-P", "", "-f", str(key)]
     public = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()[1]

@@ -10,10 +10,12 @@ import pytest
 import zstandard
 
 from kit.console_on_terminal import ConsoleOnTerminal
-from kit.private_machine import LoopDisk, PrivateMachine
+from kit.private_machine import SCRIPTS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kit.private_machine import LoopDisk, PrivateMachine
 
 MIB = 1 << 20
 TABLE = b"""label: gpt
@@ -128,8 +130,6 @@ def test_the_unattended_installation_does_what_the_answers_say(
         f"mkdir -p {folder} && cp {image} {image}.sha256 {folder}/ && "
         "exec strongroom-installer install-unattended"
     )
-    from kit.private_machine import SCRIPTS
-
     script = f"PATH={SCRIPTS}:$PATH; {script}"
     done = machine.run("sh", "-c", script, exit_code=40)
     assert "there is no answer file" in done.stderr

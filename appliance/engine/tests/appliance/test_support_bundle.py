@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 BUNDLE = "/var/tmp/support.tar.gz"
 PLANTED = {
-    "/etc/strongroom/director.d/console/more.conf": 'Console { Name = x; Password = "PLANTED-1 word" }\n'
+    "/etc/strongroom/director.d/console/more.conf": "Console { Name = x; "
+    'Password = "PLANTED-1 word" }\n'
     "Notify { URL = https://ann:PLANTED-2@example.org/hook; Token = PLANTED-3 }\n",
     "/etc/strongroom/appliance.toml.conf": "passphrase: PLANTED-4\n",
     "/etc/strongroom/director.d/console/key.conf": "-----BEGIN PRIVATE KEY-----\nPLANTED-5\n"
@@ -49,8 +50,12 @@ def test_no_secret_of_the_machine_is_in_its_support_bundle(machine, new_disk):
     texts = texts_of(machine)
     together = "\n".join(texts.values())
     secrets = [PASSWORD_HASH]
-    for path in ("director/passphrase", "appliance/tokens/servers-1", "appliance/tokens/servers-2"):
-        secrets.append(machine.path(f"/var/lib/strongroom/{path}").read_text().strip())
+    secrets += [
+        machine.path(f"/var/lib/strongroom/{path}").read_text().strip()
+        for path in (
+            "director/passphrase", "appliance/tokens/servers-1", "appliance/tokens/servers-2",
+        )
+    ]  # fmt: skip
     for path in ("ca/root.key", "director/appliance.key", "director/identity/key.pem"):
         text = machine.path(f"/var/lib/strongroom/{path}").read_text()
         secrets += [line for line in text.splitlines() if len(line) > 20 and "-----" not in line]

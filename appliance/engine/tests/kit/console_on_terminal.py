@@ -1,9 +1,9 @@
 """A program on a real pseudo terminal, and its screen as text.
 
-    with ConsoleOnTerminal([...], term="vt100") as console:
-        console.wait_for("Network")
-        console.press("1")
-        print(console.text)
+with ConsoleOnTerminal([...], term="vt100") as console:
+    console.wait_for("Network")
+    console.press("1")
+    print(console.text)
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python killed_at_moment.py NUMBER PROGRAM ARGUMENT...
 
-A rename is two moments, one before and one after it. A program of the system is three: before, while
-it runs (it is killed too, as by a power cut), and after it.
+A rename is two moments, one before and one after it. A program of the system is three: before,
+while it runs (it is killed too, as by a power cut), and after it.
 """
 
 from __future__ import annotations

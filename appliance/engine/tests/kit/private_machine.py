@@ -3,9 +3,9 @@
     machine = PrivateMachine(tmp_path)
     machine.run("strongroom-installer", "apply", "/answers.yml")
 
-Each command runs in namespaces of its own (mounts, host name, network, processes) over overlays that
-stay, so the next command sees what the last one wrote, as after a restart: nothing is mounted, no
-process is left, and there is no systemd. Needs root.
+Each command runs in namespaces of its own (mounts, host name, network, processes) over overlays
+that stay, so the next command sees what the last one wrote, as after a restart: nothing is mounted,
+no process is left, and there is no systemd. Needs root.
 """
 
 from __future__ import annotations
@@ -71,7 +71,12 @@ class PrivateMachine:
             timeout=_PATIENCE_SECONDS,
             check=False,
         )
-        assert exit_code in (None, done.returncode), (words, done.returncode, done.stdout, done.stderr)
+        assert exit_code in (None, done.returncode), (
+            words,
+            done.returncode,
+            done.stdout,
+            done.stderr,
+        )
         return done
 
     def killed_at(self, moment: int, *words: str) -> bool:

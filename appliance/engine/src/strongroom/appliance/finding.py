@@ -1,8 +1,8 @@
 """Where an answer file is looked for, in this order; the first that is there is taken.
 
 /run/strongroom/answers.yml; the system credential strongroom.answers; the kernel's command line; a
-disk labelled STRONGROOM; user-data of cloud-init on a disk labelled cidata; an EFI partition of this
-machine, where the installer puts it.
+disk labelled STRONGROOM; user-data of cloud-init on a disk labelled cidata; an EFI partition of
+this machine, where the installer puts it.
 """
 
 from __future__ import annotations

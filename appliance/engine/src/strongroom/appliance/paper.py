@@ -16,7 +16,7 @@ from strongroom.errors import UsageError
 from strongroom.net.identities.private_files import read_bounded
 from strongroom.printable import printable
 
-PASSPHRASE_FILE: Final = "/var/lib/strongroom/director/passphrase"
+PASSPHRASE_FILE: Final = "/var/lib/strongroom/director/passphrase"  # noqa: S105 - a path
 _GROUP: Final = 4
 _GROUPS_A_LINE: Final = 8
 _BORDER: Final = 2
@@ -41,22 +41,21 @@ def check_of(passphrase: str) -> str:
 def paper_lines(passphrase: str) -> list[str]:
     """The whole page, at most 76 columns wide."""
     groups = [passphrase[at : at + _GROUP] for at in range(0, len(passphrase), _GROUP)]
-    lines = [
-        f"Passphrase of the backups on {printable(socket.gethostname())}, "
-        f"{utc_text(clock.now_ns())[:10]}",
+    host, day = printable(socket.gethostname()), utc_text(clock.now_ns())[:10]
+    count, check = len(passphrase), check_of(passphrase)
+    return [
+        f"Passphrase of the backups on {host}, {day}",
         "Whoever has it and the data disk can read every backup. Keep it in a safe.",
         "",
-    ]
-    for at in range(0, len(groups), _GROUPS_A_LINE):
-        lines.append("  " + "  ".join(groups[at : at + _GROUPS_A_LINE]))
-    lines += [
+        *(
+            "  " + "  ".join(groups[at : at + _GROUPS_A_LINE])
+            for at in range(0, len(groups), _GROUPS_A_LINE)
+        ),
         "",
-        f"({len(passphrase)} characters, without the blanks between groups; check: "
-        f"{check_of(passphrase)})",
+        f"({count} characters, without the blanks between groups; check: {check})",
         "",
         *qr_lines(passphrase),
     ]
-    return lines
 
 
 def qr_lines(text: str) -> list[str]:

@@ -26,9 +26,10 @@ examples:
   strongroom-installer apply answers.yml
   strongroom-installer install --disk /dev/disk/by-id/ata-X --erase ata-X --answers answers.yml
 
-exit codes: 0 done; 2 the command line; 12 a passphrase does not open; 20 the image is damaged; 30 the
-disk does not keep what is written; 40 the answer file has faults, each named with its line; 61 a disk
-is used or holds something, or another setup runs; 71 a program of the system failed; 130 interrupted
+exit codes: 0 done; 2 the command line; 12 a passphrase does not open; 20 the image is damaged; 30
+the disk does not keep what is written; 40 the answer file has faults, each named with its line; 61
+a disk is used or holds something, or another setup runs; 71 a program of the system failed; 130
+interrupted
 """
 
 

@@ -1,4 +1,4 @@
-"""What has been done: /var/lib/strongroom/appliance/state.json, on disk before the next step begins.
+"""What has been done: a file of the state, which is on disk before the next step begins.
 
 It reports, and it remembers what cannot be seen: that a disk was free before we began to format
 it, and which tokens were made. Everything else is looked at on the machine.

@@ -2,8 +2,8 @@
 
     boot_appliance.py FOLDER       with what make_disk.sh puts there
 
-In a virtual machine (QEMU without KVM): systemd, networkd, LUKS2 and the console are real. The screen
-of the serial line is printed at every stage. Exit status: 0 when every step was right.
+In a virtual machine (QEMU without KVM): systemd, networkd, LUKS2 and the console are real. The
+screen of the serial line is printed at every stage. Exit status: 0 when every step was right.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ import pyte
 from kit.answers_for_tests import PASSWORD, PASSWORD_HASH, SSH_KEY
 from kit.project import DOCUMENTS
 
-BUILD: Final = Path(
-    os.environ.get("STRONGROOM_VM_FOLDER") or DOCUMENTS.parent / "build" / "vm"
-)
+BUILD: Final = Path(os.environ.get("STRONGROOM_VM_FOLDER") or DOCUMENTS.parent / "build" / "vm")
 PATIENCE_SECONDS: Final = int(os.environ.get("GUEST_SECONDS", "900"))
 DISK_PASSPHRASE: Final = "a passphrase for the disk"
 ANSWERS: Final = f"""\
@@ -125,7 +123,9 @@ class Guest:
     def _wait(self, is_there, texts) -> str:
         ends = time.monotonic() + PATIENCE_SECONDS
         while not is_there():
-            assert time.monotonic() < ends, f"{texts} never came:\n{self.text}\n{self.log[-3000:]!r}"
+            assert time.monotonic() < ends, (
+                f"{texts} never came:\n{self.text}\n{self.log[-3000:]!r}"
+            )
             assert self._process.poll() is None, f"the machine is off:\n{self.log[-3000:]!r}"
             assert b"Kernel panic" not in self.log, self.text
             try:
@@ -139,7 +139,7 @@ class Guest:
 
 def show(title: str, text: str) -> None:
     """Print a screen."""
-    print(f"--- {title}\n{text}\n", flush=True)
+    print(f"--- {title}\n{text}\n", flush=True)  # noqa: T201
 
 
 def log_in(guest: Guest) -> None:
@@ -210,7 +210,7 @@ def main() -> int:
         guest.press("enter")
         guest.wait_for("Shell, as admin")
         in_shell(guest, "systemctl is-active strongroom-storage strongroom-director", "active")
-    print("all steps were right")
+    print("all steps were right")  # noqa: T201
     return 0
 
 

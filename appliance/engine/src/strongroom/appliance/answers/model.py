@@ -213,8 +213,8 @@ class AnswerFile(_Part, frozen=True, kw_only=True):
         Annotated[
             dict[str, Any],
             _told(
-                "Answers of `strongroom setup appliance`. `address` may be left out where there is a "
-                "`hostname`. Without this part no director and no storage daemon is set up."
+                "Answers of `strongroom setup appliance`. `address` may be left out where there is "
+                "a `hostname`. Without this part no director and no storage daemon is set up."
             ),
         ]
         | None

@@ -63,9 +63,7 @@ def examine(data: bytes, *, whole: bool = True) -> tuple[AnswerFile | None, list
     return (None if faults else answers), faults
 
 
-def examine_node(
-    node: Node, *, whole: bool = True
-) -> tuple[AnswerFile | None, list[Fault]]:
+def examine_node(node: Node, *, whole: bool = True) -> tuple[AnswerFile | None, list[Fault]]:
     """The same for what was parsed, or filled in on a form."""
     faults: list[Fault] = []
     reader = _Reader(faults)

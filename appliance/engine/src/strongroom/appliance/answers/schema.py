@@ -42,7 +42,7 @@ data_disk:
 admin:
   name: admin
   ssh_keys:
-    - ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJXZ2hB6Q1n0ZrZt0Wc5H0c1vD0s2m8b7L0n3q9J4k5X ann@example.org
+    - ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJXZ2hB6Q1n0ZrZt0Wc5H0c1vD0s2m8b7L0n3q9J4k5X ann
 repository_key:
   mode: generate
 appliance:
@@ -66,8 +66,8 @@ _HEAD: Final = """\
 
 YAML, in UTF-8. `strongroom-installer validate FILE` checks it and names every fault with its line,
 `strongroom-installer schema` prints a JSON schema for editors, `strongroom-installer example` the
-example below. [First boot](../guides/first-boot.md) says where the file is looked for. Anchors, aliases and
-tags of YAML are refused, and so is a name that is not listed here.
+example below. [First boot](../guides/first-boot.md) says where the file is looked for. Anchors,
+aliases and tags of YAML are refused, and so is a name that is not listed here.
 
 ```yaml
 """

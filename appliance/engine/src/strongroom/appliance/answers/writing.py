@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from strongroom.appliance.answers.model import AnswerFile
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc] # the library has no types
     """Texts in quotes, so that none of them means anything else."""
 
     def ignore_aliases(self, data: object) -> bool:

@@ -7,7 +7,6 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from strongroom.appliance import first_boot
-from strongroom.appliance.answers.model import Token
 from strongroom.appliance.answers.writing import yaml_text
 from strongroom.appliance.applying import apply
 from strongroom.appliance.bundle import write_bundle
@@ -108,7 +107,7 @@ def data_disk(screen: Screen) -> None:
             said["erase"] = filled["erase"]
         return {"data_disk": said}
 
-    _fill_in_and_apply(screen, f"Data disk {name}", lambda kept: fields, part)
+    _fill_in_and_apply(screen, f"Data disk {name}", lambda _: fields, part)
 
 
 def choose_disk(screen: Screen, title: str) -> tuple[str, bool] | None:
@@ -228,7 +227,7 @@ def enrolment_token(screen: Screen) -> None:
         screen.text("Enrolment token", faults)
         return
     assert answers.agents is not None
-    token: Token = answers.agents.tokens[0]
+    token = answers.agents.tokens[0]
     said = make_token(token, "-")
     screen.text(
         "Enrolment token",

@@ -1,4 +1,4 @@
-"""Who may use the menu: before the machine is set up whoever is at it, afterwards the administrator.
+"""Who may use the menu: before setup whoever is at the machine, afterwards the administrator.
 
 The password is compared by libcrypt, as login does it.
 """

@@ -114,9 +114,14 @@ class Screen:
             last = max(0, len(lines) - self._room)
             if pressed in (*_ENTER, _ESCAPE, ord("q")):
                 return
-            step = {curses.KEY_DOWN: 1, curses.KEY_UP: -1, curses.KEY_NPAGE: self._room,
-                    curses.KEY_PPAGE: -self._room, ord(" "): self._room}.get(pressed, 0)  # fmt: skip
-            top = min(max(0, top + step), last)
+            steps = {
+                curses.KEY_DOWN: 1,
+                curses.KEY_UP: -1,
+                curses.KEY_NPAGE: self._room,
+                curses.KEY_PPAGE: -self._room,
+                ord(" "): self._room,
+            }
+            top = min(max(0, top + steps.get(pressed, 0)), last)
 
     def ask(self, title: str, lines: Sequence[str], field: Field) -> str | None:
         """Ask for one text below an explanation."""
@@ -171,7 +176,7 @@ class Screen:
                 raise Idle
 
     def _rest_of_key(self) -> int:
-        """Escape, or an arrow in either of the two ways that terminals send it, whatever TERM says."""
+        """Escape, or an arrow in either of the ways that terminals send it, whatever TERM says."""
         self._window.timeout(_KEY_MILLISECONDS)
         try:
             if self._window.getch() not in (ord("["), ord("O")):
