@@ -55,6 +55,7 @@ class Guest:
         self._screen = pyte.Screen(80, 24)
         self._stream = pyte.ByteStream(self._screen)
         self.log = b""
+        self.last_shown = ""
         disks = [("system.disk", "SYSTEM"), ("data.disk", "DATA")]
         disks += [("answers.disk", "ANSWERS")] if with_answers else []
         words = []
@@ -156,7 +157,7 @@ def in_shell(guest: Guest, command: str, expected: str) -> None:
     guest.press("s")
     guest.wait_for("admin@vault")
     guest.press(f"clear; {command}; echo 'END OF' 'COMMAND'", "enter")
-    shown = guest.wait_for("END OF COMMAND")
+    shown = guest.last_shown = guest.wait_for("END OF COMMAND")
     assert expected in shown, (command, shown)
     show(command, shown)
     guest.press("exit", "enter")
@@ -210,6 +211,13 @@ def main() -> int:
         guest.press("enter")
         guest.wait_for("Shell, as admin")
         in_shell(guest, "systemctl is-active strongroom-storage strongroom-director", "active")
+        # The passphrase is stored nowhere, nor is the hash where others can read it.
+        look = f"grep -rlF '{DISK_PASSPHRASE}' /etc /var/lib/strongroom /root /run 2>/dev/null"
+        in_shell(
+            guest, f"echo '{PASSWORD}' | sudo -S sh -c \"{look}; echo found-all\"", "found-all"
+        )
+        assert "/var" not in guest.last_shown
+        assert "/etc" not in guest.last_shown
     print("all steps were right")  # noqa: T201
     return 0
 

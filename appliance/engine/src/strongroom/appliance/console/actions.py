@@ -18,7 +18,7 @@ from strongroom.appliance.console.forms import (
     network_part,
     words,
 )
-from strongroom.appliance.console.login import new_hash
+from strongroom.appliance.console.login import administrators, new_hash
 from strongroom.appliance.console.screen import Field
 from strongroom.appliance.console.status import status_lines
 from strongroom.appliance.disks.looking import all_disks
@@ -172,6 +172,11 @@ def _keys_of_stick() -> list[str]:
 
 def backups(screen: Screen) -> None:
     """Set up director, storage daemon and repository."""
+    if not administrators():
+        raise UsageError(
+            "make an administrator with a password first: once backups are set up, nobody else can "
+            "open this menu"
+        )
 
     def fields(kept: AnswerFile) -> list[Field]:
         said = kept.appliance or {}
