@@ -71,9 +71,10 @@ test-debian:  ## run the tests on every Debian we support [SUITES="trixie bookwo
 test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS) || exit 1; done
 
-test-console: setup  ## boot an appliance in QEMU, set it up by an answer file, use its menu on the serial line
+test-console: setup  ## boot an appliance (container, QEMU), set it up by an answer file, use its menu
 	mkdir -p build/console
 	$(ENGINE)/tests/appliance/guest/make_disk.sh build/console
+	$(ENGINE)/tests/appliance/guest/boot_container.sh
 	$(BIN)/python -u $(ENGINE)/tests/appliance/guest/boot_appliance.py build/console
 
 test-systemd: setup  ## follow docs/guides/fleet.md and use units and schedule on real systemd hosts (containers)

@@ -17,7 +17,7 @@ from strongroom.appliance.answers.writing import yaml_text
 from strongroom.appliance.applying import apply
 from strongroom.appliance.finding import Found, efi_partitions, find_answers, remove_from_efi
 from strongroom.appliance.machine import STATE_FOLDER, Machine
-from strongroom.appliance.running import run_program
+from strongroom.appliance.running import at_once, run_program
 from strongroom.appliance.state import State
 from strongroom.appliance.steps.context import Context
 from strongroom.appliance.steps.identity import make_identity
@@ -59,12 +59,13 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _first_boot(state: State, terminal: Terminal) -> int:
     machine = Machine()
-    make_identity(Context(machine, AnswerFile(version=VERSION), state, terminal.line))
+    say = at_once(terminal)
+    make_identity(Context(machine, AnswerFile(version=VERSION), state, say))
     found = _answers()
     if found is None:
         terminal.line("there is no answer file; the menu on the console sets this machine up")
         return EXIT_DONE
-    terminal.line(f"answers from {found.where}")
+    say(f"answers from {found.where}")
     answers, faults = examine(found.data)
     if answers is None:
         raise ConfigurationError("\n".join(fault.text(found.where) for fault in faults))
@@ -73,9 +74,9 @@ def _first_boot(state: State, terminal: Terminal) -> int:
         remove_from_efi(device)
     state.known.answers_from = found.where
     state.write()
-    apply(answers, terminal.line)
+    apply(answers, say)
     become_ready(answers)
-    terminal.line("this machine is set up")
+    say("this machine is set up")
     return EXIT_DONE
 
 

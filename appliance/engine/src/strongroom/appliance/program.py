@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom.appliance.running import run_program
+from strongroom.appliance.running import at_once, run_program
 from strongroom.errors import (
     EXIT_DONE,
     ConfigurationError,
@@ -165,7 +165,7 @@ def _apply(arguments: Any, terminal: Terminal) -> int:
 
     _need_root("set a machine up")
     answers = read_answer_file(arguments.file)
-    changed = apply(answers, terminal.line)
+    changed = apply(answers, at_once(terminal))
     become_ready(answers)
     terminal.line("done" if changed else "everything is as these answers say; nothing was changed")
     return EXIT_DONE
@@ -239,7 +239,7 @@ def _install(arguments: Any, terminal: Terminal) -> int:
             disk, word = answers.installation.disk, word or answers.installation.erase
     if disk is None:
         raise UsageError("which disk? Give --disk, or a part `installation` in the answers")
-    install(arguments.image or IMAGE, disk, word, data, terminal.line)
+    install(arguments.image or IMAGE, disk, word, data, at_once(terminal))
     return EXIT_DONE
 
 
@@ -247,7 +247,7 @@ def _install_unattended(arguments: Any, terminal: Terminal) -> int:
     from strongroom.appliance.installing import install_unattended
 
     _need_root("install to a disk")
-    install_unattended(terminal.line)
+    install_unattended(at_once(terminal))
     return EXIT_DONE
 
 

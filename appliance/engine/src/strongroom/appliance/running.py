@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
 _EXIT_INTERRUPTED = 130
 
 
+def at_once(terminal: Terminal) -> Callable[[str], None]:
+    """Say each line when it is there: whoever waits at the console reads it."""
+
+    def say(text: str) -> None:
+        terminal.line(text)
+        terminal.flush()
+
+    return say
+
+
 def run_program(
     name: str,
     parser: argparse.ArgumentParser,
@@ -30,6 +41,8 @@ def run_program(
 ) -> int:
     """Parse, act, and say what went wrong; the exit code."""
     guard_standard_streams()
+    # Folders of the configuration are read by daemons; what is secret gets a mode of its own.
+    os.umask(0o022)
     arguments = parser.parse_args(words)
     terminal = Terminal(as_json=getattr(arguments, "json", False))
     try:
