@@ -34,7 +34,7 @@ SUITES ?= trixie bookworm
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-.PHONY: help setup demo test test-slow test-browser test-debian test-vm test-systemd lint format
+.PHONY: help setup demo test test-console test-slow test-browser test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages
 .PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
 .PHONY: dashboards lint-dashboards bench bench-network bench-sharing fuzz man reference docs picture lock clean
@@ -78,6 +78,12 @@ test-debian:  ## run the tests on every Debian we support [SUITES="trixie bookwo
 
 test-vm: setup  ## run the tests that need a kernel of their own, in QEMU [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/vm/run_in_guest.sh $$suite $(ARGUMENTS) || exit 1; done
+
+test-console: setup  ## boot an appliance (container, QEMU), set it up by an answer file, use its menu
+	mkdir -p build/console
+	$(ENGINE)/tests/appliance/guest/make_disk.sh build/console
+	$(ENGINE)/tests/appliance/guest/boot_container.sh
+	$(BIN)/python -u $(ENGINE)/tests/appliance/guest/boot_appliance.py build/console
 
 test-systemd: setup  ## follow docs/guides/fleet.md, install.md and join.md, use units and schedule on real systemd hosts
 	for suite in $(SUITES); do \
@@ -183,6 +189,7 @@ reference: setup  ## regenerate docs/reference
 	$(BIN)/strongroom config docs --into docs/reference
 	$(BIN)/python -m strongroom.cli.command_reference docs/reference
 	$(BIN)/python -m strongroom.daemons.metric_table.document docs/reference
+	$(BIN)/python -m strongroom.appliance.answers docs/reference/answer-file.md
 
 picture: setup  ## draw which package imports which, into docs/design/architecture.md
 	cd $(ENGINE) && $(BIN)/python -m bench.import_picture after
@@ -195,13 +202,14 @@ docs: $(VENV)/docs-ready  ## build the documentation into build/docs, every link
 	$(BIN)/strongroom config docs --check --quiet --into docs/reference
 	$(BIN)/python -m strongroom.cli.command_reference --check docs/reference
 	$(BIN)/python -m strongroom.daemons.metric_table.document --check docs/reference
+	$(BIN)/python -m strongroom.appliance.answers --check docs/reference/answer-file.md
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env \
 	    --builder html docs build/docs
 
 lock: setup  ## update the locked library versions, with hashes, for every Python we support
 	$(BIN)/pip install --quiet uv
 	cd $(ENGINE) && $(LOCK) --extra dev --output-file requirements.lock pyproject.toml
-	cd $(ENGINE) && $(LOCK) --extra director --extra postgresql --extra build \
+	cd $(ENGINE) && $(LOCK) --extra appliance --extra director --extra postgresql --extra build \
 	    --constraint requirements.lock --output-file requirements-runtime.lock pyproject.toml
 	cd $(ENGINE) && $(LOCK) --extra docs --constraint requirements.lock \
 	    --output-file requirements-docs.lock pyproject.toml

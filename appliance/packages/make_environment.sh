@@ -3,7 +3,7 @@
 #
 # Runs in a root of the suite, in the source of the packages: it takes engine/ and wheels/ beside it.
 # Nothing but the libraries of requirements-runtime.lock, each checked against its hash, and the
-# engine; no pip, and no program but strongroom and python.
+# engine; no pip, and no programs but ours and python.
 set -euo pipefail
 
 folder=$1
@@ -27,7 +27,7 @@ PYTHONPATH=$(echo "$folder"/lib/python3*/site-packages) "${pip[@]}" wheel --quie
     --no-build-isolation --wheel-dir engine-wheel ./engine
 "${pip[@]}" --python "$folder/bin/python" "${install[@]}" --no-deps --find-links engine-wheel strongroom
 
-find "$folder/bin" -mindepth 1 ! -name 'python*' ! -name strongroom -delete
+find "$folder/bin" -mindepth 1 ! -name 'python*' ! -name 'strongroom*' -delete
 find "$folder" -name direct_url.json -delete
 # The packages have manual pages and completions where Debian looks for them.
 rm -rf "$folder/include" "$folder/share" "$folder/.gitignore"

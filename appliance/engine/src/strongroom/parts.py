@@ -18,6 +18,7 @@ _LIBRARIES: Final = {
         ("alembic", "fastapi", "h11", "pydantic", "sqlalchemy", "starlette", "uvicorn")
     ),
     "postgresql": frozenset(("psycopg",)),
+    "appliance": frozenset(("segno", "yaml")),
     "lzo": frozenset(("lzo",)),
 }
 # A catalog in PostgreSQL is the director's.
@@ -26,9 +27,14 @@ _PURPOSES: Final = {
     "director": "the director",
     "postgresql": "a catalog in PostgreSQL",
     "lzo": "LZO compression",
+    "appliance": "the console of the appliance",
 }
 # The project's own packages that have a part.
-_PACKAGES: Final = {"director": "strongroom-director", "postgresql": "strongroom-director"}
+_PACKAGES: Final = {
+    "director": "strongroom-director",
+    "postgresql": "strongroom-director",
+    "appliance": "strongroom-appliance",
+}
 _NEEDS: Final = {"lzo": " (Debian's liblzo2-dev, python3-dev and gcc first)"}
 
 

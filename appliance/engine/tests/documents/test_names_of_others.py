@@ -11,7 +11,7 @@ import pytest
 from kit.project import DOCUMENTS, ENGINE, UNITS
 
 PROJECT = DOCUMENTS.parent
-WELL_KNOWN_SITES = {"json-schema.org", "keepachangelog.com", "semver.org"}
+WELL_KNOWN_SITES = {"json-schema.org", "keepachangelog.com", "openssh.com", "semver.org"}
 SHOWN = sorted(
     {
         PROJECT / "README.md",

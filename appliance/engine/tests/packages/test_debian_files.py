@@ -95,13 +95,17 @@ def files(root):
 
 def test_each_daemon_has_a_package_that_needs_the_same_version_of_the_engine():
     found = paragraphs()
-    assert set(found) == {"strongroom", *(f"strongroom-{daemon}" for daemon in DAEMONS)}
+    daemons = {f"strongroom-{daemon}" for daemon in DAEMONS}
+    assert set(found) == {"strongroom", "strongroom-appliance", *daemons}
     for daemon in DAEMONS:
         assert re.search(
             r"strongroom \(= \$\{(source|binary):Version\}\)",
             found[f"strongroom-{daemon}"]["Depends"],
         )
     assert "${strongroom:Python}" in found["strongroom"]["Depends"]
+    of_appliance = found["strongroom-appliance"]["Depends"]
+    assert "strongroom-director (>= ${source:Version})" in of_appliance
+    assert "strongroom-storage (= ${source:Version})" in of_appliance
 
 
 def test_what_is_installed_is_pinned_as_tests_use_it():

@@ -219,15 +219,23 @@ def toml_text(said: Mapping[str, Any]) -> str:
     return "".join(f"{name} = {_toml(value)}\n" for name, value in said.items())
 
 
-def _check(question: Question, value: object, path: str) -> None:
+def fault_of(question: Question, value: object) -> str:
+    """What is expected instead of `value`; empty if it is right."""
     kind = str if question.default is None else type(question.default)
     fits = isinstance(value, kind) and not isinstance(value, bool)
     if fits and isinstance(value, list):
         fits = all(isinstance(one, str) for one in value)
-    if not fits or not question.check(value):
-        shown = {str: "a text in quotes", int: "a number", list: "a list of texts"}[kind]
+    if fits and question.check(value):
+        return ""
+    shown = {str: "a text in quotes", int: "a number", list: "a list of texts"}[kind]
+    return f"{shown}: {question.expected}"
+
+
+def _check(question: Question, value: object, path: str) -> None:
+    expected = fault_of(question, value)
+    if expected:
         raise UsageError(
-            f"{printable(path)}: `{question.name}` is {shown}: {question.expected}; it cannot be "
+            f"{printable(path)}: `{question.name}` is {expected}; it cannot be "
             f"{printable(str(value)[:100])}"
         )
 

@@ -1,0 +1,7 @@
+"""`python -m strongroom.appliance` is `strongroom-installer`."""
+
+import sys
+
+from strongroom.appliance.program import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""The answer file: its model, how it is read and checked, its schema and reference."""

@@ -1,0 +1,69 @@
+"""Applying answers: the steps in their order, each reported before and after.
+
+    identity  hostname  network  time  admin  updates  data_disk  repository_key  appliance  agents
+
+A step that fails ends it; the next attempt begins with the first step again, and finds done what
+is done. The administrator comes before the disk, so that there is a way in if the disk is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strongroom.appliance.machine import Machine
+from strongroom.appliance.state import State, the_only_one
+from strongroom.appliance.steps.admin import set_admin, set_updates
+from strongroom.appliance.steps.context import Context
+from strongroom.appliance.steps.data_disk import set_data_disk
+from strongroom.appliance.steps.identity import make_identity
+from strongroom.appliance.steps.naming import set_hostname, set_time
+from strongroom.appliance.steps.network import set_network
+from strongroom.appliance.steps.repository import import_key, make_tokens, set_up
+from strongroom.errors import OperatingSystemError, StrongroomError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.appliance.answers.model import AnswerFile
+
+Step = tuple[str, "Callable[[Context], None]"]
+
+# In this order; `identity` is done always, the others if the answers have their part.
+STEPS: Final[tuple[Step, ...]] = (
+    ("identity", make_identity),
+    ("hostname", set_hostname),
+    ("network", set_network),
+    ("time", set_time),
+    ("admin", set_admin),
+    ("updates", set_updates),
+    ("data_disk", set_data_disk),
+    ("repository_key", import_key),
+    ("appliance", set_up),
+    ("agents", make_tokens),
+)
+
+
+def apply(answers: AnswerFile, say: Callable[[str], None]) -> list[str]:
+    """Do all steps that the answers have a part for; what was changed. Raises StrongroomError."""
+    changed = []
+    with the_only_one():
+        state = State()
+        for name, act in STEPS:
+            if name != "identity" and getattr(answers, name) is None:
+                continue
+            context = Context(Machine(), answers, state, say)
+            say(name)
+            state.begin(name)
+            try:
+                act(context)
+            except OSError as error:
+                text = f"{name}: {error.strerror or error}: {error.filename or ''}".rstrip(": ")
+                state.end(name, context.done, printable(text))
+                raise OperatingSystemError(printable(text)) from error
+            except StrongroomError as error:
+                state.end(name, context.done, printable(str(error)))
+                raise
+            state.end(name, context.done)
+            changed += context.done
+    return changed

@@ -1,0 +1,52 @@
+"""The dialogue of the ISO: choose a disk, type its name, wait."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from strongroom.appliance.console.actions import choose_disk
+from strongroom.appliance.console.screen import Field
+from strongroom.appliance.finding import find_answers
+from strongroom.appliance.installing import install
+from strongroom.appliance.machine import run
+from strongroom.errors import StrongroomError
+
+if TYPE_CHECKING:
+    from strongroom.appliance.console.screen import Screen
+
+_TITLE = "Install Strongroom"
+
+
+def show_installation(screen: Screen, image: str) -> None:
+    """Until it is installed, or the machine is switched off."""
+    while True:
+        items = [("1", "Install to a disk"), ("r", "Restart"), ("p", "Power off")]
+        chosen = screen.menu(_TITLE, items)
+        if chosen == "r":
+            run(["systemctl", "reboot"])
+        elif chosen == "p":
+            run(["systemctl", "poweroff"])
+        elif chosen == "1":
+            try:
+                _install(screen, image)
+            except StrongroomError as error:
+                screen.text(_TITLE, [*str(error).split("; "), "", "Nothing else was done."])
+
+
+def _install(screen: Screen, image: str) -> None:
+    disk = choose_disk(screen, f"{_TITLE}: to which disk?")
+    if disk is None:
+        return
+    name = os.path.basename(disk[0])
+    lines = [f"The system goes to {disk[0]}.", "ALL THAT IS ON THIS DISK IS LOST.", ""]
+    word = screen.ask(_TITLE, lines, Field("word", f"Type {name} to go on"))
+    if word is None:
+        return
+    if word != name:
+        screen.text(_TITLE, ["That is not the disk's name. Nothing was changed."])
+        return
+    found = find_answers()
+    data = found.data if found is not None else None
+    install(image, disk[0], word, data, screen.log(_TITLE))
+    screen.text(_TITLE, ["Done. Remove the ISO and restart."])

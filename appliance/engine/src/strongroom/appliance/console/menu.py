@@ -1,0 +1,112 @@
+"""The menu, and the page that everybody sees before it."""
+
+from __future__ import annotations
+
+import curses
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Final
+
+from strongroom.appliance.console import actions
+from strongroom.appliance.console.login import is_open, log_in
+from strongroom.appliance.console.screen import LEAST_COLUMNS, LEAST_ROWS, Idle, Screen
+from strongroom.appliance.console.status import status_lines
+from strongroom.appliance.disks.unlocking import is_waiting
+from strongroom.errors import StrongroomError, UsageError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_IDLE_SECONDS: Final = 600
+_REFRESH_SECONDS: Final = 5
+_ENTER: Final = (10, 13, curses.KEY_ENTER)
+_TITLE: Final = "Strongroom"
+
+_ACTIONS: Final[tuple[tuple[str, str, Callable[[Screen], None]], ...]] = (
+    ("1", "Network", actions.network),
+    ("2", "Host name and time", actions.naming),
+    ("3", "Data disk", actions.data_disk),
+    ("4", "Administrator and ssh keys", actions.administrator),
+    ("5", "Set up backups (repository key: generate or import)", actions.backups),
+    ("6", "Repository key: paper copy", actions.paper_copy),
+    ("7", "Enrolment token for agents", actions.enrolment_token),
+    ("8", "Status", actions.status),
+    ("9", "Support bundle", actions.support_bundle),
+    ("u", "Unlock the data disk", actions.unlock),
+    ("r", "Restart", actions.restart),
+    ("p", "Power off", actions.power_off),
+)
+
+
+def show_for_ever(window: curses.window) -> None:
+    """On a console of the machine: the status, and after Enter and a password the menu."""
+    while True:
+        screen = Screen(window)
+        _check_size(window)
+        footer = "Enter opens the menu" if is_open() else "Enter: log in, and open the menu"
+        screen.refresh_page(_TITLE, status_lines(), footer)
+        if screen.key(_REFRESH_SECONDS) not in _ENTER:
+            continue
+        screen.idle_seconds = _IDLE_SECONDS
+        try:
+            name = "" if is_open() else log_in(screen)
+            if name is not None:
+                show_menu(screen, name)
+        except Idle:
+            continue
+        except StrongroomError as error:
+            screen.idle_seconds = 0
+            screen.text(_TITLE, [printable(str(error))])
+
+
+def show_menu(screen: Screen, name: str) -> None:
+    """Until Escape. name: who has logged in, for the shell."""
+    while True:
+        items = [(key, text) for key, text, _ in _ACTIONS if key != "u" or is_waiting()]
+        if name:
+            items.insert(-2, ("s", f"Shell, as {name}"))
+        chosen = screen.menu(_TITLE, items)
+        if chosen is None:
+            return
+        if chosen == "s":
+            _shell(name)
+            continue
+        act = next(act for key, _, act in _ACTIONS if key == chosen)
+        title = next(text for key, text, _ in _ACTIONS if key == chosen)
+        try:
+            act(screen)
+        except StrongroomError as error:
+            screen.text(title, _folded(str(error)))
+        except OSError as error:
+            screen.text(title, _folded(f"{error.strerror or error}: {error.filename or ''}"))
+
+
+def _shell(name: str) -> None:
+    """A login shell of the administrator who has given the password."""
+    curses.def_prog_mode()
+    curses.endwin()
+    subprocess.run(["runuser", "--login", name], check=False)
+    # The shell had the terminal; who is in the background may not take it without a signal.
+    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        os.tcsetpgrp(0, os.getpgrp())
+    finally:
+        signal.signal(signal.SIGTTOU, before)
+    curses.reset_prog_mode()
+
+
+def _check_size(window: curses.window) -> None:
+    rows, columns = window.getmaxyx()
+    if rows < LEAST_ROWS or columns < LEAST_COLUMNS:
+        raise UsageError(
+            f"this terminal has {columns} columns and {rows} rows; the menu needs "
+            f"{LEAST_COLUMNS} and {LEAST_ROWS} (`stty cols 80 rows 24`)"
+        )
+
+
+def _folded(text: str) -> list[str]:
+    import textwrap
+
+    return [piece for line in text.split("\n") for piece in textwrap.wrap(printable(line), 76)]

@@ -1,0 +1,72 @@
+"""`strongroom-console`: the menu of the appliance."""
+
+from __future__ import annotations
+
+import argparse
+import curses
+import locale
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from strongroom.appliance.running import run_program
+from strongroom.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    from strongroom.cli.terminal import Terminal
+
+_ESCAPE_MILLISECONDS: Final = 50
+_INSTALLATION: Final = "strongroom.install=ask"
+
+
+def main() -> int:
+    """Run; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="strongroom-console",
+        description="Show the menu of the appliance. As root, over ssh: sudo strongroom-console",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--login", action="store_true", help="for ever, with a password: on tty1 and serial lines"
+    )
+    parser.add_argument(
+        "--install", metavar="IMAGE", help="the dialogue of the ISO, with another image"
+    )
+    return run_program("strongroom-console", parser, _run, sys.argv[1:])
+
+
+def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.appliance.console.installation import show_installation
+    from strongroom.appliance.console.menu import show_for_ever, show_menu
+    from strongroom.appliance.console.screen import Screen
+    from strongroom.appliance.installing import IMAGE
+
+    if os.geteuid() != 0:
+        raise UsageError("only root can set a machine up: use sudo")
+    if not (sys.stdin.isatty() and terminal.output.isatty()):
+        raise UsageError("the menu needs a terminal; for scripts there is strongroom-installer")
+    locale.setlocale(locale.LC_ALL, "")
+    os.environ.setdefault("ESCDELAY", str(_ESCAPE_MILLISECONDS))
+    try:
+        if arguments.install or (arguments.login and _installs()):
+            image = arguments.install or IMAGE
+            curses.wrapper(lambda window: show_installation(Screen(window), image))
+        elif arguments.login:
+            curses.wrapper(show_for_ever)
+        else:
+            curses.wrapper(lambda window: show_menu(Screen(window), ""))
+    except curses.error as error:
+        raise UsageError(
+            f"this terminal ({os.environ.get('TERM', 'TERM is not set')}) cannot show the menu: "
+            f"{error}; set TERM, such as vt100"
+        ) from error
+    return EXIT_DONE
+
+
+def _installs() -> bool:
+    with open("/proc/cmdline", encoding="utf-8", errors="replace") as file:
+        return _INSTALLATION in file.read().split()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""What the console shows of this machine: address, fingerprints, daemons, disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from typing import Final
+
+from strongroom import clock
+from strongroom.appliance.disks.unlocking import is_waiting
+from strongroom.appliance.machine import MOUNT_POINT, Machine, run_for_code
+from strongroom.appliance.state import State
+from strongroom.appliance.steps.identity import host_key_fingerprints
+from strongroom.appliance.steps.repository import SETUP_ANSWERS
+from strongroom.clock import local_text
+from strongroom.errors import OperatingSystemError, StrongroomError
+from strongroom.printable import printable
+
+_UNITS: Final = ("strongroom-director", "strongroom-storage", "ssh")
+
+
+def status_lines() -> list[str]:
+    """A page."""
+    state = State().known
+    lines = [
+        f"Name            {printable(socket.gethostname())}      {local_text(clock.now_ns())}",
+        f"Addresses       {', '.join(addresses()) or 'none yet'}",
+    ]
+    where = director_address()
+    if where:
+        lines.append(f"Director        {where}")
+    fingerprint = authority_fingerprint()
+    if fingerprint:
+        lines += ["Authority       (compare it where machines join)", f"  {fingerprint}"]
+    keys = host_key_fingerprints(Machine())
+    if keys:
+        lines.append("ssh host keys")
+        lines += [f"  {printable(one)}" for one in keys]
+    lines += ["", *_services(), _disk_line()]
+    if not state.is_ready:
+        lines += ["", "This machine is NOT SET UP. Press Enter for the menu."]
+    if state.trouble:
+        lines += ["", f"The answer file was not applied: {state.trouble}"]
+    return lines
+
+
+def addresses() -> list[str]:
+    """Addresses that others can reach."""
+    try:
+        code, said = run_for_code(["ip", "-json", "address", "show", "up"])
+    except OperatingSystemError:
+        return []
+    found = []
+    for link in json.loads(said) if code == 0 and said.strip() else []:
+        if "LOOPBACK" in link.get("flags", ()):
+            continue
+        found += [
+            f"{one['local']} ({link['ifname']})"
+            for one in link.get("addr_info", ())
+            if one.get("scope") == "global"
+        ]
+    return found
+
+
+def director_address() -> str:
+    """Where the director is, as setup wrote it down; empty before setup."""
+    import tomllib
+
+    try:
+        with open(SETUP_ANSWERS, "rb") as file:
+            said = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError):
+        return ""
+    return printable(f"https://{said.get('address', '')}:{said.get('director_port', 9101)}")
+
+
+def authority_fingerprint() -> str:
+    """The authority's fingerprint; empty before setup."""
+    from strongroom.net.identities.authority import Authority
+
+    try:
+        return Authority("/var/lib/strongroom/ca").fingerprint
+    except (StrongroomError, OSError):
+        return ""
+
+
+def _services() -> list[str]:
+    lines = []
+    for unit in _UNITS:
+        try:
+            said = run_for_code(["systemctl", "is-active", f"{unit}.service"])[1].strip()
+        except OperatingSystemError:
+            said = "unknown"
+        lines.append(f"{unit:<20}{printable(said.splitlines()[0] if said else 'unknown')}")
+    return lines
+
+
+def _disk_line() -> str:
+    label = f"{'data disk':<20}"
+    if is_waiting():
+        return f"{label}LOCKED: choose `Unlock the data disk` in the menu"
+    if not os.path.ismount(MOUNT_POINT):
+        return f"{label}none"
+    usage = shutil.disk_usage(MOUNT_POINT)
+    return f"{label}{usage.free / 1e9:.1f} GB free of {usage.total / 1e9:.1f} GB"

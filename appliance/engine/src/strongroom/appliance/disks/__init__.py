@@ -1,0 +1,1 @@
+"""Disks: what there is, what is on them, and how one is made ready for data."""

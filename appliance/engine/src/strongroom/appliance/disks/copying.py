@@ -1,0 +1,129 @@
+"""Copying the appliance's image to a disk, whole and checked.
+
+The image is a raw disk, compressed with zstd or not. Its digest is compared while it is read, and
+the disk is read again afterwards. The partition table is written last: until all else is right the
+disk has none, so a power cut leaves a disk that does not boot, and none that boots half an image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import ExitStack
+from typing import IO, TYPE_CHECKING, Final
+
+import zstandard
+
+from strongroom.errors import DamageError, StoreError, UsageError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PIECE_BYTES: Final = 4 << 20
+_HEAD_BYTES: Final = 1 << 20
+_TOLD_EVERY_BYTES: Final = 256 << 20
+
+
+def expected_digest(image: str) -> str:
+    """What FILE.sha256 beside the image says. Raises UsageError."""
+    path = f"{image}.sha256"
+    try:
+        with open(path, encoding="ascii") as file:
+            word = file.read(4096).split()[0]
+    except (OSError, IndexError, UnicodeDecodeError) as error:
+        raise UsageError(f"{printable(path)} cannot be read; it belongs to the image") from error
+    if len(word) != 64 or set(word) - set("0123456789abcdef"):
+        raise UsageError(f"{printable(path)} has no SHA-256; the medium may be damaged")
+    return word
+
+
+def copy_image(image: str, device: str, say: Callable[[str], None]) -> None:
+    """Write the image to the disk. Raises DamageError, UsageError, StoreError."""
+    digest = expected_digest(image)
+    size = os.stat(device).st_size or _size(device)
+    raw = hashlib.sha256()
+    written = 0
+    with ExitStack() as stack:
+        packed = _Digested(stack.enter_context(open(image, "rb")))
+        source = packed if not image.endswith(".zst") else stack.enter_context(
+            zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)  # type: ignore[arg-type]
+        )  # fmt: skip
+        disk = stack.enter_context(open(device, "r+b", buffering=0))
+        head = _exactly(source, _HEAD_BYTES)
+        raw.update(head)
+        _put(disk, 0, bytes(len(head)))
+        written = len(head)
+        while piece := _exactly(source, _PIECE_BYTES):
+            if written + len(piece) > size:
+                raise UsageError(f"{device} is smaller than the image; nothing boots from it")
+            _put(disk, written, piece)
+            raw.update(piece)
+            if (written + len(piece)) // _TOLD_EVERY_BYTES > written // _TOLD_EVERY_BYTES:
+                say(f"  {(written + len(piece)) >> 20} MiB")
+            written += len(piece)
+        packed.drain()
+        if packed.digest.hexdigest() != digest:
+            raise DamageError(
+                f"{printable(image)} is not what its SHA-256 says; the medium is damaged, and the "
+                "disk boots nothing"
+            )
+        os.fsync(disk.fileno())
+        _compare(disk, head, written, raw.hexdigest(), device)
+        _put(disk, 0, head)
+        os.fsync(disk.fileno())
+    say(f"copied {written >> 20} MiB to {device}")
+
+
+def _compare(disk: IO[bytes], head: bytes, size: int, digest: str, device: str) -> None:
+    """Read the disk again, past what the kernel remembers."""
+    os.posix_fadvise(disk.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    found = hashlib.sha256(head)
+    position = len(head)
+    disk.seek(position)
+    while position < size:
+        piece = disk.read(min(_PIECE_BYTES, size - position))
+        if not piece:
+            break
+        found.update(piece)
+        position += len(piece)
+    if found.hexdigest() != digest:
+        raise StoreError(f"{device} does not keep what is written to it; use another disk")
+
+
+def _put(disk: IO[bytes], position: int, data: bytes) -> None:
+    disk.seek(position)
+    view = memoryview(data)
+    while view:
+        view = view[disk.write(view) :]
+
+
+def _exactly(source: IO[bytes] | _Digested, size: int) -> bytes:
+    pieces = []
+    while size > 0 and (piece := source.read(size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def _size(device: str) -> int:
+    with open(device, "rb") as disk:
+        return disk.seek(0, os.SEEK_END)
+
+
+class _Digested:
+    """A file that is digested while it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self.digest.update(data)
+        return data
+
+    def drain(self) -> None:
+        """Read what the decompressor did not need."""
+        while self.read(_PIECE_BYTES):
+            pass

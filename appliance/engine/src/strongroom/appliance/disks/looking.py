@@ -1,0 +1,166 @@
+"""What a disk holds and who uses it. The rules are those of the Ansible module data_disk.
+
+A disk is free if nothing recognises anything on it, nothing uses it, and it begins with zeros.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import dataclass
+from typing import Any, Final
+
+from strongroom.appliance.machine import run, run_for_code
+from strongroom.errors import UsageError
+from strongroom.printable import printable
+
+_CHECKED_BYTES: Final = 16 << 20
+_PIECE_BYTES: Final = 1 << 20
+_NOTHING_FOUND: Final = 2
+_COLUMNS: Final = "NAME,PATH,TYPE,SIZE,MODEL,SERIAL,RO,FSTYPE,LABEL,PTTYPE,MOUNTPOINTS"
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk as it is offered. name: a path that stays; holds: in words, "" if it is empty."""
+
+    name: str
+    path: str
+    size: int
+    model: str
+    holds: str
+    is_used: bool
+
+
+def device_of(path: str) -> str:
+    """The device that a name leads to. Raises UsageError."""
+    device = os.path.realpath(path)
+    try:
+        mode = os.stat(device).st_mode
+    except OSError as error:
+        raise UsageError(
+            f"there is no disk {printable(path)}; `strongroom-installer disks` lists them"
+        ) from error
+    if not stat.S_ISBLK(mode):
+        raise UsageError(f"{printable(path)} is no disk; `strongroom-installer disks` lists them")
+    return device
+
+
+def tags(device: str) -> dict[str, str]:
+    """What libblkid recognises, such as {"TYPE": "xfs"}; read from the disk, never a cache."""
+    words = ["blkid", "--probe", "--output", "export", device]
+    code, said = run_for_code(words)
+    if code not in (0, _NOTHING_FOUND):
+        # Several things are recognised at once.
+        return {"TYPE": "something ambiguous"}
+    return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+
+
+def size_of(device: str) -> int:
+    """Bytes."""
+    descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_END)
+    finally:
+        os.close(descriptor)
+
+
+def partitions_of(device: str) -> list[str]:
+    """Names of the partitions that the kernel knows."""
+    folder = _folder(device)
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted(one for one in names if os.path.exists(os.path.join(folder, one, "partition")))
+
+
+def users_of(device: str) -> list[str]:
+    """What keeps a disk from being erased: mounts, swap, and devices made of it."""
+    found = []
+    for name in (os.path.basename(os.path.realpath(device)), *partitions_of(device)):
+        folder = _folder(f"/dev/{name}")
+        holders = os.path.join(folder, "holders")
+        found += sorted(os.listdir(holders)) if os.path.isdir(holders) else []
+        found += _mounts(f"/dev/{name}")
+    return found
+
+
+def what_it_holds(device: str) -> str:
+    """In words; empty if there is nothing."""
+    found = tags(device)
+    if found:
+        return printable(found.get("TYPE") or found.get("PTTYPE") or "something", 40)
+    if partitions_of(device):
+        return f"partitions ({', '.join(partitions_of(device))})"
+    return "data of a kind that is not known" if _has_data(device) else ""
+
+
+def all_disks() -> list[Disk]:
+    """Disks of this machine that can be written, whole ones only."""
+    told = json.loads(run(["lsblk", "--json", "--bytes", "--output", _COLUMNS]))
+    found = []
+    for one in told["blockdevices"]:
+        is_disk = one["type"] in ("disk", "loop") and not one["ro"]
+        if not is_disk or not one["size"] or one["path"].startswith(("/dev/zram", "/dev/fd")):
+            continue
+        used = bool(users_of(one["path"])) or _is_mounted(one)
+        holds = what_it_holds(one["path"])
+        model = " ".join(filter(None, (one["model"], one["serial"])))
+        found.append(
+            Disk(
+                stable_name(one["path"]),
+                one["path"],
+                int(one["size"]),
+                printable(model.strip(), 60),
+                holds,
+                used,
+            )
+        )
+    return found
+
+
+def stable_name(path: str) -> str:
+    """A name below /dev/disk/by-id that leads to a device, or its path."""
+    folder = "/dev/disk/by-id"
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    for name in sorted(names, key=lambda one: (one.startswith(("dm-", "wwn-", "nvme-eui")), one)):
+        if os.path.realpath(os.path.join(folder, name)) == os.path.realpath(path):
+            return os.path.join(folder, name)
+    return path
+
+
+def _is_mounted(told: dict[str, Any]) -> bool:
+    return any(told.get("mountpoints") or ()) or any(map(_is_mounted, told.get("children") or ()))
+
+
+def _folder(device: str) -> str:
+    try:
+        number = os.stat(device).st_rdev
+    except OSError:
+        return ""
+    return f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
+
+
+def _mounts(device: str) -> list[str]:
+    number = os.stat(device).st_rdev
+    shown = f"{os.major(number)}:{os.minor(number)}"
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        mounted = [line.split()[4] for line in file if line.split()[2] == shown]
+    with open("/proc/swaps", encoding="utf-8", errors="surrogateescape") as file:
+        swaps = [line.split()[0] for line in file][1:]
+    return mounted + [f"swap on {one}" for one in swaps if os.path.realpath(one) == device]
+
+
+def _has_data(device: str) -> bool:
+    nothing = bytes(_PIECE_BYTES)
+    try:
+        file = open(device, "rb", buffering=0)  # noqa: SIM115 - closed below
+    except OSError:
+        return True
+    with file:
+        for _ in range(_CHECKED_BYTES // _PIECE_BYTES):
+            piece = file.read(_PIECE_BYTES)
+            if not piece:
+                break
+            if piece != nothing[: len(piece)]:
+                return True
+    return False

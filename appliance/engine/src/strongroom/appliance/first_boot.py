@@ -1,0 +1,107 @@
+"""`strongroom-firstboot`: applies an answer file once; the menu on the console is for the rest.
+
+The answers are copied to this machine's disk before the first step, so that a power cut leaves them
+there even if they came by a medium that is gone. Once all is done, the copy loses its secrets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from strongroom.appliance.answers.model import VERSION, AnswerFile, without_secrets
+from strongroom.appliance.answers.reading import examine, read_bytes
+from strongroom.appliance.answers.writing import yaml_text
+from strongroom.appliance.applying import apply
+from strongroom.appliance.finding import Found, efi_partitions, find_answers, remove_from_efi
+from strongroom.appliance.machine import STATE_FOLDER, Machine
+from strongroom.appliance.running import at_once, run_program
+from strongroom.appliance.state import State
+from strongroom.appliance.steps.context import Context
+from strongroom.appliance.steps.identity import make_identity
+from strongroom.errors import EXIT_DONE, ConfigurationError, StrongroomError, UsageError
+from strongroom.net.identities.private_files import SECRET_MODE
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from strongroom.cli.terminal import Terminal
+
+KEPT: Final = f"{STATE_FOLDER}/answers.yml"
+PENDING: Final = f"{STATE_FOLDER}/answers.pending.yml"
+_DESCRIPTION: Final = "Set this machine up from an answer file, once. The service does it at boot."
+
+
+def main() -> int:
+    """Run; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="strongroom-firstboot", description=_DESCRIPTION, allow_abbrev=False
+    )
+    return run_program("strongroom-firstboot", parser, _run, sys.argv[1:])
+
+
+def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    if os.geteuid() != 0:
+        raise UsageError("only root can set a machine up: use sudo")
+    state = State()
+    if state.known.is_ready:
+        terminal.line("this machine was set up before; nothing was changed")
+        return EXIT_DONE
+    try:
+        return _first_boot(state, terminal)
+    except StrongroomError as error:
+        state = State()
+        state.known.trouble = printable(str(error).partition("\n")[0])
+        state.write()
+        raise
+
+
+def _first_boot(state: State, terminal: Terminal) -> int:
+    machine = Machine()
+    say = at_once(terminal)
+    make_identity(Context(machine, AnswerFile(version=VERSION), state, say))
+    found = _answers()
+    if found is None:
+        terminal.line("there is no answer file; the menu on the console sets this machine up")
+        return EXIT_DONE
+    say(f"answers from {found.where}")
+    answers, faults = examine(found.data)
+    if answers is None:
+        raise ConfigurationError("\n".join(fault.text(found.where) for fault in faults))
+    keep_pending(found.data)
+    for device in efi_partitions():
+        remove_from_efi(device)
+    state.known.answers_from = found.where
+    state.write()
+    apply(answers, say)
+    become_ready(answers)
+    say("this machine is set up")
+    return EXIT_DONE
+
+
+def _answers() -> Found | None:
+    if os.path.exists(PENDING):
+        return Found(read_bytes(PENDING), PENDING)
+    return find_answers()
+
+
+def keep_pending(data: bytes) -> None:
+    """Let answers survive a power cut."""
+    text = data.decode("utf-8", "surrogateescape")
+    Machine().write(PENDING, text, SECRET_MODE)
+
+
+def become_ready(answers: AnswerFile) -> None:
+    """All is done: forget the secrets, and do not do it again."""
+    machine = Machine()
+    machine.write(KEPT, yaml_text(without_secrets(answers)), SECRET_MODE)
+    state = State()
+    state.known.is_ready = True
+    state.known.trouble = ""
+    state.write()
+    machine.remove(PENDING)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Installing the appliance from its ISO to a disk."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from strongroom.appliance.answers.reading import examine
+from strongroom.appliance.disks.copying import copy_image, expected_digest
+from strongroom.appliance.disks.erasing import erase, refuse_used
+from strongroom.appliance.disks.looking import device_of, size_of, what_it_holds
+from strongroom.appliance.disks.partitions import (
+    EFI_PARTITION,
+    enlarge,
+    opened,
+    partitions_on,
+)
+from strongroom.appliance.finding import ON_EFI, find_answers, mounted
+from strongroom.appliance.machine import run, run_for_code
+from strongroom.errors import ConfigurationError, ConflictError, OperatingSystemError, UsageError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+IMAGE: Final = "/run/live/medium/strongroom/appliance.raw.zst"
+_LEAST_BYTES: Final = 4 << 30
+
+
+def install(
+    image: str, disk: str, word: str | None, answers: bytes | None, say: Callable[[str], None]
+) -> None:
+    """Copy, enlarge, and put the answers beside. word: the disk's name, if it may be erased.
+
+    Raises ConflictError for a disk that is used, or holds something without the word.
+    """
+    device = device_of(disk)
+    refuse_used(device)
+    holds = what_it_holds(device)
+    name = os.path.basename(disk)
+    if holds and word != name:
+        raise ConflictError(
+            f"{printable(disk)} holds {holds}; nothing was changed. Give the word `{name}` if all "
+            "that is on it may go"
+        )
+    expected_digest(image)
+    if not os.path.exists(image):
+        raise UsageError(f"there is no image {printable(image)}; boot from the ISO, or name it")
+    if size_of(device) < _LEAST_BYTES:
+        raise UsageError(f"{printable(disk)} is smaller than 4 GiB; choose another disk")
+    erase(device, say)
+    copy_image(image, device, say)
+    enlarge(device, say)
+    if answers is not None:
+        _put_answers(device, answers, say)
+    run_for_code(["sync"])
+
+
+def install_unattended(say: Callable[[str], None], image: str = IMAGE) -> None:
+    """Find answers, install as they say, and finish. Raises ConfigurationError without answers."""
+    found = find_answers()
+    if found is None:
+        raise ConfigurationError(
+            "there is no answer file: put answers.yml on a disk labelled STRONGROOM, or start "
+            "`Install` instead"
+        )
+    answers, faults = examine(found.data)
+    if answers is None:
+        raise ConfigurationError("\n".join(fault.text(found.where) for fault in faults))
+    target = answers.installation
+    if target is None:
+        raise ConfigurationError(
+            f"{found.where}: there is no part `installation`; it names the disk for the system"
+        )
+    say(f"answers from {found.where}")
+    install(image, target.disk, target.erase, found.data, say)
+    say("the installation is complete")
+    if target.finish != "stay":
+        run(["systemctl", "--no-block", target.finish])
+
+
+def _put_answers(device: str, answers: bytes, say: Callable[[str], None]) -> None:
+    """Put the answers on the EFI partition, where the first boot finds them."""
+    found = [one for one in partitions_on(device) if one.kind == EFI_PARTITION]
+    if not found:
+        raise OperatingSystemError(
+            f"{device} has no EFI partition for the answers; give them at the first boot by a disk "
+            "labelled STRONGROOM"
+        )
+    with opened(device, found[0]) as place, mounted(place, "rw") as folder:
+        path = os.path.join(folder, ON_EFI)
+        with open(f"{path}.new", "wb") as file:
+            file.write(answers)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(f"{path}.new", path)
+    say("put the answers beside it")

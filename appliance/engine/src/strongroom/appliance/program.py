@@ -1,0 +1,260 @@
+"""`strongroom-installer`: answer files, disks, and the installation of an appliance."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.appliance.running import at_once, run_program
+from strongroom.errors import (
+    EXIT_DONE,
+    ConfigurationError,
+    UsageError,
+)
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from strongroom.cli.terminal import Terminal
+
+EPILOG: Final = """\
+examples:
+  strongroom-installer validate answers.yml
+  strongroom-installer render answers.yml --into /tmp/look     files of the network
+  strongroom-installer disks
+  strongroom-installer apply answers.yml
+  strongroom-installer install --disk /dev/disk/by-id/ata-X --erase ata-X --answers answers.yml
+
+exit codes: 0 done; 2 the command line; 12 a passphrase does not open; 20 the image is damaged; 30
+the disk does not keep what is written; 40 the answer file has faults, each named with its line; 61
+a disk is used or holds something, or another setup runs; 71 a program of the system failed; 130
+interrupted
+"""
+
+
+def main() -> int:
+    """Run; the exit code."""
+    return run_program("strongroom-installer", parser(), _run, sys.argv[1:])
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    top = argparse.ArgumentParser(
+        prog="strongroom-installer",
+        description="Check and apply answer files; install the appliance.",
+        epilog=EPILOG,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = top.add_subparsers(required=True, metavar="ACTION")
+    checking = actions.add_parser("validate", help="check an answer file; every fault is named")
+    checking.add_argument("file", metavar="FILE")
+    checking.add_argument("--json", action="store_true", help="one object for each fault")
+    checking.set_defaults(act=_validate)
+    showing = actions.add_parser("render", help="write the files of the network, to look at them")
+    showing.add_argument("file", metavar="FILE")
+    showing.add_argument("--into", metavar="FOLDER", required=True, help="a new folder")
+    showing.set_defaults(act=_render)
+    actions.add_parser("schema", help="print the JSON schema").set_defaults(act=_schema)
+    actions.add_parser("example", help="print an answer file").set_defaults(act=_example)
+    listing = actions.add_parser("disks", help="list disks, and what they hold")
+    listing.add_argument("--json", action="store_true", help="one object for each disk")
+    listing.set_defaults(act=_disks)
+    applying = actions.add_parser("apply", help="make this machine what an answer file says")
+    applying.add_argument("file", metavar="FILE")
+    applying.set_defaults(act=_apply)
+    reporting = actions.add_parser("state", help="show what was done on this machine")
+    reporting.add_argument("--json", action="store_true", help="as one object")
+    reporting.set_defaults(act=_state)
+    unlocking = actions.add_parser("unlock", help="unlock the encrypted data disk")
+    unlocking.add_argument(
+        "--passphrase-file", metavar="FILE", help="its first line; else it is asked for"
+    )
+    unlocking.set_defaults(act=_unlock)
+    bundling = actions.add_parser("bundle", help="write a support bundle, which has no secret")
+    bundling.add_argument("file", metavar="FILE", help="a new file, such as support.tar.gz")
+    bundling.set_defaults(act=_bundle)
+    printing = actions.add_parser("paper", help="print the paper copy of the repository's key")
+    printing.set_defaults(act=_paper)
+    installing = actions.add_parser("install", help="copy the appliance to a disk")
+    installing.add_argument("--disk", metavar="PATH", help="else of the answers")
+    installing.add_argument(
+        "--erase", metavar="NAME", help="the last part of PATH, if all that is on it may go"
+    )
+    installing.add_argument("--answers", metavar="FILE", help="go with it to the disk")
+    installing.add_argument("--image", metavar="FILE", help="else that of the ISO")
+    installing.set_defaults(act=_install)
+    alone = actions.add_parser(
+        "install-unattended", help="find answers and do what they say: the ISO calls it"
+    )
+    alone.set_defaults(act=_install_unattended)
+    return top
+
+
+def _run(arguments: Any, terminal: Terminal) -> int:
+    exit_code: int = arguments.act(arguments, terminal)
+    return exit_code
+
+
+def _validate(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.answers.reading import examine, read_bytes
+
+    _, faults = examine(read_bytes(arguments.file))
+    for fault in faults:
+        terminal.emit(
+            {"type": "fault", "line": fault.line, "place": printable(fault.place),
+             "what": fault.what, "mend": fault.mend}
+        )  # fmt: skip
+    if faults:
+        raise ConfigurationError("\n".join(fault.text(arguments.file) for fault in faults))
+    terminal.line(f"{printable(arguments.file)} is right")
+    return EXIT_DONE
+
+
+def _render(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.answers.reading import read_answer_file
+    from strongroom.appliance.machine import Machine
+    from strongroom.appliance.steps.network_files import network_files
+
+    answers = read_answer_file(arguments.file)
+    if answers.network is None:
+        raise UsageError(f"{printable(arguments.file)} has no part `network`")
+    try:
+        os.makedirs(arguments.into)
+    except OSError as error:
+        raise UsageError(f"cannot make {printable(arguments.into)}: {error.strerror}") from error
+    for name, text in network_files(answers.network).items():
+        Machine(arguments.into).write(name, text)
+        terminal.line(printable(name))
+    return EXIT_DONE
+
+
+def _schema(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.answers.schema import schema_text
+
+    terminal.document(schema_text())
+    return EXIT_DONE
+
+
+def _example(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.answers.schema import EXAMPLE
+
+    terminal.document(EXAMPLE)
+    return EXIT_DONE
+
+
+def _disks(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.disks.looking import all_disks
+
+    _need_root("look at disks")
+    for disk in all_disks():
+        terminal.emit(
+            {"type": "disk", "name": disk.name, "path": disk.path, "size": disk.size,
+             "model": disk.model, "holds": disk.holds, "used": disk.is_used}
+        )  # fmt: skip
+        state = "used" if disk.is_used else disk.holds or "empty"
+        terminal.line(f"{disk.name}  {disk.size / 1e9:.1f} GB  {disk.model or '-'}  {state}")
+    return EXIT_DONE
+
+
+def _apply(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.answers.reading import read_answer_file
+    from strongroom.appliance.applying import apply
+    from strongroom.appliance.first_boot import become_ready
+
+    _need_root("set a machine up")
+    answers = read_answer_file(arguments.file)
+    changed = apply(answers, at_once(terminal))
+    become_ready(answers)
+    terminal.line("done" if changed else "everything is as these answers say; nothing was changed")
+    return EXIT_DONE
+
+
+def _state(arguments: Any, terminal: Terminal) -> int:
+    from msgspec import to_builtins
+
+    from strongroom.appliance.state import State
+
+    _need_root("read the state")
+    known = State().known
+    terminal.emit({"type": "state", **to_builtins(known)})
+    terminal.line("set up" if known.is_ready else "not set up")
+    if known.trouble:
+        terminal.line(f"trouble: {known.trouble}")
+    for name, report in known.steps.items():
+        terminal.line(f"{name:<16}{report.result:<8}{report.at}")
+        for one in report.did:
+            terminal.line(f"    {one}")
+        if report.error:
+            terminal.line(f"    {report.error}")
+    return EXIT_DONE
+
+
+def _unlock(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.disks.unlocking import unlock_and_start
+    from strongroom.cli.passphrase import passphrase_from_file
+
+    _need_root("unlock a disk")
+    if arguments.passphrase_file:
+        passphrase = passphrase_from_file(arguments.passphrase_file, terminal).decode()
+    else:
+        import getpass
+
+        passphrase = getpass.getpass("passphrase of the data disk: ")
+    unlock_and_start(passphrase, terminal.line)
+    return EXIT_DONE
+
+
+def _bundle(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.bundle import write_bundle
+
+    _need_root("collect what is needed")
+    write_bundle(arguments.file)
+    terminal.line(f"{printable(arguments.file)} is written")
+    return EXIT_DONE
+
+
+def _paper(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.paper import paper_lines, passphrase_text
+
+    _need_root("read the passphrase")
+    for line in paper_lines(passphrase_text()):
+        terminal.line(line)
+    return EXIT_DONE
+
+
+def _install(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.answers.reading import examine, read_bytes
+    from strongroom.appliance.installing import IMAGE, install
+
+    _need_root("install to a disk")
+    data, disk, word = None, arguments.disk, arguments.erase
+    if arguments.answers:
+        data = read_bytes(arguments.answers)
+        answers, faults = examine(data)
+        if answers is None:
+            raise ConfigurationError("\n".join(one.text(arguments.answers) for one in faults))
+        if answers.installation is not None and disk is None:
+            disk, word = answers.installation.disk, word or answers.installation.erase
+    if disk is None:
+        raise UsageError("which disk? Give --disk, or a part `installation` in the answers")
+    install(arguments.image or IMAGE, disk, word, data, at_once(terminal))
+    return EXIT_DONE
+
+
+def _install_unattended(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.installing import install_unattended
+
+    _need_root("install to a disk")
+    install_unattended(at_once(terminal))
+    return EXIT_DONE
+
+
+def _need_root(what: str) -> None:
+    if os.geteuid() != 0:
+        raise UsageError(f"only root can {what}: use sudo")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

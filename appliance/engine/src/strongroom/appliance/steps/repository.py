@@ -1,0 +1,119 @@
+"""Director, storage daemon and repository, by `strongroom setup appliance`; tokens to join."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.appliance.machine import MOUNT_POINT, STATE_FOLDER, run_for_code
+from strongroom.cli.appliance.answers import Answers, settled, toml_text
+from strongroom.errors import ConflictError, OperatingSystemError, WrongKeyError
+from strongroom.net.identities.private_files import give_tree, read_bounded, write_file
+from strongroom.printable import printable
+from strongroom.repo.repository import Repository
+from strongroom.stores.local import LocalStore
+
+if TYPE_CHECKING:
+    from strongroom.appliance.answers.model import AnswerFile, Token
+    from strongroom.appliance.steps.context import Context
+
+SETUP_ANSWERS: Final = "/etc/strongroom/appliance.toml"
+TOKENS: Final = f"{STATE_FOLDER}/tokens"
+
+
+def setup_answers(answers: AnswerFile) -> dict[str, Any]:
+    """What `strongroom setup appliance` gets."""
+    said = dict(answers.appliance or {})
+    said.setdefault("address", answers.hostname)
+    if answers.data_disk is not None:
+        said.setdefault("repository", f"{MOUNT_POINT}/repository")
+    return said
+
+
+def _settled(context: Context) -> Answers:
+    return settled(setup_answers(context.answers), "the answers")
+
+
+def import_key(context: Context) -> None:
+    """Put the passphrase of a repository that is there where the director reads it."""
+    key = context.answers.repository_key
+    assert key is not None
+    if key.mode != "import":
+        return
+    answers = _settled(context)
+    path = answers.below_state("director", "passphrase")
+    if key.passphrase is None:
+        raise WrongKeyError("repository_key: the passphrase is missing")
+    place = answers.repository
+    if not os.path.exists(os.path.join(place, "config")):
+        raise ConflictError(
+            f"there is no repository in {place}, so no key can be imported; is it on the data disk?"
+        )
+    passphrase = key.passphrase.encode()
+    if os.path.exists(path):
+        if read_bounded(os.fsencode(path), 4096).split(b"\n", 1)[0] == passphrase:
+            return
+        raise ConflictError(f"{path} has another passphrase already; it is not replaced")
+    Repository.open(LocalStore(place), passphrase).close()
+    # The users of the machine that made it may have had other numbers.
+    if answers.storage_user and os.stat(place).st_uid != pwd.getpwnam(answers.storage_user).pw_uid:
+        give_tree(os.fsencode(place), answers.storage_user)
+    os.makedirs(os.path.dirname(path), 0o750, exist_ok=True)
+    write_file(os.fsencode(path), passphrase + b"\n", 0o400)
+    if answers.director_user:
+        os.chown(path, pwd.getpwnam(answers.director_user).pw_uid, -1)
+    context.did("imported the passphrase of the repository")
+
+
+def set_up(context: Context) -> None:
+    """Make the appliance of its answers, and start it."""
+    said = setup_answers(context.answers)
+    if context.answers.data_disk is not None and not os.path.ismount(MOUNT_POINT):
+        raise ConflictError(f"{MOUNT_POINT} is not mounted; the repository would land elsewhere")
+    head = "# Written by Strongroom from its answers.\n"
+    context.machine.write(SETUP_ANSWERS, head + toml_text(said))
+    told = _strongroom("--json", "setup", "appliance", "--answers", SETUP_ANSWERS)
+    for line in told.splitlines():
+        if line.startswith('{"type":"appliance"') or '"type": "appliance"' in line:
+            for one in json.loads(line)["changed"]:
+                context.did(printable(one))
+
+
+def make_tokens(context: Context) -> None:
+    """Make each enrolment token once."""
+    agents = context.answers.agents
+    assert agents is not None
+    os.makedirs(TOKENS, 0o700, exist_ok=True)
+    numbers: dict[str, int] = {}
+    for token in agents.tokens:
+        numbers[token.group] = numbers.get(token.group, 0) + 1
+        name = f"{token.group}-{numbers[token.group]}"
+        if name in context.state.known.tokens:
+            continue
+        path = os.path.join(TOKENS, name)
+        if os.path.lexists(path):
+            os.unlink(path)  # of an interrupted attempt
+        make_token(token, path)
+        context.state.known.tokens.append(name)
+        context.state.write()
+        context.did(f"made an enrolment token in {path}")
+
+
+def make_token(token: Token, path: str) -> str:
+    """Make an enrolment token in the new file `path`; with `-` it is printed."""
+    words = ["ca", "token", "--group", token.group, "--names", token.names]
+    return _strongroom(
+        *words, "--uses", str(token.uses), "--lifetime", token.lifetime, "--out", path
+    )
+
+
+def _strongroom(*words: str) -> str:
+    code, said = run_for_code([sys.executable, "-m", "strongroom", *words])
+    if code:
+        line = said.strip().splitlines()[0] if said.strip() else ""
+        text = printable(line.removeprefix("strongroom: "))
+        raise OperatingSystemError(f"`strongroom {' '.join(words[:3])}` failed ({code}): {text}")
+    return said

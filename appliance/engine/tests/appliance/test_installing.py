@@ -1,0 +1,169 @@
+"""The image on a disk: whole, enlarged and with its answers, or nothing that boots."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+import zstandard
+
+from kit.console_on_terminal import ConsoleOnTerminal
+from kit.private_machine import SCRIPTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kit.private_machine import LoopDisk, PrivateMachine
+
+MIB = 1 << 20
+TABLE = b"""label: gpt
+size=16MiB, type=C12A7328-F81F-11D2-BA4B-00A0C93EC93B, name=strongroom-boot
+size=32MiB, type=4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709, name=strongroom-a
+size=40MiB, type=0FC63DAF-8483-4772-8E79-3D69D8477DE4, name=strongroom-state
+"""
+ANSWERS = "version: 1\nhostname: vault\ninstallation: {{disk: {disk}{more}, finish: stay}}\n"
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """A small image with the partitions of a large one, and its digest."""
+    raw = tmp_path / "raw"
+    with raw.open("wb") as file:
+        file.truncate(96 * MIB)
+    subprocess.run(["sfdisk", "--quiet", raw], input=TABLE, check=True)
+    # FAT as on an image, where this kernel can mount it.
+    with open("/proc/filesystems") as file:
+        has_fat = "vfat" in file.read()
+    fat = ["mkfs.vfat", "-n", "STRONGBOOT"] if has_fat else ["mkfs.ext4", "-q", "-F"]
+    for name, start, size, words in (
+        ("boot", 1, 16, fat),
+        ("state", 49, 40, ["mkfs.ext4", "-q", "-F", "-L", "strongroom-state"]),
+    ):
+        part = tmp_path / name
+        with part.open("wb") as file:
+            file.truncate(size * MIB)
+        subprocess.run([*words, part], check=True, capture_output=True)
+        with raw.open("r+b") as file:
+            file.seek(start * MIB)
+            file.write(part.read_bytes())
+    packed = tmp_path / "appliance.raw.zst"
+    packed.write_bytes(zstandard.compress(raw.read_bytes()))
+    digest = hashlib.sha256(packed.read_bytes()).hexdigest()
+    (tmp_path / "appliance.raw.zst.sha256").write_text(f"{digest}  appliance.raw.zst\n")
+    return packed
+
+
+def install(machine: PrivateMachine, image: Path, *words: str, exit_code: int = 0):
+    return machine.run(
+        "strongroom-installer", "install", "--image", str(image), *words, exit_code=exit_code
+    )
+
+
+def partitions(disk: LoopDisk) -> list[str]:
+    words = ["sfdisk", "--dump", disk.path]
+    found = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    return [line for line in found.splitlines() if line.startswith("/dev/")]
+
+
+def size_in_sectors(line: str) -> int:
+    return int(line.partition("size=")[2].partition(",")[0])
+
+
+def on_part(machine: PrivateMachine, disk: LoopDisk, line: str, command: str) -> str:
+    """What a command prints in a partition, whose folder is its first argument."""
+    start = int(line.partition("start=")[2].partition(",")[0]) * 512
+    look = f"mkdir /run/look; mount -o loop,ro,offset={start} {disk.path} /run/look; {command}"
+    return str(machine.run("sh", "-c", look, "sh", "/run/look").stdout)
+
+
+def test_the_image_goes_to_the_disk_is_enlarged_and_takes_its_answers(
+    machine, new_disk, image, tmp_path
+):
+    disk = new_disk(5 << 30)
+    answers = tmp_path / "answers.yml"
+    answers.write_text(ANSWERS.format(disk=disk.path, more=""))
+    install(machine, image, "--answers", str(answers))
+    boot, _, state = partitions(disk)
+    assert size_in_sectors(boot) == 16 * MIB // 512
+    assert size_in_sectors(state) * 512 > 4 << 30
+    assert answers.read_text() in on_part(machine, disk, boot, "cat $1/strongroom-answers.yml")
+    blocks, each = on_part(machine, disk, state, "stat -f -c '%b %S' $1").split()
+    assert int(blocks) * int(each) > 4 << 30
+
+
+def test_a_disk_with_something_on_it_wants_the_word(machine, new_disk, image):
+    disk = new_disk(5 << 30)
+    subprocess.run(["mkfs.ext4", "-q", disk.path], check=True)
+    name = disk.path.removeprefix("/dev/")
+    for words in ((), ("--erase", "yes")):
+        done = install(machine, image, "--disk", disk.path, *words, exit_code=61)
+        assert f"holds ext4; nothing was changed. Give the word `{name}`" in done.stderr
+    assert partitions(disk) == []
+    install(machine, image, "--disk", disk.path, "--erase", name)
+    assert len(partitions(disk)) == 3
+
+
+def test_a_damaged_image_leaves_a_disk_that_boots_nothing(machine, new_disk, image):
+    data = bytearray(image.read_bytes())
+    data[len(data) // 2] ^= 1
+    image.write_bytes(data)
+    disk = new_disk(5 << 30)
+    done = install(machine, image, "--disk", disk.path, exit_code=None)
+    assert done.returncode == 20
+    assert "the medium is damaged" in done.stderr
+    assert partitions(disk) == []
+
+
+def test_a_disk_that_is_too_small_is_refused(machine, new_disk, image):
+    done = install(machine, image, "--disk", new_disk(1 << 30).path, exit_code=2)
+    assert "smaller than 4 GiB" in done.stderr
+
+
+def test_the_unattended_installation_does_what_the_answers_say(
+    machine, new_disk, image, monkeypatch
+):
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/etc/credentials")
+    folder = "/run/live/medium/strongroom"
+    script = (
+        f"mkdir -p {folder} && cp {image} {image}.sha256 {folder}/ && "
+        "exec strongroom-installer install-unattended"
+    )
+    script = f"PATH={SCRIPTS}:$PATH; {script}"
+    done = machine.run("sh", "-c", script, exit_code=40)
+    assert "there is no answer file" in done.stderr
+    disk = new_disk(5 << 30)
+    subprocess.run(["mkfs.ext4", "-q", disk.path], check=True)
+    machine.write("/etc/credentials/strongroom.answers", ANSWERS.format(disk=disk.path, more=""))
+    done = machine.run("sh", "-c", script, exit_code=61)
+    assert "holds ext4; nothing was changed" in done.stderr
+    more = f", erase: {disk.path.removeprefix('/dev/')}"
+    machine.write("/etc/credentials/strongroom.answers", ANSWERS.format(disk=disk.path, more=more))
+    done = machine.run("sh", "-c", script)
+    assert "the installation is complete" in done.stdout
+    assert len(partitions(disk)) == 3
+
+
+def test_the_dialogue_wants_the_name_of_the_disk(machine, new_disk, image):
+    disk = new_disk(5 << 30)
+    name = disk.path.removeprefix("/dev/")
+    words = machine.command("strongroom-console", "--install", str(image))
+    with ConsoleOnTerminal(words, term="vt100") as menu:
+        menu.wait_for("Install to a disk")
+        menu.press("1")
+        menu.wait_for("to which disk?", "empty")
+        menu.press(next(one for one in menu.lines if name in one).split()[0])
+        menu.wait_for("ALL THAT IS ON THIS DISK IS LOST", f"Type {name} to go on")
+        menu.press("yes", "enter")
+        menu.wait_for("That is not the disk's name. Nothing was changed.")
+        assert partitions(disk) == []
+        menu.press("enter")
+        menu.wait_for("Install to a disk")
+        menu.press("1")
+        menu.wait_for("to which disk?", "empty")
+        menu.press(next(one for one in menu.lines if name in one).split()[0])
+        menu.wait_for("to go on")
+        menu.press(name, "enter")
+        menu.wait_for("Done. Remove the ISO and restart.")
+    assert len(partitions(disk)) == 3
