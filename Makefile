@@ -34,7 +34,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
 .PHONY: help setup demo test test-slow test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages
 .PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
-.PHONY: bench bench-network bench-sharing fuzz man reference docs picture lock clean
+.PHONY: bench bench-fleet bench-network bench-sharing fuzz man reference docs picture lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ test-ansible: setup setup-ansible  ## run the tests of roles and plugins that ne
 
 test-fleet: setup-ansible  ## run the scenarios on fresh systemd hosts (containers) [SCENARIOS="ktls hardening"]
 	molecule/run.sh $(SCENARIOS)
+
+bench-fleet: setup-ansible  ## measure what Ansible costs a host, over 1 to 16 (containers): make bench-fleet [ARGUMENTS="--hosts 4"]
+	molecule/run.sh --command $(FLEET_BIN)/python molecule/speed.py --into docs/measurements/fleet.md $(ARGUMENTS)
 
 sanity-ansible: setup-ansible  ## run ansible-test sanity on the collection as it is built
 	ansible/developing/run_sanity.sh $(ARGUMENTS)
