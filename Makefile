@@ -109,8 +109,8 @@ lint-ansible: setup-ansible  ## check the style of playbooks, roles and plugins
 	$(FLEET) ansible-lint --offline --strict
 	$(FLEET) python ansible/developing/role_documents.py --check
 	$(FLEET) python ansible/developing/plugin_documents.py --check
-	$(BIN)/ruff check --config ansible/developing/ruff.toml plugins tests ansible/developing
-	$(BIN)/ruff format --check --config ansible/developing/ruff.toml plugins tests ansible/developing
+	$(BIN)/ruff check --config ansible/developing/ruff.toml plugins tests molecule ansible/developing
+	$(BIN)/ruff format --check --config ansible/developing/ruff.toml plugins tests molecule ansible/developing
 
 roles: setup-ansible  ## make defaults and READMEs of the roles, and the references of inventory and plugins
 	$(FLEET) python ansible/developing/role_documents.py
@@ -127,7 +127,7 @@ lint: setup lint-ansible  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/lint-imports
 
 format: setup  ## format the code as lint requires
-	$(BIN)/ruff format --config ansible/developing/ruff.toml plugins tests ansible/developing
+	$(BIN)/ruff format --config ansible/developing/ruff.toml plugins tests molecule ansible/developing
 	cd $(ENGINE) && $(BIN)/ruff format . ../packages && $(BIN)/ruff check --fix . ../packages
 
 bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPEATS=3]

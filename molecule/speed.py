@@ -197,7 +197,8 @@ def picture(found):
         )
 
     drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="sans-serif" font-size="12">',
         "<title>Seconds of a run, over the number of hosts</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
     ]
@@ -240,9 +241,9 @@ def figures(found, image):
         cpu = line_through([(one.hosts, one.controller_cpu) for one in found if one.what == what])[1]
         lines.append(
             f"- {what}: {intercept:.1f} s, and {slope:.2f} s for each client. **Estimated**, not measured, for "
-            f"{ESTIMATED_HOSTS:,} clients: {(intercept + slope * ESTIMATED_HOSTS) / 60:.0f} minutes where hosts and Ansible "
-            f"share {os.cpu_count()} processors; Ansible's own part is {cpu:.2f} s of a processor for each client, "
-            f"which are {cpu * ESTIMATED_HOSTS / 60:.0f} minutes on one and less on more."
+            f"{ESTIMATED_HOSTS:,} clients: {(intercept + slope * ESTIMATED_HOSTS) / 60:.0f} minutes where hosts and "
+            f"Ansible share {os.cpu_count()} processors; Ansible's own part is {cpu:.2f} s of a processor for each "
+            f"client, which are {cpu * ESTIMATED_HOSTS / 60:.0f} minutes on one and less on more."
         )
     return "\n".join([*lines, ""])
 

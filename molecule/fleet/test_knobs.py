@@ -37,8 +37,8 @@ UDEV = "/etc/udev/rules.d/95-strongroom-tuning.rules"
 class Edit:
     """A variable of a host with another value, and all that is to differ then.
 
-    `own`: on the host itself; `director`: at the running director. Keys are the way to a value, with dots. {host} is the
-    name of the host, in files and keys.
+    `own`: on the host itself; `director`: at the running director. Keys are the way to a value, with dots. {host} is
+    the name of the host, in files and keys.
     """
 
     variable: str
@@ -140,7 +140,13 @@ AGENT_EDITS = [
     Edit("strongroom_files", ["/srv", "/etc"], CLIENT, {}, {"FileSet {host}.Include.0.File": ["/srv", "/etc"]}),
     Edit("strongroom_exclude", ["/srv/x"], CLIENT, {}, {"FileSet {host}.Exclude.0.File": ["/srv/x"]}),
     Edit("strongroom_one_filesystem", False, CLIENT, {}, {"FileSet {host}.Include.0.Options.0.One FS": False}),
-    Edit("strongroom_agent_group", "others", CLIENT, {}, {"Job {host}.JobDefs": "others", "Job {host}.Pool": "Usual", "Job {host}.Priority": None}),
+    Edit(
+        "strongroom_agent_group",
+        "others",
+        CLIENT,
+        {},
+        {"Job {host}.JobDefs": "others", "Job {host}.Pool": "Usual", "Job {host}.Priority": None},
+    ),
     limit("strongroom_nice", 17, Nice="17", process_nice=17),
     limit("strongroom_cpu_weight", 6, CPUWeight="6"),
     limit("strongroom_io_weight", 7, IOWeight="7"),
@@ -156,7 +162,9 @@ AGENT_EDITS = [
             "kernel.net.ipv4.tcp_wmem": "4096 16384 24969216",
         },
     ),
-    Edit("strongroom_kernel_settings", {"net.ipv4.tcp_mtu_probing": 2}, SYSCTL, {"kernel.net.ipv4.tcp_mtu_probing": "2"}),
+    Edit(
+        "strongroom_kernel_settings", {"net.ipv4.tcp_mtu_probing": 2}, SYSCTL, {"kernel.net.ipv4.tcp_mtu_probing": "2"}
+    ),
     # What these change is the machine's, not the container's: the scenario `kernel` looks in a virtual machine.
     Edit("strongroom_kernel_profile", "nfs", SYSCTL),
     Edit("strongroom_disk_ssd_read_ahead_kib", 256, UDEV),
@@ -242,7 +250,12 @@ APPLIANCE_EDITS = [
             "JobDefs more.Client Group": ["more"],
         },
     ),
-    Edit("strongroom_kernel_settings", {"net.ipv4.tcp_fin_timeout": 31}, SYSCTL, {"kernel.net.ipv4.tcp_fin_timeout": "31"}),
+    Edit(
+        "strongroom_kernel_settings",
+        {"net.ipv4.tcp_fin_timeout": 31},
+        SYSCTL,
+        {"kernel.net.ipv4.tcp_fin_timeout": "31"},
+    ),
 ]
 
 
@@ -272,13 +285,19 @@ class Fleet:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "host_vars").mkdir()
-        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": dict.fromkeys(HOSTS, {})}}))
+        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {name: {} for name in HOSTS}}}))
 
     def on(self, host: str, *command: str, text: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command on a host."""
         known = VARIABLES[host]
         ssh = ["ssh", "-q", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
-        ssh += ["-o", "IdentitiesOnly=yes", "-i", known["ansible_ssh_private_key_file"], "root@" + known["ansible_host"]]
+        ssh += [
+            "-o",
+            "IdentitiesOnly=yes",
+            "-i",
+            known["ansible_ssh_private_key_file"],
+            "root@" + known["ansible_host"],
+        ]
         return subprocess.run([*ssh, *command], input=text, capture_output=True, text=True, check=False)
 
     def retune(self, edits: dict[str, Edit]) -> str:

@@ -9,8 +9,8 @@ module: managed_files
 short_description: Put several files in place, or away, in one step
 version_added: 0.1.0
 description:
-  - Brings all files of a role in line with one connection, where a task a file would take one each. A fleet of many hosts
-    is done sooner.
+  - Brings all files of a role in line with one connection, where a task a file would take one each. A fleet of many
+    hosts is done sooner.
   - Every file that differs is validated before the first is written, so a value that is refused changes nothing.
   - Files belong to root. Folders that are missing are made.
 author:
@@ -36,8 +36,8 @@ options:
         default: "0644"
       validate:
         description: >-
-          A command that looks at the text first, with C(%s) for the name of a file that holds it. In check mode it is left
-          out where its program is not installed yet.
+          A command that looks at the text first, with C(%s) for the name of a file that holds it. In check mode it is
+          left out where its program is not installed yet.
         type: str
         default: ""
   absent:
@@ -102,9 +102,7 @@ def mode_of(module, wanted):
     try:
         return int(wanted["mode"], 8)
     except ValueError:
-        return module.fail_json(
-            msg="%s: mode %r is no octal number; one is '0644'" % (wanted["path"], wanted["mode"])
-        )
+        return module.fail_json(msg="%s: mode %r is no octal number; one is '0644'" % (wanted["path"], wanted["mode"]))
 
 
 def prepare(module, wanted):

@@ -41,7 +41,7 @@ def test_one_that_is_refused_keeps_all_as_they_were(tmp_path, run_module):
     old.write_text("old\n")
     files = [
         entry(tmp_path / "one", "right\n", validate="grep --quiet right %s"),
-        entry(tmp_path / "two", "wrong\n", validate="sh -c 'cat \"$0\"; grep right \"$0\"' %s"),
+        entry(tmp_path / "two", "wrong\n", validate='sh -c \'cat "$0"; grep right "$0"\' %s'),
     ]
     told = run_module(managed_files, files=files, absent=[str(old)])
     assert told["failed"]
