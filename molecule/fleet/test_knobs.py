@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 PLAYBOOKS = HERE.parents[1] / "ansible"
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 # A restart of the agent waits until no job runs.
-WAIT_SECONDS = float(os.environ.get("WAIT", 300))
+WAIT_SECONDS = 120
 
 MYSELF = "/etc/strongroom/agent.d/client/myself.conf"
 LIMITS = "/etc/systemd/system/strongroom-agent.service.d/50-inventory.conf"
@@ -339,6 +339,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
 
 @pytest.fixture(scope="module")
 def base(fleet: Fleet) -> dict[str, Any]:
+    fleet.retune({})
     return fleet.trees()
 
 
