@@ -295,7 +295,7 @@ class Fleet:
             "-o",
             "IdentitiesOnly=yes",
             "-i",
-            known["ansible_ssh_private_key_file"],
+            os.environ["LABORATORY"] + "/key",
             "root@" + known["ansible_host"],
         ]
         return subprocess.run([*ssh, *command], input=text, capture_output=True, text=True, check=False)
