@@ -12,7 +12,7 @@ folder=$LABORATORY/$name
 build=${STRONGROOM_VM_FOLDER:-$here/../build/vm}
 qemu_root=$build/qemu
 # After so long it is ended, whatever it does.
-guest_seconds=${GUEST_SECONDS:-3600}
+guest_seconds=${GUEST_SECONDS:-7200}
 
 up() {
     local address=10.88.0.$1 suite=$2 root kernel initrd disk
