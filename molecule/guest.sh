@@ -13,6 +13,8 @@ build=${STRONGROOM_VM_FOLDER:-$here/../build/vm}
 qemu_root=$build/qemu
 # After so long it is ended, whatever it does.
 guest_seconds=${GUEST_SECONDS:-7200}
+# On a busy machine a start in software takes longer than systemd and udev would wait.
+patience="systemd.default_timeout_start_sec=1200 systemd.default_device_timeout_sec=1200 udev.event_timeout=1200"
 
 up() {
     local address=10.88.0.$1 suite=$2 root kernel initrd disk
@@ -47,7 +49,7 @@ up() {
         "$qemu_root/usr/bin/qemu-system-x86_64" -L "$qemu_root/usr/share/qemu" -L "$qemu_root/usr/share/seabios" \
         -accel tcg,thread=multi -cpu max -smp 2 -m 2048 -display none -monitor none -serial "file:$folder/console" \
         -pidfile "$folder/pid" -kernel "$kernel" -initrd "$initrd" \
-        -append "root=/dev/vda rw console=ttyS0 panic=-1 quiet systemd.show_status=0" \
+        -append "root=/dev/vda rw console=ttyS0 panic=-1 quiet systemd.show_status=0 $patience" \
         -netdev "tap,id=net,ifname=t-$name,script=no,downscript=no" -device virtio-net-pci,netdev=net \
         -drive "file=$folder/system.disk,format=raw,if=virtio,cache=unsafe" \
         -device virtio-scsi-pci \
