@@ -37,7 +37,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
 .PHONY: help setup demo test test-console test-slow test-browser test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages
 .PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
-.PHONY: dashboards lint-dashboards bench bench-network bench-sharing fuzz man reference docs picture lock clean
+.PHONY: dashboards lint-dashboards bench bench-fleet bench-network bench-sharing fuzz man reference docs picture lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,9 @@ test-ansible: setup setup-ansible  ## run the tests of roles and plugins that ne
 test-fleet: setup-ansible  ## run the scenarios on fresh systemd hosts (containers) [SCENARIOS="ktls hardening"]
 	molecule/run.sh $(SCENARIOS)
 
+bench-fleet: setup-ansible  ## measure what Ansible costs a host, over 1 to 16 (containers): make bench-fleet [ARGUMENTS="--hosts 4"]
+	molecule/run.sh --command $(FLEET_BIN)/python molecule/speed.py --into docs/measurements/fleet.md $(ARGUMENTS)
+
 sanity-ansible: setup-ansible  ## run ansible-test sanity on the collection as it is built
 	ansible/developing/run_sanity.sh $(ARGUMENTS)
 
@@ -126,8 +129,8 @@ lint-ansible: setup-ansible  ## check the style of playbooks, roles and plugins
 	$(FLEET) ansible-lint --offline --strict
 	$(FLEET) python ansible/developing/role_documents.py --check
 	$(FLEET) python ansible/developing/plugin_documents.py --check
-	$(BIN)/ruff check --config ansible/developing/ruff.toml plugins tests ansible/developing
-	$(BIN)/ruff format --check --config ansible/developing/ruff.toml plugins tests ansible/developing
+	$(BIN)/ruff check --config ansible/developing/ruff.toml plugins tests molecule ansible/developing
+	$(BIN)/ruff format --check --config ansible/developing/ruff.toml plugins tests molecule ansible/developing
 
 roles: setup-ansible  ## make defaults and READMEs of the roles, and the references of inventory and plugins
 	$(FLEET) python ansible/developing/role_documents.py
@@ -158,7 +161,7 @@ lint: setup lint-ansible lint-dashboards  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/lint-imports
 
 format: setup  ## format the code as lint requires
-	$(BIN)/ruff format --config ansible/developing/ruff.toml plugins tests ansible/developing appliance/monitoring
+	$(BIN)/ruff format --config ansible/developing/ruff.toml plugins tests molecule ansible/developing appliance/monitoring
 	cd $(ENGINE) && $(BIN)/ruff format . ../packages && $(BIN)/ruff check --fix . ../packages
 
 bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPEATS=3]

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Run scenarios on fresh hosts: run.sh [SCENARIO...], by default all. Needs root, mmdebstrap, systemd-container, iproute2.
+# Or a command of another kind in such a laboratory: run.sh --command PROGRAM [ARGUMENT...]
 #
 # The hosts and the Ansible that works on them have a network of their own, which nothing leaves. All of it is removed at the
 # end. COMMAND=converge leaves out the rest of the sequence, for development.
@@ -21,6 +22,7 @@ end() {
     local folder
     [ -z "${server:-}" ] || kill "$server"
     for folder in "$LABORATORY"/*/; do
+        [ ! -e "$folder/system.disk" ] || "$here/guest.sh" down "$(basename "$folder")" || true
         [ ! -d "$folder/root" ] || "$here/host.sh" down "$(basename "$folder")" || true
     done
     ip netns del "$LABORATORY_NETWORK" 2> /dev/null || true
@@ -44,6 +46,10 @@ if [ -d "$served" ]; then
     nsenter --net="/run/netns/$LABORATORY_NETWORK" \
         python3 -m http.server --bind 10.88.0.1 --directory "$served" 8000 > "$LABORATORY/served.log" 2>&1 &
     server=$!
+fi
+if [ "${1:-}" = --command ]; then
+    nsenter --net="/run/netns/$LABORATORY_NETWORK" "${@:2}"
+    exit
 fi
 failed=()
 for scenario in "${scenarios[@]}"; do

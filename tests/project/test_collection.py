@@ -52,7 +52,7 @@ def content(installed):
 
 def test_it_has_roles_plugins_and_playbooks_and_nothing_else(content):
     files = {str(path.relative_to(content)) for path in content.rglob("*") if path.is_file()}
-    tops = {name.split("/")[0] for name in files}
+    tops = {path.name for path in content.iterdir()}
     assert tops == {
         "FILES.json",
         "MANIFEST.json",
@@ -61,6 +61,7 @@ def test_it_has_roles_plugins_and_playbooks_and_nothing_else(content):
         "CHANGELOG.md",
         "ansible",
         "meta",
+        "playbooks",
         "plugins",
         "roles",
     }
@@ -120,6 +121,27 @@ def test_playbooks_are_right_in_the_project_and_from_the_collection(installed, c
         folder=installed,
         ANSIBLE_COLLECTIONS_PATH="collections",
     )
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_playbooks_run_by_their_name_from_an_empty_folder(installed, content, playbook):
+    name = "strongroom.backup." + playbook.removesuffix(".yml")
+    tasks = {
+        place: run(
+            *("ansible-playbook", "--list-tasks", "-i", str(content / "ansible/inventory"), place),
+            folder=installed,
+            ANSIBLE_COLLECTIONS_PATH="collections",
+        ).split("\n", 2)[2]
+        for place in (name, str(PROJECT / "ansible" / playbook))
+    }
+    assert "TAGS" in tasks[name]
+    assert tasks[name] == tasks[str(PROJECT / "ansible" / playbook)]
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_each_playbook_is_in_a_guide(playbook):
+    guides = [PROJECT / "docs/guides" / name for name in ("roll-out.md", "prepare-hosts.md")]
+    assert any(f"`{playbook}`" in guide.read_text() for guide in guides)
 
 
 def test_the_example_inventory_has_variables_of_the_roles_only(installed):

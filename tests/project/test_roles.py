@@ -47,6 +47,12 @@ def test_each_variable_is_typed_described_and_named_alike(role):
 
 
 @each_role
+def test_each_can_be_taken_away(role):
+    state = specs_of(role)["main"]["options"][f"strongroom_{role.name.removesuffix('_tuning')}_state"]
+    assert (state["choices"], state["default"]) == (["present", "absent"], "present")
+
+
+@each_role
 def test_no_variable_changes_nothing(role):
     text = texts_of(role)
     for name in specs_of(role)["main"]["options"]:
