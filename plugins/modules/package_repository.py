@@ -9,9 +9,9 @@ module: package_repository
 short_description: Take over a signed apt repository, as a whole or not at all
 version_added: 0.1.0
 description:
-  - Copies an apt repository, such as C(make packages) makes, from a folder of the host or from a web server. Every file is
-    compared with what the index says of it, and apt verifies the index with the key that is given. Only then does the copy
-    take the place of what was there; clients never see a part of it.
+  - Copies an apt repository, such as C(make packages) makes, from a folder of the host or from a web server. Every file
+    is compared with what the index says of it, and apt verifies the index with the key that is given. Only then does
+    the copy take the place of what was there; clients never see a part of it.
   - Packages that the index does not name any more are removed with the copy before. So the repository that is copied
     says how many versions there are.
   - The copy is in C(PATH/apt), a link to a folder beside it.

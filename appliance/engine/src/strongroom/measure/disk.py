@@ -1,7 +1,7 @@
 """How fast the disk below a folder is: random reads by depth, streams by block size, by fio.
 
 The test file has no name, so that nothing is left behind whatever ends the measurement, and its
-size is bounded by what is free. fio (https://fio.readthedocs.io) makes the reads and writes.
+size is bounded by what is free. fio makes the reads and writes.
 """
 
 from __future__ import annotations
