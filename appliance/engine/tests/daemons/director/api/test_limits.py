@@ -96,7 +96,15 @@ def test_what_is_no_http_is_refused(raw):
     assert everything(raw).startswith(b"HTTP/1.1 400 ")
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/api/v1", "/api/v1/none", "/api/v1/runs/"])
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/metrics/", "/none"])
+def test_there_is_no_other_page(director, path):
+    with director.client("admin") as api:
+        answer = api.get(director.url + path)
+        assert answer.status_code == 404
+        assert answer.headers["content-type"].startswith("text/html")
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/v1", "/api/v1/none", "/api/v1/runs/"])
 def test_there_is_nothing_else(director, path):
     with director.client("admin") as api:
         answer = api.get(director.url + path)

@@ -13,6 +13,7 @@ from schemathesis.specs.openapi.checks import (
 
 from strongroom.daemons.director.api.application import API
 
+TOO_LARGE = 413
 EXAMPLES = 6
 
 
@@ -49,7 +50,10 @@ def check_operation(operation, has_body, **how):
     )
     @given(case=cases)
     def ask(case):
-        case.call_and_validate(**how, excluded_checks=excluded)
+        answer = case.call(**how)
+        # A refusal too, which the check of refused data does not know.
+        too_large = [negative_data_rejection] if answer.status_code == TOO_LARGE else []
+        case.validate_response(answer, excluded_checks=excluded + too_large)
 
     ask()
 
