@@ -96,6 +96,7 @@ def main() -> None:
     folder: Path = arguments.folder
     name = f"strongroom-{arguments.version}-amd64"
     disk, raw = folder / "disk", folder / f"{name}.raw"
+    # Packer leaves a qcow2, a container nothing but the raw disk.
     convert(disk, raw, "raw")
     disk.unlink()
     for format_name in arguments.formats:

@@ -85,6 +85,8 @@ source "qemu" "appliance" {
     ["-netdev", "user,id=user.0,restrict=on,hostfwd=tcp:127.0.0.1:{{ .SSHHostPort }}-:22"],
     # systemd takes root's key from here; the base disk holds none.
     ["-smbios", "type=11,value=io.systemd.credential.binary:ssh.authorized_keys.root=${base64encode(file("${var.key}.pub"))}"],
+    # And that this is an image that is being built, without which image.yml does nothing.
+    ["-smbios", "type=11,value=io.systemd.credential:strongroom.image-build=yes"],
     # Past GRUB, whose roots are read-only: this once root a is writable, and there is no state.
     ["-kernel", var.kernel],
     ["-initrd", "${var.kernel}.initrd"],

@@ -2,6 +2,8 @@
 # Remove what the patterns in the arguments match, from the disk too.
 set -eu
 
+# The journal would write its file anew when the machine is switched off.
+journalctl --relinquish-var
 for pattern in "$@"; do
     # The patterns are expanded here.
     for path in $pattern; do
