@@ -1,5 +1,9 @@
 #!/bin/sh
 # Runs inside the appliance, once it has started; what it prints, a heading and lines each, goes to the second serial port.
+export SYSTEMD_COLORS=0 TERM=dumb
+systemctl is-system-running --wait > /dev/null
+# Not to the port itself: programs draw on what looks like a terminal.
+{
 heading() { printf '=== %s\n' "$1"; }
 heading failed
 systemctl --failed --no-legend --plain
@@ -40,3 +44,4 @@ touch /usr/boot-test 2>&1 && echo writable
 heading seconds
 cut -d' ' -f1 /proc/uptime
 heading end
+} | cat

@@ -25,10 +25,8 @@ QEMU = PROJECT / "packer/bin/qemu-system-x86_64"
 QEMU_IMG = PROJECT / "packer/bin/qemu-img"
 # Emulated, on a machine that others use.
 PATIENCE_SECONDS = 1800
-UNIT = """[Unit]
-After=multi-user.target
-[Service]
-Type=oneshot
+UNIT = """[Service]
+Type=exec
 StandardOutput=tty
 TTYPath=/dev/ttyS1
 ExecStart=/bin/sh /run/credentials/@system/strongroom.look
