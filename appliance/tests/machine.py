@@ -147,7 +147,6 @@ class Machine:
 
     def scan(self) -> set[int]:
         """The TCP ports that accept a connection from outside, of all there are."""
-        self._wait_for_neighbour()
         command = ["nsenter", f"--net=/run/netns/{self.network}", sys.executable, str(HERE / "scan.py"), self.address]
         found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         return {int(port) for port in found.stdout.split()}
@@ -204,11 +203,3 @@ class Machine:
                 raise Stopped(f"{why}; its console:\n{self.console[-4000:]}\n{self._text('qemu')}")
             time.sleep(0.5)
         return text
-
-    def _wait_for_neighbour(self) -> None:
-        command = ["nsenter", f"--net=/run/netns/{self.network}", "ping", "-6", "-c1", "-W5", self.address]
-        end = time.monotonic() + PATIENCE_SECONDS
-        while subprocess.run(command, capture_output=True, check=False).returncode:
-            if time.monotonic() > end:
-                raise Stopped(f"{self.address} does not answer a ping")
-            time.sleep(1)
