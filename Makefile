@@ -35,7 +35,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 .PHONY: help setup demo test test-console test-slow test-browser test-debian test-vm test-systemd lint format
-.PHONY: packages test-packages
+.PHONY: packages test-packages image test-image
 .PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
 .PHONY: dashboards lint-dashboards bench bench-fleet bench-network bench-sharing fuzz man reference docs picture lock clean
 
@@ -111,6 +111,12 @@ test-packages:  ## build the packages twice; install, upgrade, remove and purge 
 	    appliance/packages/tests/compare_builds.sh $$suite && \
 	    appliance/packages/tests/run_on_host.sh $$suite || exit 1; done
 
+image: setup-ansible  ## build the appliance's image [FORMATS="qcow2 raw vmdk vhdx ova"] [PACKAGES=...] [MIRROR=...]
+	packer/build_image.sh $(FORMATS)
+
+test-image: setup  ## start the image in virtual machines and look at it from inside and outside [ARGUMENTS="-k words"]
+	$(BIN)/python -m pytest -q -p no:cacheprovider appliance/tests $(ARGUMENTS)
+
 test-ansible: setup setup-ansible  ## run the tests of roles and plugins that need no host
 	$(FLEET) python -m pytest -q -n $(PROCESSES) --dist loadfile --import-mode=importlib -p no:cacheprovider \
 	    tests/unit tests/project tests/director
@@ -129,8 +135,8 @@ lint-ansible: setup-ansible  ## check the style of playbooks, roles and plugins
 	$(FLEET) ansible-lint --offline --strict
 	$(FLEET) python ansible/developing/role_documents.py --check
 	$(FLEET) python ansible/developing/plugin_documents.py --check
-	$(BIN)/ruff check --config ansible/developing/ruff.toml plugins tests molecule ansible/developing
-	$(BIN)/ruff format --check --config ansible/developing/ruff.toml plugins tests molecule ansible/developing
+	$(BIN)/ruff check --config ansible/developing/ruff.toml plugins tests molecule ansible/developing packer appliance/tests
+	$(BIN)/ruff format --check --config ansible/developing/ruff.toml plugins tests molecule ansible/developing packer appliance/tests
 
 roles: setup-ansible  ## make defaults and READMEs of the roles, and the references of inventory and plugins
 	$(FLEET) python ansible/developing/role_documents.py
@@ -157,11 +163,11 @@ lint: setup lint-ansible lint-dashboards  ## check style, types and layers
 	cd $(ENGINE) && $(BIN)/ruff check . ../packages
 	cd $(ENGINE) && $(BIN)/ruff format --check . ../packages
 	cd $(ENGINE) && $(BIN)/mypy
-	cd $(ENGINE) && $(BIN)/mypy ../packages
+	cd $(ENGINE) && $(BIN)/mypy ../packages ../../packer ../tests/machine.py ../tests/scan.py
 	cd $(ENGINE) && $(BIN)/lint-imports
 
 format: setup  ## format the code as lint requires
-	$(BIN)/ruff format --config ansible/developing/ruff.toml plugins tests molecule ansible/developing appliance/monitoring
+	$(BIN)/ruff format --config ansible/developing/ruff.toml plugins tests molecule ansible/developing packer appliance/tests appliance/monitoring
 	cd $(ENGINE) && $(BIN)/ruff format . ../packages && $(BIN)/ruff check --fix . ../packages
 
 bench: setup  ## measure against the peers: make bench [ROWS=kernel,empty] [REPEATS=3]

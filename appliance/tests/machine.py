@@ -1,0 +1,205 @@
+"""A virtual machine that starts from the image, and what it says.
+
+The image itself is never changed: a machine has a disk of differences. It runs in a network namespace of its
+own, where `scan` and `ssh` are the outside. systemd takes one more unit from the hypervisor (SMBIOS), which
+reports over a serial port how the machine sees itself; nothing in the image is there for tests.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parents[1]
+QEMU = PROJECT / "packer/bin/qemu-system-x86_64"
+QEMU_IMG = PROJECT / "packer/bin/qemu-img"
+# Emulated, on a machine that others use.
+PATIENCE_SECONDS = 1800
+UNIT = """[Service]
+Type=exec
+StandardOutput=tty
+TTYPath=/dev/ttyS1
+ExecStart=/bin/sh /run/credentials/@system/strongroom.look
+"""
+# What GRUB gives the kernel (packer/base/grub.cfg), and not less talk.
+COMMAND_LINE = (
+    "root=PARTLABEL=strongroom-a ro strongroom.slot=a rootfstype=ext4 console=ttyS0,115200 panic=30 "
+    "systemd.gpt_auto=no apparmor=1 audit=1 audit_backlog_limit=8192 slab_nomerge"
+)
+_numbers = itertools.count(1)
+
+
+class Stopped(Exception):
+    """The machine did not do what was waited for."""
+
+
+class Machine:
+    """A machine made from the image; `with` ends it."""
+
+    def __init__(self, image: Path, folder: Path, accelerator: str, disk_gib: int = 8) -> None:
+        """Make the disk; nothing is started yet."""
+        self.folder = folder
+        self.accelerator = accelerator
+        self.number = next(_numbers)
+        self.network = f"strongroom-image-{os.getpid()}-{self.number}"
+        self.card = f"52:54:00:12:34:{self.number:02x}"
+        self.starts = 0
+        self.process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True)
+        self.disk = folder / "disk.qcow2"
+        below = ["-f", "qcow2", "-F", "qcow2", "-b", str(image)]
+        subprocess.run([str(QEMU_IMG), "create", "-q", *below, str(self.disk), f"{disk_gib}G"], check=True)
+        for words in (
+            ["netns", "add", self.network],
+            ["-n", self.network, "link", "set", "lo", "up"],
+            ["-n", self.network, "tuntap", "add", "tap0", "mode", "tap"],
+            ["-n", self.network, "link", "set", "tap0", "up"],
+        ):
+            subprocess.run(["ip", *words], check=True)
+
+    def __enter__(self) -> Machine:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it and remove what it had."""
+        self.kill()
+        subprocess.run(["ip", "netns", "del", self.network], check=False)
+        self.disk.unlink(missing_ok=True)
+
+    @property
+    def console(self) -> str:
+        """What its first serial port said since it was started."""
+        return self._text("console")
+
+    @property
+    def address(self) -> str:
+        """Its address on the network outside: link-local, from the number of its card."""
+        one, *others = (int(part, 16) for part in self.card.split(":"))
+        parts = bytes([one ^ 2, *others[:2], 0xFF, 0xFE, *others[2:]])
+        return "fe80::" + ":".join(f"{parts[i]:02x}{parts[i + 1]:02x}" for i in range(0, 8, 2)) + "%tap0"
+
+    def start(self, kernel: Path, *, key: str = "") -> None:
+        """Start this kernel of the image and the .initrd beside it, if wanted with a key that root may log in with.
+
+        Emulated, the clock of the machine counts instructions: neither its time limits nor what it measures depend on
+        how busy this host is.
+        """
+        clock = ["-icount", "shift=1"] if self.accelerator == "tcg" else []
+        self._start(key, "-kernel", kernel, "-initrd", f"{kernel}.initrd", "-append", COMMAND_LINE, *clock)
+
+    def start_by_firmware(self, firmware: str) -> None:
+        """Start it as hardware does: `bios` or `uefi`, and GRUB."""
+        if firmware == "uefi":
+            tools = subprocess.check_output([PROJECT / "packer/tools.sh"], text=True).strip()
+            self._start("", "-smp", "2", "-bios", f"{tools}/usr/share/ovmf/OVMF.fd")
+        else:
+            self._start("", "-smp", "2")
+
+    def _start(self, key: str, *more: str | Path) -> None:
+        self.starts += 1
+        script = (HERE / "look.sh").read_bytes()
+        given = {
+            # The unit finds the script as a credential, too.
+            "strongroom.look": script,
+            "systemd.extra-unit.strongroom-look.service": UNIT.encode(),
+            "systemd.unit-dropin.multi-user.target": b"[Unit]\nWants=strongroom-look.service\n",
+        }
+        if key:
+            given["ssh.authorized_keys.root"] = key.encode() + b"\n"
+        processor = "host" if self.accelerator == "kvm" else "max"
+        command: list[str | Path] = [QEMU, "-accel", self.accelerator, "-cpu", processor, "-m", "2048"]
+        command += ["-display", "none", "-no-reboot", "-monitor", "none", "-device", "virtio-rng-pci"]
+        command += ["-drive", f"file={self.disk},format=qcow2,if=virtio,cache=unsafe,discard=unmap"]
+        command += ["-serial", f"file:{self._file('console')}", "-serial", f"file:{self._file('look')}"]
+        command += ["-qmp", f"unix:{self._file('qmp')},server=on,wait=off"]
+        command += ["-netdev", "tap,id=outside,ifname=tap0,script=no,downscript=no"]
+        command += ["-device", f"virtio-net,netdev=outside,mac={self.card}"]
+        # Its second card finds a DHCP server and nothing else.
+        command += ["-netdev", "user,id=leases,restrict=on", "-device", "virtio-net,netdev=leases"]
+        for number, (name, content) in enumerate(given.items()):
+            path = self.folder / f"smbios.{number}"
+            path.write_text(f"io.systemd.credential.binary:{name}={base64.b64encode(content).decode()}")
+            command += ["-smbios", f"type=11,path={path}"]
+        with self._file("qemu").open("wb") as log:
+            self.process = subprocess.Popen(
+                ["nsenter", f"--net=/run/netns/{self.network}", *command, *more],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def look(self) -> dict[str, list[str]]:
+        """What look.sh found, heading by heading; waits until it is there."""
+        text = self._wait_for("look", r"=== end\r?\n")
+        parts = re.split(r"^=== (.*)$", text.replace("\r", ""), flags=re.MULTILINE)
+        return {name: body.strip().splitlines() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+    def scan(self) -> set[int]:
+        """The TCP ports that accept a connection from outside, of all there are."""
+        command = ["nsenter", f"--net=/run/netns/{self.network}", sys.executable, str(HERE / "scan.py"), self.address]
+        found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        return {int(port) for port in found.stdout.split()}
+
+    def ssh(self, key: Path, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the machine, as root, from outside."""
+        options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=120"]
+        words = [word for option in options for word in ("-o", option)]
+        return subprocess.run(
+            ["nsenter", f"--net=/run/netns/{self.network}", "ssh", "-i", key, *words, f"root@{self.address}", command],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+
+    def shut_down(self) -> None:
+        """Press the power button, and wait until it is off."""
+        assert self.process
+        with socket.socket(socket.AF_UNIX) as qmp:
+            qmp.settimeout(60)
+            qmp.connect(str(self._file("qmp")))
+            stream = qmp.makefile("rw")
+            stream.readline()
+            for command in ("qmp_capabilities", "system_powerdown"):
+                stream.write(f'{{"execute": "{command}"}}\n')
+                stream.flush()
+                stream.readline()
+            self.process.wait(timeout=PATIENCE_SECONDS)
+        self.process = None
+
+    def kill(self) -> None:
+        """Cut the power."""
+        if self.process:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.{self.starts}"
+
+    def _text(self, name: str) -> str:
+        path = self._file(name)
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def _wait_for(self, name: str, pattern: str) -> str:
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not re.search(pattern, text := self._text(name)):
+            panic = "Kernel panic" in self.console
+            ended = self.process is None or self.process.poll() is not None
+            if panic or ended or time.monotonic() > end:
+                why = "the kernel panicked" if panic else "it ended" if ended else "it took too long"
+                raise Stopped(f"{why}; its console:\n{self.console[-4000:]}\n{self._text('qemu')}")
+            time.sleep(0.5)
+        return text

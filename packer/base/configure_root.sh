@@ -1,0 +1,35 @@
+#!/bin/sh
+# Runs inside the root of the base disk: makes it Strongroom's. Whatever needs no running system is done here, because a
+# virtual machine that is emulated takes twenty times as long.
+set -eu
+
+echo strongroom > /etc/hostname
+printf '127.0.0.1 localhost\n127.0.1.1 strongroom\n::1 localhost ip6-localhost ip6-loopback\n' > /etc/hosts
+printf '# The initial RAM disk mounts the root and the state partition.\n' > /etc/fstab
+printf 'LANG=C.UTF-8\n' > /etc/default/locale
+ln -sf ../run/systemd/resolve/stub-resolv.conf /etc/resolv.conf
+
+apt-get install --quiet --quiet --yes --no-install-recommends /var/cache/strongroom-packages/*.deb > /dev/null
+
+# Updates come as a whole, into the other root; a root is never changed while it runs.
+systemctl --quiet mask apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service
+# Would offer secure shell to the hypervisor (AF_VSOCK) without asking.
+mkdir -p /etc/systemd/system-generators
+ln -sf /dev/null /etc/systemd/system-generators/systemd-ssh-generator
+systemctl --quiet mask ctrl-alt-del.target kexec.target debug-shell.service systemd-pstore.service
+systemctl --quiet enable systemd-networkd systemd-resolved systemd-timesyncd strongroom-host-keys strongroom-state-grow \
+    nftables auditd apparmor ssh
+systemctl --quiet disable e2scrub_reap.service fstrim.timer e2scrub_all.timer 2> /dev/null || true
+
+# Which packages are installed belongs to the root, and not to the state.
+mkdir -p /usr/lib/sysimage /state /efi
+mv /var/lib/dpkg /usr/lib/sysimage/dpkg
+ln -s ../../usr/lib/sysimage/dpkg /var/lib/dpkg
+
+update-initramfs -u -k all > /dev/null
+
+# Nothing in it is any machine's own.
+: > /etc/machine-id
+rm -f /etc/ssh/ssh_host_* /var/lib/systemd/random-seed /var/lib/dbus/machine-id /etc/.pwd.lock
+ln -s /etc/machine-id /var/lib/dbus/machine-id
+rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/*.log /var/log/apt/* /var/cache/ldconfig/aux-cache

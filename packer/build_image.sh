@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Build the appliance's image: build_image.sh [FORMAT...]     FORMAT: qcow2 raw vmdk vhdx ova, by default qcow2 and raw
+#
+# Base disk by mmdebstrap, one boot with ansible/image.yml by Packer, then the results in build/image/results. Needs Debian,
+# root, mmdebstrap and packer (1.6.6, or 1.11 and newer with its plugins). Variables: PACKAGES (folder with Strongroom's
+# Debian packages), MIRROR, SECURITY_MIRROR, ACCELERATOR (kvm or tcg, otherwise tried), PACKER, SIGNING_KEY (GnuPG).
+# PROVISION=container runs image.yml in a container instead, for hosts where a virtual machine is too slow.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+project=$(cd "$here/.." && pwd)
+build=${STRONGROOM_IMAGE_FOLDER:-$project/build/image}
+packages=${PACKAGES:-$project/build/packages/trixie}
+packer=${PACKER:-packer}
+formats=("$@")
+[ $# -gt 0 ] || formats=(qcow2 raw)
+
+say() { printf 'image: %s (%s s)\n' "$*" "$SECONDS" >&2; }
+fail() { printf 'image: %s\n' "$*" >&2; exit 98; }
+
+[ "$(id -u)" -eq 0 ] || fail "making roots needs root"
+command -v mmdebstrap > /dev/null || fail "mmdebstrap is missing: apt-get install mmdebstrap"
+command -v curl > /dev/null || fail "curl is missing: apt-get install curl"
+[ "${PROVISION:-packer}" = container ] || command -v "$packer" > /dev/null || fail "packer is missing: apt-get install packer on Debian 12, or https://developer.hashicorp.com/packer"
+compgen -G "$packages/strongroom-director_*~deb13_*.deb" > /dev/null ||
+    fail "$packages has no packages for Debian 13: make packages SUITES=trixie, or set PACKAGES"
+if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
+    SOURCE_DATE_EPOCH=$(git -C "$project" log -1 --format=%ct) || fail "this is no clone; set SOURCE_DATE_EPOCH"
+fi
+export SOURCE_DATE_EPOCH STRONGROOM_IMAGE_FOLDER=$build
+mkdir -p "$build"
+build=$(cd "$build" && pwd)
+packages=$(cd "$packages" && pwd)
+exec 8> "$build/image.lock"
+flock --nonblock 8 || fail "an image is being built already"
+
+provision_by_packer() {
+    local disk boot
+    disk=$base-$(cat "$here/base/make_disk.py" "$here/base/grub.cfg" | sha256sum | cut -c1-8).raw
+    if [ ! -e "$disk" ]; then
+        say "making the base disk"
+        rm -f "$base"-*.raw
+        "$here/in_tools.sh" env "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH" \
+            python3 /project/packer/base/make_disk.py "$(basename "$base").tar" "$(basename "$base").part"
+        mv "$base.part" "$disk"
+    fi
+    accelerator=${ACCELERATOR:-$("$here/accelerator.sh" "$base.kernel")}
+    say "starting it with the accelerator $accelerator"
+    boot=$(mktemp -d "$build/boot.XXXXXX")
+    # shellcheck disable=SC2064  # this folder
+    trap "rm -rf '$boot'" EXIT
+    ssh-keygen -q -t ed25519 -N '' -C 'the making of an image' -f "$boot/key"
+    PATH=$here/bin:$project/.venv-ansible/bin:$PATH CHECKPOINT_DISABLE=1 PACKER_CACHE_DIR=$boot/cache \
+        ANSIBLE_SSH_CONTROL_PATH_DIR=$boot/cp "$packer" build -color=false \
+        -var "base=$disk" -var "output=$boot/disk" -var "key=$boot/key" -var "packages=$packages" \
+        -var "kernel=$base.kernel" -var "accelerator=$accelerator" \
+        -var "disk_mib=$(($(stat -c %s "$disk") / 1048576))" "$here" >&2 ||
+        { [ ! -e "$boot/disk.console" ] || tail -n 20 "$boot/disk.console" >&2; exit 1; }
+    mv "$boot/disk/appliance.qcow2" "$build/results.part/disk"
+}
+
+base=$("$here/base/base_root.sh" "$packages")
+rm -rf "$build/results.part"
+mkdir "$build/results.part"
+if [ "${PROVISION:-packer}" = container ]; then
+    accelerator=container
+    say "running ansible/image.yml in a container"
+    "$here/provision_container.sh" "$base.tar" "$base.finished.tar" "$packages"
+    "$here/in_tools.sh" env "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH" python3 /project/packer/base/make_disk.py \
+        "$(basename "$base").finished.tar" results.part/disk
+else
+    provision_by_packer
+fi
+
+say "writing the results"
+"$here/in_tools.sh" python3 /project/packer/results.py results.part --base "$(basename "$base")" \
+    --version "$(sed -n 's/^version = "\(.*\)"$/\1/p' "$project/appliance/engine/pyproject.toml")" \
+    --time "$SOURCE_DATE_EPOCH" --commit "$(git -C "$project" rev-parse HEAD 2> /dev/null || echo unknown)" \
+    --accelerator "$accelerator" "${formats[@]}"
+if [ -n "${SIGNING_KEY:-}" ]; then
+    gpg --batch --local-user "$SIGNING_KEY" --armor --detach-sign "$build/results.part/SHA256SUMS"
+fi
+rm -rf "$build/results"
+mv "$build/results.part" "$build/results"
+say "the image is in $build/results"
