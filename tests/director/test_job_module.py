@@ -79,7 +79,13 @@ def test_an_incomplete_backup_fails_unless_it_is_accepted(house, run_module):
     assert "failed" not in told
     assert told["state"] == "incomplete"
     assert told["files"] == 2
-    assert "half is incomplete" in str(told["warnings"])
+
+
+def test_a_play_is_warned_of_an_incomplete_backup_that_it_accepts(house, play):
+    task = {"strongroom.backup.strongroom_job": {**house.credential, "job": "half", "accept_incomplete": True}}
+    shown = " ".join(play([task]).split())
+    assert "[WARNING]" in shown
+    assert "half is incomplete" in shown
 
 
 def test_a_run_that_cannot_end_in_time_goes_on(house, run_module):
