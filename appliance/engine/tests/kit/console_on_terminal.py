@@ -42,8 +42,9 @@ class ConsoleOnTerminal:
         environment = {**os.environ, "TERM": self._term, "LC_ALL": "C.UTF-8"}
         self._process, self._descriptor = pty.fork()
         if self._process == 0:
+            # Before the program looks, so not by the other side.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *self._size, 0, 0))
             os.execvpe(self._words[0], self._words, environment)
-        fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", *self._size, 0, 0))
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -79,8 +80,10 @@ class ConsoleOnTerminal:
 
     def wait_for_end(self) -> int:
         """Wait until the program has ended; its exit code."""
+        ends = time.monotonic() + PATIENCE_SECONDS
         while self._read():
-            pass
+            if time.monotonic() > ends:
+                raise AssertionError(f"it does not end:\n{self.text}")
         _, status = os.waitpid(self._process, 0)
         self.exit_code = os.waitstatus_to_exitcode(status)
         return self.exit_code
