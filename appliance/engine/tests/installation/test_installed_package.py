@@ -36,13 +36,14 @@ def test_every_command_shows_its_help(installed, tmp_path, name):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_only_the_director_asks_for_libraries_that_are_not_installed(installed):
+def test_only_director_and_appliance_ask_for_libraries_that_are_not_installed(installed):
     done = subprocess.run(
         [installed.python, "-I", "-c", IMPORT_ALL], capture_output=True, text=True, check=True
     )
     asking = {line.split()[0] for line in done.stdout.splitlines()}
     assert asking
-    assert {one for one in asking if not one.startswith("strongroom.daemons.director")} == set()
+    ours = ("strongroom.daemons.director", "strongroom.appliance")
+    assert {one for one in asking if not one.startswith(ours)} == set()
 
 
 @pytest.mark.parametrize("command", ASKING_A_DIRECTOR)
