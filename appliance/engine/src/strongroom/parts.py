@@ -15,7 +15,7 @@ from strongroom.printable import printable
 # The parts of pyproject.toml -> what they bring, as it is imported.
 _LIBRARIES: Final = {
     "director": frozenset(
-        ("alembic", "fastapi", "h11", "pydantic", "sqlalchemy", "starlette", "uvicorn")
+        ("alembic", "fastapi", "h11", "jinja2", "pydantic", "sqlalchemy", "starlette", "uvicorn")
     ),
     "postgresql": frozenset(("psycopg",)),
     "appliance": frozenset(("segno", "yaml")),
