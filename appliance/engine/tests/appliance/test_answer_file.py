@@ -54,7 +54,11 @@ host_names = st.lists(
     st.from_regex(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True), min_size=1, max_size=3
 ).map(".".join)
 texts = st.text(
-    st.characters(blacklist_categories=("Cs", "Cc", "Cf", "Zl", "Zp", "Co", "Cn")), max_size=40
+    st.characters(
+        blacklist_categories=("Cs", "Cc", "Cf", "Zl", "Zp", "Zs", "Co", "Cn"),
+        whitelist_characters=" ",
+    ),
+    max_size=40,
 )
 
 

@@ -218,7 +218,7 @@ def test_a_file_beside_the_folders_is_told_because_nobody_reads_it(tmp_path):
         assert [str(one) for one in names(found)] == ["web1", "web3"]
         (diagnostic,) = found.diagnostics.entries
         assert diagnostic.head() == (
-            f"{folder}/web2.conf:1:1: warning: web2.conf is not read: "
+            f"{folder}/web2.conf: warning: web2.conf is not read: "
             "files belong one folder deeper, as in director.d/FOLDER/web2.conf"
         )
 

@@ -40,6 +40,8 @@ class ConsoleOnTerminal:
 
     def __enter__(self) -> Self:
         environment = {**os.environ, "TERM": self._term, "LC_ALL": "C.UTF-8"}
+        for name in ("LINES", "COLUMNS"):  # they would be believed before the terminal
+            environment.pop(name, None)
         self._process, self._descriptor = pty.fork()
         if self._process == 0:
             # Before the program looks, so not by the other side.

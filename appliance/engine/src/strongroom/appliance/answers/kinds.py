@@ -122,7 +122,7 @@ KINDS: Final = {
     ),
     "passphrase": Kind(
         f"a text of {SHORTEST_PASSPHRASE} to {_LONGEST_PASSPHRASE} bytes without control "
-        "characters",
+        "characters, and with no other white space than the space",
         _is_passphrase,
     ),
     "user": Kind(

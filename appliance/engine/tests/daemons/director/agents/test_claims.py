@@ -108,7 +108,7 @@ def test_figures_outlive_any_word_of_an_agent(director, said):
         await director.end(agent, run_id, security=security, summary=summary)
         assert all(line.text.isprintable() for line in await director.service.queries.log(run_id))
         found = exposition(await director.service.queries.metrics()).decode()
-        labels = '{client="web1",job="nightly"}'
+        labels = '{backup_job="nightly",client="web1"}'
         assert f"strongroom_backup_ktls_send{labels} 0.0\n" in found
         assert f"strongroom_backup_ktls_receive{labels} 1.0\n" in found
 

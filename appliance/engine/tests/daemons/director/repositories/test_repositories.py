@@ -335,7 +335,7 @@ def test_a_verify_job_reads_what_a_restore_would(director, level):
         else:
             assert good.bytes > 40_000
         metrics = {one.name: one.samples for one in await director.service.queries.metrics()}
-        labels = {"job": "check", "client": "web1"}
+        labels = {"backup_job": "check", "client": "web1"}
         assert metrics["strongroom_backup_last_verify_success"] == ((labels, 1.0),)
         tested = metrics["strongroom_backup_last_restore_test_success"]
         assert tested == (((labels, 1.0),) if level == "Data" else ())

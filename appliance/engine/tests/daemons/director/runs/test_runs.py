@@ -702,14 +702,14 @@ async def test_metrics_tell_success_and_age(director):
     run = await director.start("nightly")
     await director.end(agent, run.id, "failed", exit_code=1)
     metrics = {one.name: one for one in await director.service.queries.metrics()}
-    labels = {"job": "nightly", "client": "web1"}
+    labels = {"backup_job": "nightly", "client": "web1"}
     assert metrics["strongroom_backup_last_success_timestamp_seconds"].samples == (
         (labels, START_NS / SECOND_NS),
     )
     assert metrics["strongroom_backup_last_run_status"].samples == ((labels, 2.0),)
     assert metrics["strongroom_backup_ktls_send"].samples == ((labels, 0.0),)
     assert metrics["strongroom_agent_connected"].samples == (({"client": "web1"}, 1.0),)
-    assert all(one.help.endswith(".") for one in metrics.values())
+    assert all(one.specification.meaning.endswith(".") for one in metrics.values())
 
 
 @in_loop
