@@ -170,10 +170,12 @@ sed -i 's|^URIs: .*|URIs: http://127.0.0.1:9105/apt|' /etc/apt/sources.list.d/st
 (cd /tmp && apt-get download strongroom-agent="$old") || fail "the appliance does not serve the package"
 cmp /tmp/strongroom-agent_*.deb /srv/apt/old/pool/main/s/strongroom/strongroom-agent_*.deb
 mv /root/before.sources /etc/apt/sources.list.d/strongroom.sources
+"${apt[@]}" update
 none_failed || fail "a unit has failed"
 
 step "remove: daemons end; data, keys and configuration stay"
-kept() { find /etc/strongroom /var/lib/strongroom -not -name '*.sqlite*' -not -path '*/cache/*' | sort; }
+# Not an empty folder of a package: dpkg takes it away, and brings it again.
+kept() { find /etc/strongroom /var/lib/strongroom -not \( -type d -empty \) -not -name '*.sqlite*' -not -path '*/cache/*' | sort; }
 systemctl stop strongroom-agent strongroom-director strongroom-storage
 kept > /tmp/before
 systemctl start strongroom-storage strongroom-director strongroom-agent

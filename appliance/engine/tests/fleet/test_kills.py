@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -235,3 +236,36 @@ def maintenance(house: HouseOfDaemons, chance: random.Random) -> Iterator[None]:
     yield
     said, _ = process.communicate(timeout=120)
     assert process.returncode in (0, 30, 32), said
+
+
+def test_a_restore_test_outlives_a_restart_of_the_storage_daemon(new_house):
+    house: HouseOfDaemons = new_house(
+        schedules="""Job { Name = test; Job Defs = usual; Type = Verify; Level = Data; Client = web1
+  FileSet = all-web1; Job To Verify = nightly-web1 }"""
+    )
+    chance = random.Random(1)
+    house.write_files("web1", {str(number): chance.randbytes(12_000_000) for number in range(10)})
+    assert house.run("nightly-web1")["state"] == "done"
+    run_id = house.begin_run("test")
+    scratch = house.folder / "work" / "restore-tests"
+    wait_for(lambda: any(one.is_file() for one in scratch.rglob("*")))
+    processes = own_job_processes(house)
+    assert processes
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    house.storage.kill()
+    house.start_storage()
+    for process in processes:
+        os.kill(process, signal.SIGCONT)
+    run = house.ended(run_id, 120)
+    assert "trying again" in house.log(run_id)
+    assert (run["state"], run["files"]) == ("done", 10), house.log(run_id)
+
+
+def own_job_processes(house: HouseOfDaemons) -> list[int]:
+    """Of the director, with those that its job started."""
+    return [
+        process
+        for process in house.director.processes()
+        if b"own_jobs.job" in (Path("/proc") / str(process) / "cmdline").read_bytes()
+    ]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.daemons.agent.jobs.repository import open_store
-from strongroom.daemons.agent.jobs.retry import persist
 from strongroom.daemons.agent.put_keys import read_put_keys
 from strongroom.daemons.job_process.messages import JobEnded
+from strongroom.daemons.job_process.retry import persist
 from strongroom.errors import (
     EXIT_DONE,
     EXIT_INCOMPLETE,

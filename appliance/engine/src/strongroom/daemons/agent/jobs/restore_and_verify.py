@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.daemons.agent.jobs.repository import open_store, open_ticket
-from strongroom.daemons.agent.jobs.retry import persist
 from strongroom.daemons.job_process.messages import JobEnded
+from strongroom.daemons.job_process.retry import persist
 from strongroom.errors import EXIT_DONE, CheckFailedError, DamageError, UsageError
 from strongroom.jobs.restore.options import Overwrite, RestoreOptions
 from strongroom.jobs.restore.where_rules import WhereRules

@@ -30,6 +30,7 @@ from strongroom.daemons.director.repositories.access import (
 )
 from strongroom.daemons.job_process.messages import JobEnded
 from strongroom.daemons.job_process.program import run_program
+from strongroom.daemons.job_process.retry import persist
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE
 from strongroom.printable import printable
 from strongroom.repo.repository import Repository
@@ -43,11 +44,17 @@ if TYPE_CHECKING:
 def _do(job: OwnJobDescription, job_input: JobInput, output: JobOutput) -> JobEnded:
     # Own jobs have no bandwidth limit, and the director itself enforces their time limit.
     job_input.listen(lambda _: None, 0)
-    repository = _open(job.place, job.cache_folder)
-    try:
-        ended = _execute(repository, job, output)
-    finally:
-        repository.close()
+    # Who cannot be reached at all is told of at once.
+    opened = [_open(job.place, job.cache_folder)]
+
+    def attempt() -> JobEnded:
+        repository = opened.pop() if opened else _open(job.place, job.cache_folder)
+        try:
+            return _execute(repository, job, output)
+        finally:
+            repository.close()
+
+    ended = persist(attempt, output)
     job_input.ignore()
     return ended
 

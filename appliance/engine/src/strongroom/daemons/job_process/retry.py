@@ -1,7 +1,7 @@
 """Repeats a job when the connection to the storage daemon was lost.
 
 Every kind of job may be repeated from its beginning: a backup does not send stored data again,
-and a restore recognizes the files that it has written already.
+a restore recognizes the files that it has written already, and housekeeping finds what is left.
 """
 
 from __future__ import annotations
