@@ -29,7 +29,14 @@ end() {
     rm -rf --one-file-system "$LABORATORY"
 }
 trap end EXIT
+# Nothing can be fetched in there, so the roots are made before.
 for suite in bookworm trixie; do "$here/root.sh" "$suite" > /dev/null; done
+if [ "${1:-}" != --command ]; then
+    guests=$(cd "$here" && sed -n 's/.*suite: \([a-z]*\),.*kind: guest.*/\1/p' "${scenarios[@]/%//molecule.yml}" | sort -u)
+    for suite in $guests; do
+        "$here/root.sh" "$suite" kernel > /dev/null
+    done
+fi
 ssh-keygen -q -t ed25519 -N '' -f "$LABORATORY/key"
 ip netns add "$LABORATORY_NETWORK"
 ip -n "$LABORATORY_NETWORK" link set lo up

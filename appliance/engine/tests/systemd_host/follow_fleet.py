@@ -261,7 +261,7 @@ def follow(hosts: dict[str, Host]) -> None:
             said = list(pool.map(lambda name: hosts[name].give(text), step.hosts))  # noqa: B023
         if (found := re.search(r"\b[0-9a-f]{64}\b", said[0])) and "ca token" in text:
             fingerprint = found[0]
-    if hosts["web1"].give("cat /tmp/back/etc/hosts") != ADDRESSES:
+    if hosts["web1"].give("cat /tmp/back/hosts") != ADDRESSES:
         raise StepError("/etc/hosts did not come back as it was")
 
 
