@@ -381,6 +381,9 @@ class Site:
                 ["--dir", EVIL],
                 ["--dir", self.out, "--server", EVIL, "--skip", "disk", "--skip", "processor"],
                 ["--dir", self.out, "--skip", "disk", "--seconds", "0.05", "--html", EVIL + "/x"],
+                ["--fleet", EVIL, "--html", self.out + "/fleet.html"],
+                ["--compare", "last", "--profile", EVIL],
+                ["--compare", EVIL, "--repo", str(self.command.repository)],
             ],
             ("tune",): [
                 [

@@ -61,6 +61,11 @@ def html_report(profile: Profile) -> str:
     if profile.notes:
         blocks.append("<h2>Notes</h2>")
         blocks += [f"<p>{escape(printable(note))}</p>" for note in profile.notes]
+    return page(title, blocks)
+
+
+def page(title: str, blocks: Iterable[str]) -> str:
+    """A page of blocks of HTML."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -87,7 +92,7 @@ def _verdict(profile: Profile) -> Iterator[str]:
         for one in found
     ]  # fmt: skip
     heads = ("backup", "files/s", "MB/s", "bound", "disk s", "processor s", "network s")
-    yield _table(heads, rows)
+    yield table(heads, rows)
     for one in found:
         yield f"<p><strong>{one.work.capitalize()}:</strong> {escape(' '.join(sentences(one)))}</p>"
     yield (
@@ -113,7 +118,7 @@ def _tree(tree: Tree) -> Iterator[str]:
         )
         for walk in tree.walks
     ]
-    yield _table(("walk", "entries", "seconds", "entries/s", "reads", "entries a read"), rows)
+    yield table(("walk", "entries", "seconds", "entries/s", "reads", "entries a read"), rows)
     bars = [(walk.state, walk.entries_per_second) for walk in tree.walks]
     yield bar_chart("Stat rate, entries a second", bars, lambda value: f"{value:,.0f}")
     yield (
@@ -206,14 +211,15 @@ def _processor(profile: Profile) -> Iterator[str]:
         )
         for speed in profile.speeds
     ]
-    yield _table(("", "kind", "MB/s, a core", "MB/s, all cores", "ratio"), rows)
+    yield table(("", "kind", "MB/s, a core", "MB/s, all cores", "ratio"), rows)
     bars = [
         (speed.name, speed.one_core / MEGA) for speed in profile.speeds if speed.kind == "codec"
     ]
     yield bar_chart("Codecs, MB a second on one core", bars, lambda value: f"{value:,.0f}")
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; texts are escaped here."""
     head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(one)}</td>" for one in row) + "</tr>" for row in rows
