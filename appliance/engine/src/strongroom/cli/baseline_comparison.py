@@ -26,14 +26,21 @@ def compare_machines(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """The page of --fleet. Raises UsageError."""
     if not arguments.html:
         raise UsageError("--fleet makes a page: say where with --html FILE")
-    profiles = [read_profile(path) for path in arguments.fleet]
+    profiles = {}
+    for path in arguments.fleet:
+        name = Path(path).stem
+        if name in profiles:
+            raise UsageError(
+                f"--fleet {printable(path)}: another file names the machine {printable(name)} too"
+            )
+        profiles[name] = read_profile(path)
     try:
         Path(arguments.html).write_text(fleet_report(profiles))
     except OSError as error:
         raise UsageError(
             f"{printable(arguments.html)} cannot be written: {error.strerror}"
         ) from error
-    hosts = [profile.machine.host for profile in profiles]
+    hosts = list(profiles)
     terminal.emit({"type": "fleet", "hosts": hosts, "page": arguments.html})
     terminal.line(f"{len(hosts)} machines, on {printable(arguments.html)}")
     return EXIT_DONE

@@ -15,6 +15,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 20, 16, 44
 _TICKS: Final = 5
 _BAR_HEIGHT: Final = 22
 _LABEL_WIDTH: Final = 150
+_LABEL_LETTERS: Final = 20
 _VALUE_WIDTH: Final = 110
 
 
@@ -71,7 +72,7 @@ def bar_chart(title: str, bars: Sequence[tuple[str, float]], text: Callable[[flo
     drawn = []
     for number, (name, value) in enumerate(bars):
         y = number * (_BAR_HEIGHT + 8)
-        drawn.append(_text(_LABEL_WIDTH - 8, y + 16, name, "end"))
+        drawn.append(_text(_LABEL_WIDTH - 8, y + 16, _shortened(name), "end"))
         width = max(1.5, room * value / most)
         drawn.append(
             f'<rect class="bar" x="{_LABEL_WIDTH}" y="{y}" width="{width:.1f}" '
@@ -92,6 +93,10 @@ def _figure(title: str, width: int, height: int, drawn: list[str], legend: str) 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LABEL_LETTERS else name[: _LABEL_LETTERS - 1] + "…"
 
 
 def _rounded_up(value: float) -> float:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from strongroom.measure.charts import bar_chart
 from strongroom.measure.report import MEGA, page, table
 from strongroom.measure.verdict import predictions
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from strongroom.measure.profile import Profile
     from strongroom.measure.verdict import Prediction, Work
@@ -19,9 +21,13 @@ if TYPE_CHECKING:
 _TITLE = "Baselines of the fleet"
 
 
-def fleet_report(profiles: Sequence[Profile]) -> str:
-    """The page, slowest full backup first. Names that come from machines are escaped."""
-    ordered = sorted(profiles, key=_full_rate)
+def fleet_report(profiles: Mapping[str, Profile]) -> str:
+    """The page of machines by name, slowest full backup first. Names are escaped."""
+    named = [
+        msgspec.structs.replace(one, machine=msgspec.structs.replace(one.machine, host=name))
+        for name, one in profiles.items()
+    ]
+    ordered = sorted(named, key=_full_rate)
     blocks = [
         f"<h1>{_TITLE}</h1>",
         f'<p class="note">{len(ordered)} machines, the slowest full backup first.</p>',
@@ -50,17 +56,19 @@ def _verdicts(profiles: Sequence[Profile]) -> Iterator[str]:
     yield "<h2>What bounds their backups</h2>"
     rows = []
     for profile in profiles:
-        row = [_name(profile)]
-        for work in ("full", "incremental"):
-            found = _prediction(profile, work)
-            row += (
-                [f"{found.files_per_second:,.0f}", f"{found.bytes_per_second / MEGA:,.0f}",
-                 found.bound]
-                if found else ["", "", ""]
-            )  # fmt: skip
-        rows.append(row)
-    heads = ("machine", "full: files/s", "MB/s", "bound", "incremental: files/s", "MB/s", "bound")
-    yield table(heads, rows)
+        full, again = _prediction(profile, "full"), _prediction(profile, "incremental")
+        rows.append(
+            (
+                _name(profile),
+                f"{full.files_per_second:,.0f}" if full else "",
+                f"{full.bytes_per_second / MEGA:,.0f}" if full else "",
+                full.bound if full else "",
+                f"{again.files_per_second:,.0f}" if again else "",
+                again.bound if again else "",
+            )
+        )
+    heads = ("machine", "full: files/s", "MB/s", "bound", "incremental: files/s", "bound")
+    yield table("Predicted backups", heads, rows)
     yield '<p class="note">Predicted by a model that knows nothing of deduplication.</p>'
 
 
@@ -117,8 +125,8 @@ def _machines(profiles: Sequence[Profile]) -> Iterator[str]:
                 one.taken_at[:16],
             )
         )
-    heads = ("machine", "processor", "cores", "GiB", "entries", "MB", "round trip ms", "measured")
-    yield table(heads, rows)
+    heads = ("machine", "processor", "cores", "GiB", "entries", "MB", "RTT ms", "measured")
+    yield table("What they are", heads, rows)
 
 
 def _notes(profiles: Sequence[Profile]) -> Iterator[str]:

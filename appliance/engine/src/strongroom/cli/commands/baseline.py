@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="compare the machines of these JSON files on the page of --html; may be repeated",
+        help="a machine by its JSON, for the page of --html; named as its file, repeated",
     )
     parser.add_argument("-o", "--output", metavar="FILE", default="", help="also write the JSON")
 
