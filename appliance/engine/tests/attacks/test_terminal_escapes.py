@@ -405,6 +405,11 @@ class Site:
                 ["--dir", self.out, "--inventory", EVIL],
                 ["--dir", self.out, "--resume", "--state", self.out + "/" + EVIL_NAME],
             ],
+            ("bench",): [
+                ["obnam", "--work", EVIL],
+                ["obnam", "--scale", "0.0001", "--rounds", "1", "--html", EVIL + "/x"],
+                [EVIL],
+            ],
             ("self-test",): [[]],
             ("version",): [[]],
             ("schedule", "remove"): [["--config", self.out, "--user"]],

@@ -33,7 +33,9 @@ text{fill:var(--ink)}.grid{stroke:var(--line)}.bar{fill:var(--a)}.line{fill:none
 .key{margin-right:1.2rem}.key::before{content:"";display:inline-block;width:.8em;height:.8em;
 margin-right:.4em;border-radius:2px}.key.s0::before{background:var(--a)}.key.s1::before{background:var(--b)}
 .key.s2::before{background:var(--c)}.key.s3::before{background:var(--d)}
-caption{text-align:left;font-weight:600}.note{color:var(--dim)}
+caption{text-align:left;font-weight:600}.line.s4{stroke:#3b82f6}.dot.s4{fill:#3b82f6}.key.s4::before{background:#3b82f6}
+.line.s5{stroke:#65a30d}.dot.s5{fill:#65a30d}.key.s5::before{background:#65a30d}
+.note{color:var(--dim)}
 """
 
 
