@@ -57,9 +57,15 @@ class SuiteResult(msgspec.Struct, frozen=True):
         return found
 
     def against_reference(self, row: Row) -> float:
-        """How many times as fast as the reference of its group."""
-        fitting = [one for one in self.groups()[row.group] if one.condition == self.reference]
-        return fitting[0].median_seconds / row.median_seconds if fitting else 1.0
+        """How many times as fast as the reference of its group: the median over the rounds.
+
+        What else a machine does changes from round to round, so each is compared with itself.
+        """
+        for one in self.groups()[row.group]:
+            if one.condition == self.reference:
+                pairs = zip(one.seconds, row.seconds, strict=False)
+                return statistics.median(before / after for before, after in pairs)
+        return 1.0
 
 
 class Way(NamedTuple):
