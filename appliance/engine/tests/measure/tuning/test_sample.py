@@ -53,3 +53,15 @@ def test_files_that_are_all_too_large_are_no_sample(tmp_path):
     (tmp_path / "disk").write_bytes(bytes(1000))
     with pytest.raises(UsageError, match="no file that is small enough"):
         choose_sample(str(tmp_path), random.Random(1), most_bytes=100)
+
+
+def test_what_small_folders_leave_unused_goes_to_large_ones(tmp_path):
+    """Three small folders beside one that holds nearly everything."""
+    for folder, count in (("a", 1), ("b", 1), ("c", 1), ("large", 40)):
+        for number in range(count):
+            place = tmp_path / folder / str(number // 10)
+            place.mkdir(parents=True, exist_ok=True)
+            (place / str(number)).write_bytes(bytes(1000))
+    for seed in range(10):
+        found = choose_sample(str(tmp_path), random.Random(seed), most_bytes=30_000)
+        assert 15_000 <= found.size_bytes <= 30_000

@@ -1,7 +1,7 @@
 """What of a folder is backed up again and again: all of it, or a part that stands for it.
 
 A part is made of whole folders wherever that is possible, spread over the tree: each folder gives
-its entries equal shares of what may be taken, and what one does not use the next may.
+its entries equal shares of what may be taken, and what small ones leave the large ones get.
 """
 
 from __future__ import annotations
@@ -75,9 +75,19 @@ def _part(
             paths.append(path)
             count += 1
             size += size_bytes
-    chance.shuffle(entries.folders)
-    for number, path in enumerate(entries.folders):
-        left = len(entries.folders) - number
+    # Small folders first, whole: what they leave of their shares is for the large ones.
+    large: list[bytes] = []
+    for path in entries.folders:
+        small = _whole(path, device, most_bytes // shares, most_files // shares)
+        if small is None:
+            large.append(path)
+            continue
+        paths += small.paths
+        count += small.files
+        size += small.size_bytes
+    chance.shuffle(large)
+    for number, path in enumerate(large):
+        left = len(large) - number
         files_left = (most_files - count) // left
         if not files_left:
             continue
