@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from kit.command import Command
+from strongroom.measure.profile import Machine
+from strongroom.measure.suites.report import suite_page
+from strongroom.measure.suites.result import Row, SuiteResult
 
 pytestmark = pytest.mark.browser
 
@@ -16,6 +19,21 @@ ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text("utf-8")
 # A screenshot of each page goes here, for whoever wants to look.
 SHOTS = os.environ.get("SCREENSHOTS", "")
 HOSTILE = "<img src=x onerror=document.title='owned'>"
+
+SUITE = SuiteResult(
+    "bacula-latency", "Scan threads", f"a text {HOSTILE}", "2026-01-01T00:00:00Z",
+    Machine("web1", "a processor", 4, (), 8 << 30, 6 << 30, "6.1", "3.11"),
+    9.0, "100 files", "nine jobs by hand", "scan threads",
+    tuple(
+        Row(f"{delay} ms, {backup}", name, (delay * seconds,) * 3, 50 << 20, place)
+        for delay in (0.2, 1, 5)
+        for backup in ("first", "unchanged")
+        for name, seconds, place in (
+            ("nine jobs by hand", 4.0, None),
+            *((f"one job, {threads} scan threads", 8 / threads, threads) for threads in (1, 4, 16)),
+        )
+    ),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +58,12 @@ def reports(tmp_path_factory):
         words += ["--fleet", str(path)]
     fleet = folder / "fleet.html"
     command.run("baseline", *words, "--html", str(fleet))
-    return {"own": own, "fleet": fleet}
+    suite = folder / "suite.html"
+    suite.write_text(suite_page(SUITE))
+    return {"own": own, "fleet": fleet, "suite": suite}
 
 
-@pytest.mark.parametrize("name", ["own", "fleet"])
+@pytest.mark.parametrize("name", ["own", "fleet", "suite"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_report_opens_without_a_complaint(chromium, reports, name, scheme):
     page = chromium.new_page(color_scheme=scheme)
@@ -58,7 +78,9 @@ def test_a_report_opens_without_a_complaint(chromium, reports, name, scheme):
         assert complaints == []
         # Nothing else is fetched.
         assert asked == [address]
-        assert "Baseline" in page.title()
+        assert (
+            page.title() in ("Baselines of the fleet", SUITE.title) or "Baseline of" in page.title()
+        )
         assert page.locator("svg").count() >= 2
         for box in (one.bounding_box() for one in page.locator("svg").all()):
             assert box["height"] > 20
