@@ -21,10 +21,10 @@ from bench.contenders import (
 )
 from bench.datasets import DATASETS, Dataset
 from bench.figures import OURS, summarise
-from bench.measurement import adopted_orphans
 from bench.report import figures_text, write_document
 from bench.results import RowResult, load_results, save_results
 from bench.runner import RowRunner
+from strongroom.measure.testbed.command import adopted_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bench.measurement import Measurement
+    from strongroom.measure.testbed.command import Measurement
 
 OURS = "strongroom"
 # Strongroom of another commit, to measure the cost of a change.

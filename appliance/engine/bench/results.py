@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from bench.figures import Run
-from bench.measurement import Measurement
+from strongroom.measure.testbed.command import Measurement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

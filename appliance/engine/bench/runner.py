@@ -17,8 +17,8 @@ from bench.datasets import Dataset, change_one_percent, known_totals, prepare, t
 from bench.figures import Run
 from bench.floors import floor_commands, read, scan
 from bench.machine import describe_machine
-from bench.measurement import Measurement, measure
 from bench.results import RowResult
+from strongroom.measure.testbed.command import Measurement, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.measurement import Measurement, adopted_orphans, measure
+from strongroom.measure.testbed.command import Measurement, adopted_orphans, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -29,8 +29,8 @@ from strongroom.net.channels.tls_contexts import client_context
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.network.processes import Daemon
     from strongroom.daemons.director.catalog.database import Catalog
+    from strongroom.measure.testbed.daemons import Daemon
 
 _DAY_NS: Final = 86400 * clock.SECOND_NS
 _SNAPSHOTS_EACH: Final = 30

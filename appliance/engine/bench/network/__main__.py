@@ -16,7 +16,6 @@ from bench.contenders import ContenderError
 from bench.datasets import DATASETS, known_totals, prepare
 from bench.floors import read
 from bench.machine import describe_machine
-from bench.measurement import adopted_orphans
 from bench.network import bacula
 from bench.network.attack import measure_attack
 from bench.network.fleet import measure_fleet
@@ -27,6 +26,7 @@ from bench.network.report import network_figures, write_network_document
 from bench.network.samples import Part, load_parts, save_parts
 from bench.runner import remove
 from strongroom import __version__
+from strongroom.measure.testbed.command import adopted_orphans
 
 if TYPE_CHECKING:
     from bench.network.jobs import Way

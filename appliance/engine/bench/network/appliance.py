@@ -6,8 +6,9 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-from bench.network.processes import Daemon, free_ports
-from bench.network.vault import STRONGROOM, Vault
+from strongroom.measure.testbed.daemons import Daemon, free_ports
+from strongroom.measure.testbed.local import STRONGROOM
+from strongroom.measure.testbed.vault import Vault
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.control.own_requests import OWN_HEADERS
 
@@ -27,7 +28,7 @@ Messages {{ Name = standard; Console = all }}
 Catalog {{ Name = main; Db Name = main; Db User = x; Db Password = x }}
 Storage {{ Name = vault; Address = 127.0.0.1; Port = {storage_port}; Password = x; Device = disk
   Media Type = File; Maximum Concurrent Jobs = {at_once}
-  Repository = "unix:{folder}/storage.sock"; Passphrase File = "{folder}/passphrase" }}
+  Repository = "unix:{socket}"; Passphrase File = "{folder}/passphrase" }}
 Pool {{ Name = pool; Pool Type = Backup }}
 JobDefs {{ Name = usual; Type = Backup; Level = Full; Messages = standard; Storage = vault
   Pool = pool{schedule} }}
@@ -67,7 +68,12 @@ class Appliance:
         self.authority.issue_identity(str(folder / "boss"), "boss", "director", hosts)
         operator = self.authority.issue_identity(str(folder / "admin"), "admin", "operator")
         (self.port,) = free_ports(1)
-        fields: dict[str, Any] = {"folder": folder, "port": self.port, "at_once": at_once}
+        fields: dict[str, Any] = {
+            "folder": folder,
+            "socket": self.vault.socket,
+            "port": self.port,
+            "at_once": at_once,
+        }
         fields["schedule"] = f"; Schedule = {schedule}" if schedule else ""
         text = _DIRECTOR.format(**fields, storage_port=self.vault.port) + more
         text += "".join(_CLIENT.format(name=name, data=data) for name, data in clients.items())

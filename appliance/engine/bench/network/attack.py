@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 
-from bench.network.vault import Vault
 from bench.runner import remove
+from strongroom.measure.testbed.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ def make_data(folder: Path, count: int) -> None:
 def _backup_seconds(vault: Vault, data: Path) -> float:
     begin = time.monotonic()
     subprocess.run(
-        vault.backup(data, "tls"),
+        vault.backup("tls", "--level", "full", str(data)),
         env=vault.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

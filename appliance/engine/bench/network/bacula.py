@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from bench.contenders import ContenderError
-from bench.network.processes import Daemon, free_ports, plain_environment
+from strongroom.measure.testbed.daemons import Daemon, free_ports, plain_environment
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,12 +13,12 @@ from datetime import datetime
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from bench.measurement import tree_memory_bytes
 from bench.network.appliance import PATIENCE_SECONDS, Appliance
-from bench.network.processes import Daemon
-from bench.network.vault import STRONGROOM
 from bench.runner import remove
 from strongroom.daemons.agent.enrolment import enrol
+from strongroom.measure.testbed.command import tree_memory_bytes
+from strongroom.measure.testbed.daemons import Daemon
+from strongroom.measure.testbed.local import STRONGROOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.datasets import tree_totals
-from bench.measurement import measure
 from bench.network.bacula import Bacula, BaculaJob
-from bench.network.processes import plain_environment
 from bench.network.samples import Sample
-from bench.network.vault import Vault, local_backup, make_local
 from bench.runner import remove
+from strongroom.measure.testbed.command import measure
+from strongroom.measure.testbed.daemons import plain_environment
+from strongroom.measure.testbed.link import slow_link
+from strongroom.measure.testbed.local import local_backup, make_local
+from strongroom.measure.testbed.vault import Vault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
-    from bench.measurement import Measurement
-
-ENGINE = Path(__file__).resolve().parents[2]
+    from strongroom.measure.testbed.command import Measurement
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def local_way(name: str, *words: str) -> Way:
 
     def run(place: Place, way: str, number: int) -> Sample:
         make_local(place.folder)
-        command = local_backup(place.folder, place.data, *words)
+        command = local_backup(place.folder, "--level", "full", *words, str(place.data))
         environment = plain_environment(place.folder)
         taken = measure(command, environment, place.folder, place.log)
         stored = tree_totals(place.folder / "repository").file_bytes
@@ -63,9 +63,9 @@ def network_way(name: str, mode: str, *words: str, delay_milliseconds: float | N
 
     def run(place: Place, way: str, number: int) -> Sample:
         with Vault(place.folder) as vault:
-            with delayed_link(vault.port, delay_milliseconds) as port:
+            with _way_to(vault.port, delay_milliseconds) as port:
                 before = vault.daemon.usage().cpu_seconds
-                command = vault.backup(place.data, mode, *words, port=port)
+                command = vault.backup(mode, "--level", "full", *words, str(place.data), port=port)
                 taken = measure(command, vault.environment, place.folder, place.log)
                 after = vault.daemon.usage()
             stored = tree_totals(vault.repository).file_bytes
@@ -97,19 +97,9 @@ def bacula_way(name: str, programs: Path, job: BaculaJob) -> Way:
     return Way(name, run)
 
 
-@contextmanager
-def delayed_link(port: int, milliseconds: float | None) -> Iterator[int]:
-    """The port of a relay to `port` that adds latency; `port` itself for None."""
-    if milliseconds is None:
-        yield port
-        return
-    command = [sys.executable, "-m", "bench.network.delayed_link", str(port), str(milliseconds)]
-    with subprocess.Popen(command, cwd=ENGINE, stdout=subprocess.PIPE, text=True) as relay:
-        assert relay.stdout is not None
-        try:
-            yield int(relay.stdout.readline())
-        finally:
-            relay.terminate()
+def _way_to(port: int, milliseconds: float | None) -> AbstractContextManager[int]:
+    """The port to connect to: that of a relay with latency, `port` itself for None."""
+    return nullcontext(port) if milliseconds is None else slow_link(port, milliseconds)
 
 
 def run_in_turns(

@@ -15,11 +15,11 @@ from bench.contenders import CONTENDERS, STEPS, Place
 from bench.datasets import DATASETS, change_one_percent, known_totals, prepare, tree_totals
 from bench.figures import BEFORE, OURS, Run, fastest_peer, summarise, times_as_fast
 from bench.floors import floor_commands
-from bench.measurement import CommandError, Measurement, adopted_orphans, measure
 from bench.results import RowResult, load_results, save_results
 from bench.targets import TARGETS, Target, judge
 
 from bench import report
+from strongroom.measure.testbed.command import CommandError, Measurement, adopted_orphans, measure
 
 MB = 1_000_000
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 from bench.network.attack import measure_attack
 from bench.network.fleet import make_source
-from bench.network.jobs import delayed_link
 from bench.network.report import network_figures, write_network_document
 from bench.network.samples import Part, Sample, load_parts, save_parts
+
+from strongroom.measure.testbed.link import slow_link
 
 SAMPLE = Sample("kernel", "local", 0, 4.0, 7.0, 0.0, 100_000_000, 0, 237_000_000)
 MACHINE = {"processor": "quick"}
@@ -45,14 +46,14 @@ def _back_from(port: int, data: bytes) -> bytes:
 
 def test_the_link_passes_everything_on_unchanged(echo):
     data = os.urandom(9 << 20)
-    with delayed_link(echo, 1) as port:
+    with slow_link(echo, 1) as port:
         assert _back_from(port, data) == data
 
 
 def test_the_link_takes_its_time(echo):
     """Once for setting up the connection and once for the way there and back."""
     begin = time.monotonic()
-    with delayed_link(echo, 200) as port:
+    with slow_link(echo, 200) as port:
         _back_from(port, b"x")
     assert time.monotonic() - begin >= 0.4
 

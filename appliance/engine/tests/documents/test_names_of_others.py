@@ -11,7 +11,13 @@ import pytest
 from kit.project import DOCUMENTS, ENGINE, UNITS
 
 PROJECT = DOCUMENTS.parent
-WELL_KNOWN_SITES = {"json-schema.org", "keepachangelog.com", "openssh.com", "semver.org"}
+WELL_KNOWN_SITES = {
+    "json-schema.org",
+    "keepachangelog.com",
+    "openssh.com",
+    "semver.org",
+    "www.w3.org",
+}
 SHOWN = sorted(
     {
         PROJECT / "README.md",

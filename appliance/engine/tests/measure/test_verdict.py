@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from strongroom.errors import UsageError
+from strongroom.measure.comparison import Measured, compare, comparison_sentences
 from strongroom.measure.profile import (
     Disk,
     Machine,
@@ -18,7 +19,7 @@ from strongroom.measure.profile import (
     parse_profile,
     profile_json,
 )
-from strongroom.measure.verdict import predictions, sentences
+from strongroom.measure.verdict import backup_prediction, predictions, sentences
 
 MEGA = 1e6
 FAST = {"memory copy": 5000, "chunk id": 3000, "aes-256-gcm": 2000, "zstd1": 400, "chunker": 3000}
@@ -127,3 +128,31 @@ def test_a_profile_survives_its_file():
     later = msgspec.structs.replace(made, version=2)
     with pytest.raises(UsageError, match="measure again"):
         parse_profile(profile_json(later))
+
+
+def test_a_backup_of_everything_is_predicted_as_a_full_and_of_nothing_as_an_incremental():
+    found = profile(walk_seconds=2.0, warm_seconds=1.0, send_rate=50 * MEGA)
+    full, incremental, _ = predictions(found)
+    entries = found.tree.entries
+    everything = backup_prediction(found, entries, found.tree.files, found.tree.size_bytes)
+    assert everything.seconds == pytest.approx(full.seconds)
+    assert everything.bound == full.bound
+    nothing = backup_prediction(found, entries, 0, 0)
+    assert nothing.seconds == pytest.approx(incremental.seconds)
+    half = backup_prediction(found, entries // 2, found.tree.files // 2, found.tree.size_bytes // 2)
+    assert half.seconds == pytest.approx(full.seconds / 2, rel=0.01)
+
+
+def test_what_a_backup_took_stands_beside_its_prediction():
+    found = profile(walk_seconds=2.0)
+    entries, read = found.tree.entries, found.tree.files
+    size_bytes = found.tree.size_bytes
+    expected = backup_prediction(found, entries, read, size_bytes).seconds
+    usual = compare(found, Measured(entries, read, size_bytes, expected))
+    assert usual.ratio == pytest.approx(1)
+    assert [one.split(":")[0] for one in comparison_sentences(usual)] == ["predicted", "measured"]
+    slow = compare(found, Measured(entries, read, size_bytes, 3 * expected))
+    assert "It took 3.0 times as long as predicted" in list(comparison_sentences(slow))[-1]
+    fast = compare(found, Measured(entries, read, size_bytes, expected / 4))
+    assert "It took 0.25 of the time predicted" in list(comparison_sentences(fast))[-1]
+    assert compare(msgspec.structs.replace(found, tree=None), usual.measured) is None

@@ -96,6 +96,8 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "ca": ("ca", "issue certificates and enrolment tokens"),
         "config": ("config", "check, explain and print configuration files"),
         "baseline": ("baseline", "measure what bounds backups of this machine"),
+        "tune": ("tune", "search the settings that are fastest on this machine and data"),
+        "bench": ("bench", "reproduce texts on the speed of backups"),
         "self-test": ("self_test", "test the libraries against known answers"),
         "completion": ("completion", "print a completion script for your shell"),
         "version": ("version", "show the version, and those of the libraries"),

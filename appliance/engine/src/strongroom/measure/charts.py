@@ -14,8 +14,20 @@ HEIGHT: Final = 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 20, 16, 44
 _TICKS: Final = 5
 _BAR_HEIGHT: Final = 22
-_LABEL_WIDTH: Final = 150
+_LABEL_WIDTH: Final = 180
+_LABEL_LETTERS: Final = 25
 _VALUE_WIDTH: Final = 110
+_NAMESPACE: Final = "http://www.w3.org/2000/svg"
+_STANDALONE_STYLE: Final = (
+    "svg{background:#fff;font:12px system-ui,sans-serif}text{fill:#0f172a}.grid{stroke:#e2e8f0}"
+    ".bar{fill:#0f766e}.line{fill:none;stroke-width:2}"
+    + "".join(
+        f".line.s{number}{{stroke:{colour}}}.dot.s{number}{{fill:{colour}}}"
+        for number, colour in enumerate(
+            ("#0f766e", "#b45309", "#6d28d9", "#be123c", "#1d4ed8", "#4d7c0f")
+        )
+    )
+)
 
 
 class Series(NamedTuple):
@@ -71,7 +83,7 @@ def bar_chart(title: str, bars: Sequence[tuple[str, float]], text: Callable[[flo
     drawn = []
     for number, (name, value) in enumerate(bars):
         y = number * (_BAR_HEIGHT + 8)
-        drawn.append(_text(_LABEL_WIDTH - 8, y + 16, name, "end"))
+        drawn.append(_text(_LABEL_WIDTH - 8, y + 16, _shortened(name), "end"))
         width = max(1.5, room * value / most)
         drawn.append(
             f'<rect class="bar" x="{_LABEL_WIDTH}" y="{y}" width="{width:.1f}" '
@@ -79,6 +91,14 @@ def bar_chart(title: str, bars: Sequence[tuple[str, float]], text: Callable[[flo
         )
         drawn.append(_text(_LABEL_WIDTH + width + 8, y + 16, text(value), "start"))
     return _figure(title, WIDTH, max(1, len(bars)) * (_BAR_HEIGHT + 8), drawn, "")
+
+
+def standalone(figure: str) -> str:
+    """The chart of a figure as a file of its own, light on any ground."""
+    begin, end = figure.index("<svg "), figure.index("</svg>") + len("</svg>")
+    chart = figure[begin:end].replace("<svg ", f'<svg xmlns="{_NAMESPACE}" ', 1)
+    place = chart.index(">") + 1
+    return f"{chart[:place]}<style>{_STANDALONE_STYLE}</style>{chart[place:]}\n"
 
 
 def _figure(title: str, width: int, height: int, drawn: list[str], legend: str) -> str:
@@ -92,6 +112,10 @@ def _figure(title: str, width: int, height: int, drawn: list[str], legend: str) 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LABEL_LETTERS else name[: _LABEL_LETTERS - 1] + "…"
 
 
 def _rounded_up(value: float) -> float:

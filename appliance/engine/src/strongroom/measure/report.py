@@ -33,6 +33,8 @@ text{fill:var(--ink)}.grid{stroke:var(--line)}.bar{fill:var(--a)}.line{fill:none
 .key{margin-right:1.2rem}.key::before{content:"";display:inline-block;width:.8em;height:.8em;
 margin-right:.4em;border-radius:2px}.key.s0::before{background:var(--a)}.key.s1::before{background:var(--b)}
 .key.s2::before{background:var(--c)}.key.s3::before{background:var(--d)}
+caption{text-align:left;font-weight:600}.line.s4{stroke:#3b82f6}.dot.s4{fill:#3b82f6}.key.s4::before{background:#3b82f6}
+.line.s5{stroke:#65a30d}.dot.s5{fill:#65a30d}.key.s5::before{background:#65a30d}
 .note{color:var(--dim)}
 """
 
@@ -61,12 +63,17 @@ def html_report(profile: Profile) -> str:
     if profile.notes:
         blocks.append("<h2>Notes</h2>")
         blocks += [f"<p>{escape(printable(note))}</p>" for note in profile.notes]
+    return page(title, blocks)
+
+
+def page(title: str, blocks: Iterable[str]) -> str:
+    """A page of blocks of HTML."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>"
         + "\n".join(blocks)
-        + "</body></html>\n"
+        + "</main></body></html>\n"
     )
 
 
@@ -87,7 +94,7 @@ def _verdict(profile: Profile) -> Iterator[str]:
         for one in found
     ]  # fmt: skip
     heads = ("backup", "files/s", "MB/s", "bound", "disk s", "processor s", "network s")
-    yield _table(heads, rows)
+    yield table("Predicted backups", heads, rows)
     for one in found:
         yield f"<p><strong>{one.work.capitalize()}:</strong> {escape(' '.join(sentences(one)))}</p>"
     yield (
@@ -113,7 +120,11 @@ def _tree(tree: Tree) -> Iterator[str]:
         )
         for walk in tree.walks
     ]
-    yield _table(("walk", "entries", "seconds", "entries/s", "reads", "entries a read"), rows)
+    yield table(
+        "Walks of the tree",
+        ("walk", "entries", "seconds", "entries/s", "reads", "entries a read"),
+        rows,
+    )
     bars = [(walk.state, walk.entries_per_second) for walk in tree.walks]
     yield bar_chart("Stat rate, entries a second", bars, lambda value: f"{value:,.0f}")
     yield (
@@ -206,16 +217,20 @@ def _processor(profile: Profile) -> Iterator[str]:
         )
         for speed in profile.speeds
     ]
-    yield _table(("", "kind", "MB/s, a core", "MB/s, all cores", "ratio"), rows)
+    yield table("Speeds", ("what", "kind", "MB/s, a core", "MB/s, all cores", "ratio"), rows)
     bars = [
         (speed.name, speed.one_core / MEGA) for speed in profile.speeds if speed.kind == "codec"
     ]
     yield bar_chart("Codecs, MB a second on one core", bars, lambda value: f"{value:,.0f}")
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; texts are escaped here."""
     head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(one)}</td>" for one in row) + "</tr>" for row in rows
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return (
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
+    )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from strongroom.measure.profile import Profile, Tree
 
 Stage = Literal["disk", "processor", "network"]
-Work = Literal["full", "incremental", "image"]
+Work = Literal["full", "incremental", "image", "backup"]
 
 # Processor time of an entry that did not change, in walks of it by a bare loop: docs/performance.md
 # has 1.2 to 1.5 for a million entries.
@@ -118,32 +118,58 @@ def _advice(bound: Stage, part: str) -> Iterator[str]:
         yield "Small files: more shards use more cores (`shards`)."
 
 
+def backup_prediction(
+    profile: Profile, entries: int, files_read: int, bytes_read: int
+) -> Prediction | None:
+    """One backup of so many entries, of which files with so many bytes are read.
+
+    It takes the measured tree for one like it; None without a tree, or with nothing measured.
+    """
+    if profile.tree is None or not profile.tree.entries:
+        return None
+    stages = _backup_stages(profile, profile.tree, entries, files_read, bytes_read)
+    return Prediction("backup", entries, bytes_read, stages) if stages else None
+
+
 def _full(profile: Profile, tree: Tree) -> Prediction:
-    stages: dict[Stage, tuple[Part, ...]] = {
-        "disk": (Part("the walk", tree.walks[0].seconds), Part("reading", _reading(profile, tree)))
-    }
-    cores = profile.machine.cores
-    if profile.speeds:
-        stages["processor"] = tuple(
-            Part(part.name, part.seconds / cores)
-            for part in (
-                Part("listing", tree.walks[-1].seconds),
-                Part("opening files", tree.files * (tree.open_us + tree.attributes_us) / 1e6),
-                *_content_parts(profile, tree.size_bytes, tree.ratio, tree.codec_bytes_per_second),
-            )
-        )
-    _add_network(stages, profile, tree.size_bytes / tree.ratio)
+    stages = _backup_stages(profile, tree, tree.entries, tree.files, tree.size_bytes)
     return Prediction("full", tree.files, tree.size_bytes, stages)
 
 
 def _incremental(profile: Profile, tree: Tree) -> Prediction:
     """Nothing has changed: the walk, and comparing."""
-    warm = tree.walks[-1].seconds
-    stages: dict[Stage, tuple[Part, ...]] = {
-        "disk": (Part("the walk", tree.walks[0].seconds),),
-        "processor": (Part("listing", UNCHANGED_WALKS * warm),),
-    }
+    stages = _backup_stages(profile, tree, tree.entries, 0, 0)
+    stages.pop("network", None)
     return Prediction("incremental", tree.files, tree.size_bytes, stages)
+
+
+def _backup_stages(
+    profile: Profile, tree: Tree, entries: int, files_read: int, bytes_read: int
+) -> dict[Stage, tuple[Part, ...]]:
+    share = entries / tree.entries
+    stages: dict[Stage, tuple[Part, ...]] = {
+        "disk": (
+            Part("the walk", tree.walks[0].seconds * share),
+            Part("reading", _reading(profile, tree, bytes_read)),
+        )
+    }
+    cores = profile.machine.cores
+    warm = tree.walks[-1].seconds * share
+    # Of what did not change one process compares the rows with those of the last backup.
+    read = min(1.0, files_read / (tree.files * share)) if tree.files and share else 0.0
+    listing = Part("listing", warm * (read / cores + UNCHANGED_WALKS * (1 - read)))
+    if profile.speeds:
+        opening = files_read * (tree.open_us + tree.attributes_us) / 1e6
+        content = _content_parts(profile, bytes_read, tree.ratio, tree.codec_bytes_per_second)
+        stages["processor"] = (
+            listing,
+            Part("opening files", opening / cores),
+            *(Part(part.name, part.seconds / cores) for part in content),
+        )
+    elif not files_read:
+        stages["processor"] = (listing,)
+    _add_network(stages, profile, bytes_read / tree.ratio)
+    return stages
 
 
 def _image(profile: Profile) -> Prediction:
@@ -162,7 +188,7 @@ def _image(profile: Profile) -> Prediction:
     return Prediction("image", 1, IMAGE_BYTES, stages)
 
 
-def _reading(profile: Profile, tree: Tree) -> float:
+def _reading(profile: Profile, tree: Tree, size_bytes: int) -> float:
     """Seconds of reading the content: as files are read here, at most as the disk streams."""
     rate = tree.content_bytes_per_second * profile.machine.cores
     if profile.disk is not None:
@@ -170,7 +196,7 @@ def _reading(profile: Profile, tree: Tree) -> float:
             one.bytes_per_second for one in profile.disk.streaming if one.direction == "read"
         ]
         rate = min(rate, max(streams, default=rate))
-    return tree.size_bytes / rate if rate else 0.0
+    return size_bytes / rate if rate else 0.0
 
 
 def _content_parts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -104,6 +105,49 @@ def test_the_way_to_a_daemon_is_measured_with_our_certificate(command, tree, tmp
     assert "network" in found["verdict"][0]["stages"]
 
 
+def test_what_was_predicted_stands_beside_what_a_backup_took(command, tree):
+    command.make_repository()
+    key = command.restore_key
+    command.run("baseline", "--dir", str(tree), *QUICK)
+    shown = command.run("backup", "-v", str(tree), key_file=key).stdout
+    assert re.search(r"^predicted: [0-9,]+ files/s, [0-9,.]+ MB/s, ", shown, re.MULTILINE)
+    assert re.search(r"^measured: [0-9,]+ files/s, [0-9,.]+ MB/s, ", shown, re.MULTILINE)
+    # It belongs to a closer look.
+    assert "predicted" not in command.run("backup", str(tree), key_file=key).stdout
+    found = json.loads(command.run("baseline", "--compare", "last", "--json", key_file=key).stdout)
+    assert found["type"] == "comparison"
+    assert found["measured_seconds"] > 0
+    assert found["predicted_seconds"] > 0
+    snapshot = found["snapshot"]
+    shown = command.run("baseline", "--compare", snapshot[:8], key_file=key).stdout
+    assert f"snapshot {snapshot[:8]}" in shown
+
+
+def test_without_a_baseline_there_is_nothing_to_compare_with(command, tree):
+    command.make_repository()
+    shown = command.run("backup", "-v", str(tree), key_file=command.restore_key).stdout
+    assert "predicted" not in shown
+    outcome = command.run("baseline", "--compare", "last", exit_code=2)
+    assert (
+        "nothing was measured here yet: run `strongroom baseline --dir DIR` first" in outcome.stderr
+    )
+
+
+def test_machines_are_compared_on_one_page(command, tree, tmp_path):
+    profiles = []
+    for name in ("web1", "<i>db1"):
+        path = tmp_path / f"{name}.json"
+        command.run("baseline", "--dir", str(tree), *QUICK, "-o", str(path))
+        profiles += ["--fleet", str(path)]
+    page = tmp_path / "fleet.html"
+    shown = command.run("baseline", *profiles, "--html", str(page)).stdout
+    assert shown == f"2 machines, on {page}\n"
+    found = Page(page.read_text())
+    assert found.open == []
+    assert {"web1", "<i>db1"} <= set(found.words)
+    assert not [tag for tag, _ in found.found if tag in ("script", "link", "img", "iframe", "i")]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -112,6 +156,11 @@ def test_the_way_to_a_daemon_is_measured_with_our_certificate(command, tree, tmp
         (["--server", "vault", *QUICK], 2, "a storage daemon is named as strongroom://HOST:PORT"),
         (["--server", "strongroom://vault", *QUICK], 2, "give --identity FOLDER"),
         (["--skip", "everything"], 2, "invalid choice"),
+        (["--fleet", "/none"], 2, "--fleet makes a page: say where with --html FILE"),
+        (["--fleet", "/none", "--html", "x"], 2, "/none cannot be read"),
+        (["--profile", "/none"], 2, "--profile goes with --compare"),
+        (["--compare", "last", "--profile", "/none"], 2, "/none cannot be read"),
+        (["--compare", "last", "--profile", "/etc/hostname"], 2, "this is no profile that"),
         ([*QUICK, "--skip", "processor", "--html", "/none/x"], 2, "/none/x cannot be written"),
     ],
 )

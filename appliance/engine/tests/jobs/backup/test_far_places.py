@@ -33,7 +33,13 @@ def far(source: Path) -> Iterator[Path]:
         path.write_bytes(os.urandom(number * 10))
     place = source.parent / "far"
     place.mkdir()
-    words = ["-m", "bench.delayed_files", source, place, str(DELAY_MILLISECONDS)]
+    words = [
+        "-m",
+        "strongroom.measure.testbed.delayed_files",
+        source,
+        place,
+        str(DELAY_MILLISECONDS),
+    ]
     process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     if process.stdout.readline() != "mounted\n":

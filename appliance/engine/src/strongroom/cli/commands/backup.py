@@ -181,6 +181,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         _tell(problem, terminal)
     terminal.emit(report.summary(options))
     _print(report, terminal)
+    if terminal.verbose:
+        _print_prediction(report, arguments.settings, terminal)
     if arguments.missing_is_error and report.missing:
         count = len(report.missing)
         what = "1 path that was named is" if count == 1 else f"{count:,} paths that were named are"
@@ -361,3 +363,19 @@ def _print(report: BackupReport, terminal: Terminal) -> None:
     failed = sum(not problem.is_harmless for problem in report.problems)
     if failed:
         terminal.line(f"{failed:,} problem{'s'[: failed != 1]}, named above; exit code 3")
+
+
+def _print_prediction(report: BackupReport, settings: Settings, terminal: Terminal) -> None:
+    """What the last baseline predicted, where there is one."""
+    from strongroom.cli.remembered_profile import remembered
+    from strongroom.measure.comparison import Measured, compare, comparison_sentences
+
+    profile = remembered(settings)
+    if profile is None:
+        return
+    entries = report.files + report.directories + report.others
+    taken = Measured(entries, report.files_read, report.bytes_read, report.elapsed_seconds)
+    found = compare(profile, taken)
+    if found is not None:
+        for sentence in comparison_sentences(found):
+            terminal.line(sentence)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.cli.quantities import duration_text, size_text
+from strongroom.cli.remembered_profile import remember
 from strongroom.cli.table import Column, write_table
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.measure.profile import Profile, profile_json
@@ -29,7 +30,9 @@ examples:
   strongroom baseline --dir /home                       what bounds a backup of /home
   strongroom baseline --dir /home --html report.html    the same as a page with charts
   strongroom baseline --dir /home --server strongroom://vault --identity /etc/strongroom/identity
-  strongroom baseline --skip disk --json > web1.json    without a test file
+  strongroom baseline --skip disk -o web1.json          without a test file
+  strongroom baseline --compare last --repo /mnt/backup predicted beside measured
+  strongroom baseline --fleet web1.json --fleet db1.json --html fleet.html
 
 The disk is measured by fio with a test file that has no name: at most 1 GiB, and at most half of
 what is free. --cold empties the kernel's caches once, which slows down the machine for a while. The
@@ -64,16 +67,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long each step measures (default: 2)",
     )  # fmt: skip
     parser.add_argument("--html", metavar="FILE", default="", help="also write a page with charts")
+    other = parser.add_argument_group("instead of measuring")
+    other.add_argument(
+        "--compare",
+        metavar="SNAPSHOT",
+        default="",
+        help="show what was predicted beside what a backup took; last: the newest",
+    )
+    other.add_argument(
+        "--profile", metavar="FILE", default="", help="with the JSON in FILE, not the last profile"
+    )
+    other.add_argument(
+        "--fleet",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a machine by its JSON, for the page of --html; named as its file, repeated",
+    )
     parser.add_argument("-o", "--output", metavar="FILE", default="", help="also write the JSON")
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Measure, and say what it means. Raises UsageError."""
+    if arguments.fleet:
+        from strongroom.cli.baseline_comparison import compare_machines
+
+        return compare_machines(arguments, terminal)
+    if arguments.compare:
+        from strongroom.cli.baseline_comparison import compare_backup
+
+        return compare_backup(arguments, terminal)
+    if arguments.profile:
+        raise UsageError("--profile goes with --compare")
     if not 0.05 <= arguments.seconds <= 60:
         raise UsageError("--seconds is between 0.05 and 60")
     if not os.path.isdir(arguments.dir):
         raise UsageError(f"--dir {printable(arguments.dir)} is no folder")
     profile = _measure(arguments, terminal)
+    remember(profile, arguments.settings, terminal)
     if arguments.output:
         _write(arguments.output, profile_json(profile))
     if arguments.html:
@@ -202,7 +233,7 @@ def _show(profile: Profile, terminal: Terminal) -> None:
         terminal.line()
         files = "" if one.work == "image" else f"{one.files_per_second:,.0f} files/s, "
         what = {"full": "a full backup", "incremental": "an incremental, nothing changed",
-                "image": "an image of 100 GiB"}[one.work]  # fmt: skip
+                "image": "an image of 100 GiB", "backup": "a backup"}[one.work]  # fmt: skip
         terminal.line(
             f"{what}: {files}{one.bytes_per_second / _MEGA:,.0f} MB/s, "
             f"{duration_text(one.seconds)} (predicted)"

@@ -1,6 +1,6 @@
-"""A pass-through file system that sleeps before every answer: `python -m bench.delayed_files`.
+"""A pass-through file system that sleeps before every answer.
 
-    python -m bench.delayed_files FOLDER MOUNT_POINT MILLISECONDS
+    python -m strongroom.measure.testbed.delayed_files FOLDER MOUNT_POINT MILLISECONDS
 
 Shows FOLDER at MOUNT_POINT, read-only, as slowly as a file server behind a network would: each
 look-up, listing, open, read and attribute waits MILLISECONDS first. Any number of requests wait at
@@ -10,18 +10,52 @@ the same time, as they do on a server. The first line on standard output says th
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from strongroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
 
 import mfusepy
 
+_END_SECONDS = 5.0
+_MODULE = "strongroom.measure.testbed.delayed_files"
 REQUESTS_AT_ONCE = 512
 STAT_FIELDS = (
     "st_mode", "st_nlink", "st_uid", "st_gid", "st_size", "st_ino", "st_blocks",
 )  # fmt: skip
+
+
+@contextmanager
+def delayed_mount(folder: Path, place: Path, milliseconds: float) -> Iterator[None]:
+    """`folder` at `place`, a new folder, delayed. Raises UsageError where that is impossible."""
+    place.mkdir()
+    command = [sys.executable, "-m", _MODULE, str(folder), str(place), str(milliseconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            if process.stdout.readline() != "mounted\n":
+                raise UsageError(
+                    "no file system can be mounted here: this needs /dev/fuse and fusermount3 "
+                    "(`apt-get install fuse3`)"
+                )
+            yield
+        finally:
+            subprocess.run(["fusermount3", "-u", "-z", str(place)], check=False)
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                # A container that was started meanwhile has the mount in its own namespace.
+                process.kill()
+    place.rmdir()
 
 
 class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
@@ -35,7 +69,7 @@ class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def init(self, path: str) -> None:
         """Report that the mount is ready."""
-        print("mounted", flush=True)
+        os.write(1, b"mounted\n")
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
         """The attributes of an entry (lstat)."""
@@ -82,6 +116,7 @@ class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
 
 
 def main() -> int:
+    """Serve until unmounted."""
     folder, mount_point, milliseconds = sys.argv[1:]
     options: dict[str, Any] = {"max_idle_threads": REQUESTS_AT_ONCE}
     if (mfusepy.fuse_version_major, mfusepy.fuse_version_minor) >= (3, 12):

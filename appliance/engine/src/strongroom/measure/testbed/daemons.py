@@ -1,4 +1,4 @@
-"""Daemons that a benchmark starts, measures and stops."""
+"""Daemons that a measurement starts, watches and stops."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import subprocess
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+from strongroom import clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,8 +84,8 @@ class Daemon:
 
     def await_port(self, port: int) -> None:
         """Wait until it listens on loopback. Raises DaemonError."""
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until:
+        until = clock.elapsed_seconds() + START_SECONDS
+        while clock.elapsed_seconds() < until:
             with socket.socket() as probe:
                 if not probe.connect_ex(("127.0.0.1", port)):
                     return

@@ -14,10 +14,11 @@ import ctypes
 import os
 import subprocess
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+from strongroom import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -144,12 +145,12 @@ class MemorySampler:
         own_pid = os.getpid()
         pause_seconds = 0.001
         while not self._ended.wait(pause_seconds):
-            begin = time.perf_counter()
+            begin = clock.elapsed_seconds()
             total, largest = tree_memory_bytes(own_pid, self.strangers)
             self.peak_bytes = max(self.peak_bytes, total)
             self.largest_process_bytes = max(self.largest_process_bytes, largest)
             self.samples += 1
-            took_seconds = time.perf_counter() - begin
+            took_seconds = clock.elapsed_seconds() - begin
             pause_seconds = max(SAMPLE_SECONDS, took_seconds / SAMPLER_SHARE) - took_seconds
 
 
@@ -173,7 +174,7 @@ def measure(
     """
     os.sync()
     with log.open("wb") as output, MemorySampler() as sampler:
-        begin = time.perf_counter()
+        begin = clock.elapsed_seconds()
         process = subprocess.Popen(
             command,
             env=dict(environment),
@@ -182,9 +183,14 @@ def measure(
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-        _, status, usage = os.wait4(process.pid, 0)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
         process.returncode = os.waitstatus_to_exitcode(status)
-        wall_seconds = time.perf_counter() - begin
+        wall_seconds = clock.elapsed_seconds() - begin
         orphans_cpu_seconds = _reap_orphans(sampler.strangers)
     if process.returncode:
         tail = log.read_bytes()[-MESSAGE_TAIL_BYTES:].decode(errors="replace")

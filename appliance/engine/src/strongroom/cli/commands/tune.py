@@ -1,0 +1,292 @@
+"""`strongroom tune`: searches the knobs that make backups of this machine and data fastest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom import clock
+from strongroom.cli.quantities import duration_text, size_text
+from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.knobs.knob import Value
+    from strongroom.measure.tuning.journal import Journal, Subject
+    from strongroom.measure.tuning.search import Condition, Run
+
+EPILOG = """\
+examples:
+  strongroom tune --dir /home                         search for ten minutes, write the inventory
+  strongroom tune --dir /home --minutes 30 --dry-run  write nothing, show what would be written
+  strongroom tune --dir /srv --link 20,3              as over a link of 20 ms and 3 MB/s
+  strongroom tune --dir /home --resume                go on after an interruption
+  strongroom tune --dir /home --knobs shards,workers --inventory /etc/ansible
+
+Backs up DIR, or a sample of it, again and again into a repository of its own, which is removed
+afterwards. Values are doubled or quadrupled until that stops helping, one knob at a time, then
+together. host_vars/HOST/strongroom_tuning.yml gets what is faster than the defaults, for the role
+strongroom.backup.agent. What is backed up stays as it is: what ACLs, attributes, signatures and TLS
+cost is only told, unless --change names them.
+"""
+
+_MEGA: Final = 1e6
+# The last part of the time belongs to the proof against the defaults, and to what settings cost.
+_SEARCH_SHARE: Final = 0.75
+_CONFIRM_SHARE: Final = 0.9
+_BUSY_LOAD: Final = 0.5
+_RESERVE_BYTES: Final = 256 << 20
+_FOLDER_PREFIX: Final = ".strongroom-tune-"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what is measured, how long, and where the result goes."""
+    add = parser.add_argument
+    add("--dir", metavar="DIR", default=".", help="what is backed up (default: .)")
+    add("--minutes", metavar="N", type=float, default=10.0,
+        help="how long it may take, about (default: 10)")  # fmt: skip
+    add("--work", metavar="FOLDER", default="",
+        help="where the repository is made (default: beside DIR, else /tmp)")  # fmt: skip
+    add("--inventory", metavar="FOLDER", default=".",
+        help="gets host_vars/HOST/strongroom_tuning.yml (default: .)")  # fmt: skip
+    add("--host", metavar="NAME", default="", help="this machine's name in the inventory")
+    add("-n", "--dry-run", action="store_true", help="write nothing, show what would be written")
+    add("--resume", action="store_true", help="go on with an interrupted search")
+    add("--state", metavar="FILE", default="", help="where runs are kept for --resume")
+    add("--knobs", metavar="NAMES", default="", help="search these only, separated by commas")
+    add("--change", metavar="NAME", action="append", default=[],
+        help="may change acls, xattrs, signature or tls_enable too; may be repeated")  # fmt: skip
+    add("--backup", choices=("first", "unchanged", "both"), default="both",
+        help="whose time counts (default: both together)")  # fmt: skip
+    add("--larger", metavar="PERCENT", type=float, default=10.0,
+        help="how much more than by default may be stored (default: 10)")  # fmt: skip
+    add("--cold", action="store_true", help="empty the kernel's caches before each run (root)")
+    add("--link", metavar="MS,MB/s", default="",
+        help="through a storage daemon of its own, behind such a link")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Search, tell, and write. Raises UsageError."""
+    from strongroom.cli.tune_report import evidence, search_json, show_search
+    from strongroom.measure.tuning.inventory import inventory_text, require_host, write_inventory
+    from strongroom.measure.tuning.journal import Journal
+    from strongroom.measure.tuning.runs import Runs
+    from strongroom.measure.tuning.search import Search
+
+    host = require_host(arguments.host or socket.gethostname())
+    subject, known = _subject(arguments, host)
+    machine_axes, told_costs = _axes(subject)
+    _tell_subject(subject, terminal)
+    seconds = arguments.minutes * 60
+    with _work_folder(arguments, subject) as folder:
+        runs = Runs(folder, subject.paths, subject.backup, cold=subject.is_cold, link=subject.link)
+        _tell(terminal, "warming up")
+        runs.warm_up()
+        journal = Journal(_state_path(arguments), runs.measure, known)
+        search = Search(_told(journal, terminal, seconds), machine_axes, subject.larger)
+        journal.allow(seconds * _SEARCH_SHARE)
+        search.run()
+        journal.allow(seconds * _CONFIRM_SHARE)
+        search.confirm()
+        journal.allow(seconds)
+        costs = search.costs(told_costs)
+    terminal.clear_live_line()
+    show_search(search, costs, terminal)
+    text = inventory_text(search.best, evidence(subject, search, costs))
+    path = None
+    if arguments.dry_run:
+        terminal.line()
+        for line in text.splitlines():
+            terminal.line(line)
+    else:
+        path = write_inventory(Path(arguments.inventory), host, text)
+        terminal.line(f"written: {printable(str(path))}")
+    terminal.emit(search_json(subject, search, costs, path))
+    return EXIT_DONE
+
+
+def _subject(
+    arguments: argparse.Namespace, host: str
+) -> tuple[Subject, dict[Condition, list[Run]]]:
+    """What is measured, new or of an earlier search, with that one's runs. Raises UsageError."""
+    from strongroom.measure.tuning.journal import begin_journal, read_journal
+    from strongroom.measure.tuning.sample import choose_sample
+
+    _check(arguments)
+    asked = _asked(arguments, host)
+    path = _state_path(arguments)
+    if arguments.resume:
+        subject, known = read_journal(path)
+        for name, value in asked.items():
+            if getattr(subject, name) != value:
+                raise UsageError(
+                    f"{printable(str(path))} is of a search with another {_SPELLED[name]}: repeat "
+                    "its options, or leave out --resume"
+                )
+        return subject, known
+    from strongroom.measure.tuning.journal import Subject
+
+    sample = choose_sample(arguments.dir, clock.random_choices())
+    subject = Subject(
+        paths=sample.paths,
+        files=sample.files,
+        size_bytes=sample.size_bytes,
+        is_sample=not sample.is_all,
+        **asked,
+    )
+    _axes(subject)
+    begin_journal(path, subject)
+    return subject, {}
+
+
+_SPELLED: Final = {
+    "host": "--host", "folder": "--dir", "backup": "--backup", "is_cold": "--cold",
+    "searched": "--knobs", "changed": "--change", "larger": "--larger", "link": "--link",
+}  # fmt: skip
+
+
+def _asked(arguments: argparse.Namespace, host: str) -> dict[str, Any]:
+    """The fields of the Subject that options decide."""
+    from strongroom.measure.tuning.axes import searched_names
+
+    link = _link(arguments.link)
+    names = tuple(name for name in arguments.knobs.split(",") if name)
+    return {
+        "host": host,
+        "folder": os.path.abspath(arguments.dir),
+        "backup": arguments.backup,
+        "is_cold": arguments.cold,
+        "searched": names or searched_names(over_link=link is not None),
+        "changed": tuple(arguments.change),
+        "larger": arguments.larger / 100,
+        "link": link,
+    }
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if not 0 < arguments.minutes <= 24 * 60:
+        raise UsageError("--minutes is above 0 and at most 1440")
+    if not 0 <= arguments.larger <= 1000:
+        raise UsageError("--larger is between 0 and 1000")
+    for option, folder in (("--dir", arguments.dir), ("--work", arguments.work),
+                           ("--inventory", arguments.inventory)):  # fmt: skip
+        if folder and not os.path.isdir(folder):
+            raise UsageError(f"{option} {printable(folder)} is no folder")
+    if arguments.cold:
+        from strongroom.measure.tree import drop_caches
+
+        drop_caches()
+
+
+def _link(text: str) -> tuple[float, float] | None:
+    """Milliseconds and bytes a second of `20,3`. Raises UsageError."""
+    if not text:
+        return None
+    try:
+        milliseconds, megabytes = (float(part) for part in text.split(","))
+    except ValueError:
+        milliseconds = megabytes = -1.0
+    if not (0 <= milliseconds <= 10_000 and 0 <= megabytes <= 100_000):
+        raise UsageError(
+            f"--link {printable(text)}: write the round trip in milliseconds and the rate in MB/s, "
+            "such as 20,3"
+        )
+    return milliseconds, megabytes * _MEGA
+
+
+def _axes(subject: Subject) -> tuple[list[Any], list[tuple[str, Value]]]:
+    """What is searched, and whose cost is told. Raises UsageError."""
+    from strongroom.measure.processor import machine
+    from strongroom.measure.tuning.axes import axes, costs
+    from strongroom.scan.mounts import far_places
+
+    here = machine()
+    over_link = subject.link is not None
+    found = axes(
+        subject.searched,
+        subject.changed,
+        cores=here.cores,
+        available_bytes=here.available_bytes,
+        is_far=bool(far_places([path.strip(b"/") for path in subject.paths])),
+        over_link=over_link,
+    )
+    return found, costs(subject.changed, over_link=over_link)
+
+
+def _state_path(arguments: argparse.Namespace) -> Path:
+    if arguments.state:
+        return Path(arguments.state)
+    folder = arguments.settings.cache_folder
+    if folder is None:
+        raise UsageError("without a cache there is no place for the runs: give --state FILE")
+    return Path(os.fsdecode(folder)) / "tune.jsonl"
+
+
+@contextmanager
+def _work_folder(arguments: argparse.Namespace, subject: Subject) -> Iterator[Path]:
+    """A new folder with room, removed whatever happens. Raises UsageError."""
+    places = [arguments.work] if arguments.work else [
+        os.path.dirname(subject.folder), tempfile.gettempdir(),
+    ]  # fmt: skip
+    needed = subject.size_bytes + subject.size_bytes // 10 + _RESERVE_BYTES
+    reasons = []
+    for place in places:
+        try:
+            found = os.statvfs(place)
+            if found.f_bavail * found.f_frsize < needed:
+                reasons.append(
+                    f"{printable(place)} has {size_text(found.f_bavail * found.f_frsize)} free"
+                )
+                continue
+            folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=place)
+        except OSError as error:
+            reasons.append(f"{printable(place)}: {error.strerror}")
+            continue
+        try:
+            yield Path(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return
+    raise UsageError(
+        f"no place for the repository, which takes {size_text(needed)} at most: "
+        f"{'; '.join(reasons)}; name a folder with --work"
+    )
+
+
+def _told(journal: Journal, terminal: Terminal, seconds: float) -> Callable[[Condition], Run]:
+    """`journal`, with a line on what is measured."""
+    began = clock.elapsed_seconds()
+
+    def measure(condition: Condition) -> Run:
+        elapsed = clock.elapsed_seconds() - began
+        _tell(terminal, f"{duration_text(elapsed)} of {duration_text(seconds)}: {condition.text}")
+        run = journal(condition)
+        terminal.detail(f"{condition.text}: {run.seconds:.2f} s")
+        return run
+
+    return measure
+
+
+def _tell(terminal: Terminal, text: str) -> None:
+    if not terminal.quiet and terminal.messages.isatty():
+        terminal.show_live_line(text)
+
+
+def _tell_subject(subject: Subject, terminal: Terminal) -> None:
+    part = "a sample: " if subject.is_sample else ""
+    terminal.line(
+        f"{printable(subject.folder)}: {part}{subject.files:,} files, "
+        f"{size_text(subject.size_bytes)}"
+    )
+    load = os.getloadavg()[0]
+    if load > _BUSY_LOAD * len(os.sched_getaffinity(0)):
+        terminal.warn(f"the machine is busy (load {load:.1f}): it takes longer to be sure")

@@ -1,0 +1,144 @@
+"""`bacula-latency`: one job with scan threads against the same work split by hand into nine jobs.
+
+The text: a site whose Bacula read NFSv4 file systems of a NAS far below the rate of the link,
+because every file costs round trips, and that split its job into many to hide them. Here a FUSE
+file system sleeps before every answer.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.errors import UsageError
+from strongroom.measure.suites.result import Row, Taken, Way, in_turns
+from strongroom.measure.testbed.command import CommandError, measure
+from strongroom.measure.testbed.daemons import plain_environment
+from strongroom.measure.testbed.delayed_files import delayed_mount
+from strongroom.measure.testbed.local import local_backup, make_local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+DELAYS: Final = (0.2, 1.0, 5.0)
+FILES: Final = 5000
+DIRECTORIES: Final = 45
+JOBS: Final = 9
+FILE_BYTES: Final = 1024
+NINE: Final = "nine jobs by hand"
+SEED: Final = (
+    "Users of Bacula with NFSv4 file systems on a NAS, mailing list 2016 (msg65689): latency of "
+    "metadata operations bounds the backup, so jobs were split by hand to have more of them under "
+    "way. Their machines were a 10 Gbit NAS and a tape library; ours is a FUSE file system that "
+    "sleeps before each answer, so only the ratios say something."
+)
+WAYS: Final = (
+    Way(NINE),
+    *(
+        Way(f"one job, {threads} scan threads", ("--scan-threads", str(threads)), threads)
+        for threads in (1, 4, 16, 64)
+    ),
+    Way("one job, by itself"),
+)
+
+
+def measure_latency(
+    folder: Path,
+    scale: float,
+    rounds: int,
+    tell: Callable[[str], None],
+    delays: tuple[float, ...] = DELAYS,
+) -> tuple[str, list[Row]]:
+    """What was backed up, and the rows. `folder` is new. Raises UsageError."""
+    files = max(JOBS, round(FILES * scale))
+    tree = folder / "tree"
+    _make_tree(tree, files)
+    rows: list[Row] = []
+    for delay in delays:
+        bench = _Bench(folder, tree, delay, files, tell)
+        rows += in_turns(f"{delay:g} ms", WAYS, rounds, bench.run)
+    return f"{files:,} files of 1 KiB in {DIRECTORIES} directories", rows
+
+
+class _Bench:
+    def __init__(
+        self, folder: Path, tree: Path, delay: float, files: int, tell: Callable[[str], None]
+    ) -> None:
+        self._folder = folder
+        self._tree = tree
+        self._delay = delay
+        self._files = files
+        self._tell = tell
+        self._environment = plain_environment(folder / "home")
+
+    def run(self, way: Way) -> Iterator[tuple[str, Taken]]:
+        """A first backup into a new repository, then one that finds nothing new."""
+        place = self._folder / "run"
+        try:
+            make_local(place)
+            for backup in ("first", "unchanged"):
+                self._tell(f"{self._delay:g} ms, {way.name}, {backup}")
+                mount = self._folder / "mount"
+                # A new mount each time: what the kernel has cached of it is gone.
+                with delayed_mount(self._tree, mount, self._delay):
+                    taken = (
+                        self._nine(place, mount)
+                        if way.name == NINE
+                        else self._one(place, mount, way)
+                    )
+                yield backup, taken
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _one(self, place: Path, mount: Path, way: Way) -> Taken:
+        command = local_backup(place, *way.words, str(mount))
+        try:
+            taken = measure(command, self._environment, self._folder, place / "log")
+        except CommandError as error:
+            raise UsageError(f"nothing can be measured: {error}") from error
+        return Taken(taken.wall_seconds, taken.peak_pss_bytes)
+
+    def _nine(self, place: Path, mount: Path) -> Taken:
+        names = sorted(path.name for path in self._tree.iterdir())
+        begin = clock.elapsed_seconds()
+        jobs = []
+        for job in range(JOBS):
+            paths = [str(mount / name) for name in names[job::JOBS]]
+            words = ("--scan-threads", "1", "--shards", "1", "--job", f"part{job}")
+            jobs.append(
+                subprocess.Popen(
+                    local_backup(place, *words, *paths),
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+        held = 0
+        try:
+            for process in jobs:
+                output, _ = process.communicate()
+                if process.returncode:
+                    raise UsageError(f"nothing can be measured: {output}")
+                held += int(json.loads(output.splitlines()[-1])["files"])
+        finally:
+            for process in jobs:
+                if process.poll() is None:
+                    process.terminate()
+                    process.wait()
+        if held != self._files:
+            raise UsageError("nothing can be measured: a job missed files")
+        return Taken(clock.elapsed_seconds() - begin)
+
+
+def _make_tree(tree: Path, files: int) -> None:
+    for number in range(DIRECTORIES):
+        (tree / f"directory-{number:02}").mkdir(parents=True)
+    for number in range(files):
+        path = tree / f"directory-{number % DIRECTORIES:02}" / f"file-{number:06}"
+        path.write_bytes(clock.random_bytes(FILE_BYTES))

@@ -1,0 +1,92 @@
+"""`obnam`: sweeps of the upload queue and the LRU for an almost unchanged tree over a thin link.
+
+The text: Lionel Bouton's test of Obnam 1.8, 155,000 files of 3.66 GiB in all, of which hardly any
+changed, over a link of 1 ms and 3 MB/s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.errors import UsageError
+from strongroom.measure.suites.result import Row, Taken, Way, in_turns
+from strongroom.measure.testbed.command import CommandError, measure
+from strongroom.measure.testbed.daemons import DaemonError
+from strongroom.measure.testbed.link import slow_link
+from strongroom.measure.testbed.vault import Vault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+FILES: Final = 155_000
+SIZE_BYTES: Final = 3_930_000_000
+FILES_A_DIRECTORY: Final = 100
+MILLISECONDS: Final = 1.0
+BYTES_A_SECOND: Final = 3e6
+# Files that change before each run.
+CHANGED: Final = 50
+DEFAULTS: Final = "defaults"
+SEED: Final = (
+    "Lionel Bouton, obnam-support 2014-June/003086 (obnam.org/faq/tuning): ~155,000 files, "
+    "3.66 GiB, very minimal changes, WiFi of ~1 ms and ~3 MB/s by sftp; lru-size and "
+    "upload-queue-size make a significant difference to Obnam's time and memory. Our link is a "
+    "relay on the same machine."
+)
+WAYS: Final = (
+    Way(DEFAULTS),
+    *(
+        Way(f"2 workers, queue {size}", ("--workers", "2", "--upload-queue-size", str(size)), size)
+        for size in (8, 32, 128, 512)
+    ),
+    *(Way(f"lru {pages} pages", ("--lru-size", str(pages))) for pages in (2, 32, 128)),
+)
+
+
+def measure_obnam(
+    folder: Path, scale: float, rounds: int, tell: Callable[[str], None]
+) -> tuple[str, list[Row]]:
+    """What was backed up, and the rows. `folder` is new. Raises UsageError."""
+    files = max(CHANGED, round(FILES * scale))
+    tree = folder / "tree"
+    tell(f"making {files:,} files")
+    _make_tree(tree, files)
+    try:
+        with Vault(folder / "vault") as vault:
+            tell("a first backup, without the link")
+            first = vault.backup("tls", str(tree))
+            measure(first, vault.environment, folder, folder / "log")
+            with slow_link(vault.port, MILLISECONDS, BYTES_A_SECOND) as port:
+
+                def run(way: Way) -> Iterator[tuple[str, Taken]]:
+                    tell(way.name)
+                    _change(tree, files)
+                    command = vault.backup("tls", *way.words, str(tree), port=port)
+                    taken = measure(command, vault.environment, folder, folder / "log")
+                    yield "almost unchanged", Taken(taken.wall_seconds, taken.peak_pss_bytes)
+
+                rows = in_turns("1 ms, 3 MB/s", WAYS, rounds, run)
+    except (CommandError, DaemonError, OSError) as error:
+        raise UsageError(f"nothing can be measured: {error}") from error
+    size_bytes = files * (SIZE_BYTES // FILES)
+    return f"{files:,} files, {size_bytes / 1e9:.2f} GB, {CHANGED} of them changed each time", rows
+
+
+def _make_tree(tree: Path, files: int) -> None:
+    # Noise, of which half is repeated, so that a codec has something to do.
+    half = SIZE_BYTES // FILES // 2
+    for number in range(files):
+        path = _path(tree, number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(clock.random_bytes(half) + bytes(half))
+
+
+def _change(tree: Path, files: int) -> None:
+    for number in range(0, files, max(1, files // CHANGED)):
+        with _path(tree, number).open("r+b") as file:
+            file.write(clock.random_bytes(64))
+
+
+def _path(tree: Path, number: int) -> Path:
+    return tree / f"d{number // FILES_A_DIRECTORY:05}" / f"f{number:06}"

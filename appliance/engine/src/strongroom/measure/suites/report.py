@@ -1,0 +1,100 @@
+"""A suite's figures as a table of Markdown, a chart, and a page that needs nothing else."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from strongroom.measure.charts import Series, bar_chart, line_chart, standalone
+from strongroom.measure.report import page, table
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strongroom.measure.suites.result import SuiteResult
+
+_MEBIBYTE: Final = 1 << 20
+_BUSY_LOAD: Final = 0.5
+HEADS: Final = ("what", "condition", "median", "runs", "memory", "times as fast")
+
+
+def cells(result: SuiteResult) -> Iterator[tuple[str, str, str, str, str, str]]:
+    """A row of text for each condition."""
+    for row in result.rows:
+        memory = f"{row.memory_bytes / _MEBIBYTE:,.0f} MiB" if row.memory_bytes else ""
+        yield (
+            row.group,
+            row.condition,
+            f"{row.median_seconds:.2f} s",
+            ", ".join(f"{one:.2f}" for one in row.seconds),
+            memory,
+            f"{result.against_reference(row):.1f} x",
+        )
+
+
+def circumstances(result: SuiteResult) -> str:
+    """Machine, data, and whether it was idle."""
+    machine = result.machine
+    busy = result.load > _BUSY_LOAD * machine.cores
+    beside = (
+        f" Taken beside other work (load {result.load:.1f}): only the ratios count." if busy else ""
+    )
+    return (
+        f"{result.taken_at[:16]}Z, {printable(machine.processor)}, {machine.cores} cores, "
+        f"{machine.memory_bytes / (1 << 30):.0f} GiB, kernel {machine.kernel}, Python "
+        f"{machine.python}. {result.data}.{beside}"
+    )
+
+
+def markdown(result: SuiteResult) -> str:
+    """A page of documentation."""
+    lines = [
+        f"# {result.title}",
+        "",
+        f"`strongroom bench {result.suite}`, {circumstances(result)}",
+        "",
+        f"Seed: {result.seed}",
+        "",
+        f"Compared with `{result.reference}` of the same group.",
+        "",
+        f"| {' | '.join(HEADS)} |",
+        "|---|---|---:|---|---:|---:|",
+        *(f"| {' | '.join(row)} |" for row in cells(result)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def suite_page(result: SuiteResult) -> str:
+    """A page of HTML with the charts."""
+    blocks = [
+        f"<h1>{escape(result.title)}</h1>",
+        f'<p class="note">{escape(circumstances(result))}</p>',
+        f"<p>{escape(result.seed)}</p>",
+        _chart(result),
+        *(
+            bar_chart(
+                f"{group}: seconds",
+                [(row.condition, row.median_seconds) for row in rows],
+                lambda value: f"{value:.2f} s",
+            )
+            for group, rows in result.groups().items()
+        ),
+        table(f"Compared with {result.reference}", HEADS, cells(result)),
+    ]
+    return page(result.title, blocks)
+
+
+def svg(result: SuiteResult) -> str:
+    """The chart as a file of its own."""
+    return standalone(_chart(result))
+
+
+def _chart(result: SuiteResult) -> str:
+    series = []
+    for group, rows in result.groups().items():
+        points = [(row.place, row.median_seconds) for row in rows if row.place is not None]
+        if points:
+            series.append(Series(group, points))
+    return line_chart(f"{result.title}, seconds", result.axis, series, lambda value: f"{value:g} s")

@@ -1,0 +1,48 @@
+"""A repository in a folder of its own, and a put key for it: what a backup is measured with."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.repo.keys.files import export_key
+from strongroom.repo.keys.wrapping import Argon2Cost
+from strongroom.repo.repository import Repository
+from strongroom.stores.local import LocalStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STRONGROOM: Final = (sys.executable, "-m", "strongroom")
+CLIENT: Final = "measured"
+# Nobody can guess the passphrase, so nothing need slow them down.
+_CHEAP: Final = Argon2Cost(1024, 1, 1)
+
+
+def make_local(folder: Path) -> Path:
+    """An encrypted repository in `folder`, which is new, with its put key; the repository.
+
+    Its passphrase is thrown away: nobody reads what is measured.
+    """
+    folder.mkdir(parents=True)
+    place = folder / "repository"
+    passphrase = clock.random_bytes(32)
+    created = Repository.create(LocalStore(str(place)), passphrase, cost=_CHEAP)
+    with closing(created) as repository:
+        key_file = folder / "put.key"
+        key_file.write_text(export_key(repository.key.put_key(CLIENT)))
+        key_file.chmod(0o600)
+    return place
+
+
+def local_backup(folder: Path, *words: str) -> list[str]:
+    """The command line of a backup into the repository of `make_local`."""
+    return backup_words(str(folder / "repository"), folder, folder / "put.key", *words)
+
+
+def backup_words(place: str, folder: Path, put_key: Path, *words: str) -> list[str]:
+    """The command line of a backup as agents do it: with a put key, and a cache in `folder`."""
+    key = ["--key-file", str(put_key), "--cache-dir", str(folder / "cache")]
+    return [*STRONGROOM, "backup", "--json", "--repo", place, *key, *words]

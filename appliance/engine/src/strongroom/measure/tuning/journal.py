@@ -1,0 +1,128 @@
+"""Every run of a search in a file, so that an interrupted search goes on where it stopped.
+
+The first line says what is measured, each further one is a run. A search asks for the same runs in
+the same order when it gets the same answers, so going on is answering from the file first.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from strongroom import clock
+from strongroom.errors import UsageError
+from strongroom.measure.tuning.search import Condition, OutOfTimeError, Run
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+JOURNAL_VERSION: Final = 1
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What is measured; runs of another subject say nothing about it.
+
+    `paths`: what is backed up of the folder. `searched` and `changed`: names of knobs. `link`:
+    milliseconds and bytes a second, None without.
+    """
+
+    host: str
+    folder: str
+    paths: tuple[bytes, ...]
+    files: int
+    size_bytes: int
+    is_sample: bool
+    backup: Literal["first", "unchanged", "both"]
+    is_cold: bool
+    searched: tuple[str, ...]
+    changed: tuple[str, ...]
+    larger: float
+    link: tuple[float, float] | None = None
+    version: int = JOURNAL_VERSION
+
+
+class _Line(msgspec.Struct, frozen=True):
+    condition: Condition
+    run: Run
+
+
+class Journal:
+    """`measure` with a memory and a bound in time; what is answered from memory takes none."""
+
+    def __init__(
+        self,
+        path: Path,
+        measure: Callable[[Condition], Run],
+        known: dict[Condition, list[Run]] | None = None,
+    ) -> None:
+        self._path = path
+        self._measure = measure
+        self._known = known or {}
+        self._began = clock.elapsed_seconds()
+        self._allowed_seconds = 0.0
+        self._taken: list[float] = []
+
+    def allow(self, seconds: float) -> None:
+        """Measure until so many seconds after the beginning."""
+        self._allowed_seconds = seconds
+
+    def __call__(self, condition: Condition) -> Run:
+        """A run of a condition. Raises OutOfTimeError when another would take too long."""
+        remembered = self._known.get(condition)
+        if remembered:
+            return remembered.pop(0)
+        begin = clock.elapsed_seconds()
+        expected = statistics.median(self._taken) if self._taken else 0.0
+        # The first is measured in any case: without it there is nothing to tell.
+        if self._taken and begin - self._began + expected > self._allowed_seconds:
+            raise OutOfTimeError
+        run = self._measure(condition)
+        self._taken.append(clock.elapsed_seconds() - begin)
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(_Line(condition, run)) + b"\n")
+        return run
+
+
+def begin_journal(path: Path, subject: Subject) -> None:
+    """Write the first line, over what was there. Raises UsageError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        begun = path.with_suffix(".begun")
+        begun.write_bytes(msgspec.json.encode(subject) + b"\n")
+        os.replace(begun, path)
+    except OSError as error:
+        raise UsageError(
+            f"{printable(str(path))} cannot be written: {error.strerror}; name another with --state"
+        ) from error
+
+
+def read_journal(path: Path) -> tuple[Subject, dict[Condition, list[Run]]]:
+    """What an earlier search measured. Raises UsageError."""
+    name = printable(str(path))
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"there is nothing to resume: {name} is not there; leave out --resume"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+    try:
+        subject = msgspec.json.decode(lines[0], type=Subject)
+        if subject.version != JOURNAL_VERSION:
+            raise UsageError(f"{name} was written by another version: leave out --resume")
+        found: dict[Condition, list[Run]] = {}
+        for line in lines[1:]:
+            one = msgspec.json.decode(line, type=_Line)
+            found.setdefault(one.condition, []).append(one.run)
+    except (msgspec.DecodeError, IndexError) as error:
+        raise UsageError(
+            f"{name} is not what an earlier `strongroom tune` left: remove it, or leave out "
+            "--resume"
+        ) from error
+    return subject, found

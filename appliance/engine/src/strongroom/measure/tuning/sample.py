@@ -1,0 +1,131 @@
+"""What of a folder is backed up again and again: all of it, or a part that stands for it.
+
+A part is made of whole folders wherever that is possible, spread over the tree: each folder gives
+its entries equal shares of what may be taken, and what small ones leave the large ones get.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strongroom.errors import UsageError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    import random  # noqa: TID251 - the type alone
+
+MOST_BYTES: Final = 1 << 30
+MOST_FILES: Final = 50_000
+
+
+class Sample(NamedTuple):
+    """Paths to back up, and what they hold; `is_all`: the whole folder."""
+
+    paths: tuple[bytes, ...]
+    files: int
+    size_bytes: int
+    is_all: bool
+
+
+class _Entries(NamedTuple):
+    """Regular files with their sizes, and folders, of one folder on its file system."""
+
+    files: list[tuple[bytes, int]]
+    folders: list[bytes]
+
+
+def choose_sample(
+    folder: str,
+    chance: random.Random,
+    most_bytes: int = MOST_BYTES,
+    most_files: int = MOST_FILES,
+) -> Sample:
+    """A sample of a folder, on its own file system. Raises UsageError when there is nothing."""
+    top = os.fsencode(os.path.abspath(folder))
+    try:
+        device = os.stat(top).st_dev
+        os.scandir(top).close()
+    except OSError as error:
+        raise UsageError(f"--dir {printable(folder)}: {error.strerror}") from error
+    found = _part(top, device, chance, most_bytes, most_files)
+    if not found.files:
+        raise UsageError(
+            f"--dir {printable(folder)} holds no file that is small enough to be backed up often: "
+            "name another folder"
+        )
+    return found
+
+
+def _part(
+    folder: bytes, device: int, chance: random.Random, most_bytes: int, most_files: int
+) -> Sample:
+    whole = _whole(folder, device, most_bytes, most_files)
+    if whole is not None:
+        return whole
+    entries = _entries(folder, device)
+    # Files of a folder count as one more folder.
+    shares = len(entries.folders) + 1
+    paths: list[bytes] = []
+    count = size = 0
+    chance.shuffle(entries.files)
+    for path, size_bytes in entries.files:
+        if count < max(1, most_files // shares) and size + size_bytes <= most_bytes // shares:
+            paths.append(path)
+            count += 1
+            size += size_bytes
+    # Small folders first, whole: what they leave of their shares is for the large ones.
+    large: list[bytes] = []
+    for path in entries.folders:
+        small = _whole(path, device, most_bytes // shares, most_files // shares)
+        if small is None:
+            large.append(path)
+            continue
+        paths += small.paths
+        count += small.files
+        size += small.size_bytes
+    chance.shuffle(large)
+    for number, path in enumerate(large):
+        left = len(large) - number
+        files_left = (most_files - count) // left
+        if not files_left:
+            continue
+        part = _part(path, device, chance, (most_bytes - size) // left, files_left)
+        paths += part.paths
+        count += part.files
+        size += part.size_bytes
+    return Sample(tuple(paths), count, size, is_all=False)
+
+
+def _whole(folder: bytes, device: int, most_bytes: int, most_files: int) -> Sample | None:
+    """All of a folder if that is not too much; looks no further than needed to know."""
+    count = size = 0
+    pending = [folder]
+    while pending:
+        entries = _entries(pending.pop(), device)
+        pending += entries.folders
+        count += len(entries.files)
+        size += sum(size_bytes for _, size_bytes in entries.files)
+        if size > most_bytes or count > most_files:
+            return None
+    return Sample((folder,), count, size, is_all=True)
+
+
+def _entries(folder: bytes, device: int) -> _Entries:
+    """Sorted, so that the choice is that of `chance` alone; nothing where we may not look."""
+    found = _Entries([], [])
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    if status.st_dev == device:
+                        found.folders.append(entry.path)
+                elif stat.S_ISREG(status.st_mode):
+                    found.files.append((entry.path, status.st_size))
+    except OSError:
+        return _Entries([], [])
+    found.files.sort()
+    found.folders.sort()
+    return found

@@ -1,0 +1,60 @@
+"""`strongroom bench`, as a user runs it, with hardly any data."""
+
+from __future__ import annotations
+
+import json
+import os
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from kit.command import Command
+
+FEW = ("--rounds", "1", "--scale", "0.0005")
+
+
+@pytest.fixture
+def command(tmp_path):
+    return Command(tmp_path)
+
+
+@pytest.fixture
+def work(tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+def test_a_suite_gives_a_table_a_chart_and_pages_and_leaves_nothing(command, work):
+    suite = "obnam"
+    files = {name: work.parent / f"result.{name}" for name in ("json", "html", "svg", "md")}
+    shown = command.run(
+        "bench", suite, *FEW, "--work", str(work), "-o", str(files["json"]),
+        "--html", str(files["html"]), "--svg", str(files["svg"]), "--markdown", str(files["md"]),
+    ).stdout  # fmt: skip
+    assert os.listdir(work) == []
+    assert "TIMES AS FAST" in shown
+    found = json.loads(files["json"].read_text())
+    assert found["suite"] == suite
+    assert found["seed"] in shown
+    # The reference is measured in every group, once in each round.
+    for group in {row["group"] for row in found["rows"]}:
+        rows = [row for row in found["rows"] if row["group"] == group]
+        assert [row["condition"] for row in rows].count(found["reference"]) == 1
+        assert all(len(row["seconds"]) == 1 for row in rows)
+    assert ET.fromstring(files["svg"].read_text()).tag.endswith("svg")
+    assert f"`strongroom bench {suite}`" in files["md"].read_text()
+    assert files["html"].read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing"], "nothing is no suite: write bacula-latency or obnam"),
+        (["obnam", "--scale", "2"], "--scale is above 0 and at most 1"),
+        (["obnam", "--rounds", "0"], "--rounds is between 1 and 100"),
+        (["obnam", "--work", "/none"], "--work /none: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_clear_error(command, words, said):
+    assert said in command.run("bench", *words, exit_code=2).stderr

@@ -1,0 +1,184 @@
+"""`strongroom tune`, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+import yaml
+
+from kit.command import Command
+from kit.project import ROLES
+from strongroom.knobs.table import ENTRIES_A_PAGE
+
+ROLE = ROLES / "agent"
+FEW = ("--minutes", "0.01", "--knobs", "lru_size", "--host", "web1")
+
+
+@pytest.fixture
+def command(tmp_path):
+    return Command(tmp_path)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    folder = tmp_path / "data" / "tree"
+    folder.mkdir(parents=True)
+    for number in range(30):
+        (folder / str(number)).write_bytes(b"a line of text\n" * 100)
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Where the inventory and the state go; the tree's folder gets nothing."""
+    folder = tmp_path / "place"
+    folder.mkdir()
+    return folder
+
+
+def tune(command, tree, place, *words, **options):
+    return command.run(
+        "tune", "--dir", str(tree), "--inventory", str(place), "--state", str(place / "state"),
+        *words, **options,
+    )  # fmt: skip
+
+
+def test_it_tells_what_it_measured_and_writes_a_file_of_the_inventory(command, tree, place):
+    shown = tune(command, tree, place, *FEW).stdout
+    assert "CONDITIONS" in shown
+    assert "AGAINST DEFAULTS" in shown
+    written = place / "host_vars" / "web1" / "strongroom_tuning.yml"
+    assert f"written: {written}" in shown
+    text = written.read_text()
+    assert "# " in text
+    assert "defaults: " in text
+    assert set(yaml.safe_load(text)) <= {"strongroom_lru_size"}
+    # Nothing of ours is left beside the tree.
+    assert os.listdir(tree.parent) == ["tree"]
+
+
+def test_a_dry_run_shows_the_file_and_writes_none(command, tree, place):
+    shown = tune(command, tree, place, *FEW, "-n").stdout
+    assert "# Written by `strongroom tune`" in shown
+    assert not (place / "host_vars").exists()
+
+
+def test_a_search_goes_on_with_the_runs_it_has(command, tree, place):
+    tune(command, tree, place, *FEW)
+    state = place / "state"
+    before = state.read_text()
+    found = json.loads(tune(command, tree, place, *FEW, "--resume", "--json").stdout)
+    assert state.read_text().startswith(before)
+    seconds = [json.loads(line)["run"]["seconds"] for line in before.splitlines()[1:]]
+    told = [run for one in found["conditions"] for run in one["runs"]]
+    assert set(seconds) <= set(told)
+    assert found["written"] == str(place / "host_vars" / "web1" / "strongroom_tuning.yml")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_search_leaves_nothing_but_its_state(command, tree, place, number):
+    words = command.words("tune", "--dir", str(tree), "--inventory", str(place), "--minutes", "9",
+                          "--state", str(place / "state"), "--knobs", "lru_size")  # fmt: skip
+    process = subprocess.Popen(words, env=command.environment, stderr=subprocess.PIPE)
+    runs = place / "state"
+    while not (runs.exists() and len(runs.read_bytes().splitlines()) > 1):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    assert len(os.listdir(tree.parent)) == 2
+    process.send_signal(number)
+    process.communicate()
+    assert process.returncode == 128 + number
+    assert os.listdir(tree.parent) == ["tree"]
+    assert not (place / "host_vars").exists()
+    found = tune(command, tree, place, "--minutes", "0.01", "--knobs", "lru_size", "--resume",
+                 "--json")  # fmt: skip
+    assert json.loads(found.stdout)["conditions"]
+
+
+def test_over_a_link_the_way_of_the_connection_is_a_knob(command, tree, place):
+    found = json.loads(
+        tune(command, tree, place, "--minutes", "0.01", "--knobs", "ktls", "--link", "1,50",
+             "--json").stdout
+    )  # fmt: skip
+    assert found["conditions"][0]["knobs"] == {}
+
+
+def test_every_value_that_can_be_written_is_one_that_the_role_takes():
+    """Names, types and choices are those of the role's argument_specs."""
+    from strongroom.measure.tuning.axes import axes, changeable_names, searched_names
+    from strongroom.measure.tuning.inventory import inventory_text
+    from strongroom.measure.tuning.search import DEFAULTS
+
+    specs = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())
+    options = specs["argument_specs"]["main"]["options"]
+    types = {"int": int, "str": str, "bool": bool}
+    seen = set()
+    for cores in (1, 2, 64):
+        found = axes(
+            searched_names(over_link=True), changeable_names(over_link=True), cores=cores,
+            available_bytes=64 << 30, is_far=cores == 2, over_link=True,
+        )  # fmt: skip
+        for axis in found:
+            for value in (*axis.upward, *axis.downward, *axis.others):
+                condition = DEFAULTS.with_value(axis.name, value, axis.default)
+                for name, said in yaml.safe_load(inventory_text(condition, ())).items():
+                    spec = options[name]
+                    assert type(said) is types[spec["type"]], name
+                    assert said in spec.get("choices", [said]), name
+                    seen.add(name)
+    assert seen == {
+        "strongroom_shards", "strongroom_scan_threads", "strongroom_compression",
+        "strongroom_workers", "strongroom_upload_queue_size", "strongroom_lru_size",
+        "strongroom_ktls", "strongroom_acls", "strongroom_xattrs", "strongroom_signature",
+        "strongroom_tls_enable",
+    }  # fmt: skip
+
+
+def test_pages_are_written_as_the_entries_that_the_variable_counts():
+    from strongroom.measure.tuning.inventory import inventory_text
+    from strongroom.measure.tuning.search import Condition
+
+    text = inventory_text(Condition((("lru_size", 32),)), ["why"])
+    assert yaml.safe_load(text) == {"strongroom_lru_size": 32 * ENTRIES_A_PAGE}
+    assert "# why" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--minutes", "0"], "--minutes is above 0 and at most 1440"),
+        (["--larger", "-1"], "--larger is between 0 and 1000"),
+        (["--work", "/none"], "--work /none is no folder"),
+        (["--host", "../x"], "--host ../x is no name of an inventory"),
+        (["--knobs", "colour"], "--knobs colour: write some of"),
+        (["--knobs", "ktls"], "--knobs ktls: write some of"),
+        (["--change", "workers"], "--change workers: write one of acls, xattrs, signature"),
+        (["--link", "fast"], "--link fast: write the round trip in milliseconds"),
+        (["--resume"], "there is nothing to resume"),
+    ],
+)
+def test_what_cannot_be_searched_is_one_clear_error(command, tree, place, words, said):
+    outcome = tune(command, tree, place, *words, exit_code=2)
+    assert said in outcome.stderr
+    assert outcome.stderr.count("strongroom: error") == 1
+    assert not (place / "host_vars").exists()
+
+
+def test_an_empty_folder_is_no_sample(command, tmp_path, place):
+    (tmp_path / "empty").mkdir()
+    outcome = tune(command, tmp_path / "empty", place, exit_code=2)
+    assert "holds no file" in outcome.stderr
+
+
+def test_a_state_of_other_options_or_of_another_program_is_not_resumed(command, tree, place):
+    tune(command, tree, place, *FEW)
+    outcome = tune(command, tree, place, *FEW, "--backup", "first", "--resume", exit_code=2)
+    assert "is of a search with another --backup" in outcome.stderr
+    (place / "state").write_text("nonsense\n")
+    outcome = tune(command, tree, place, *FEW, "--resume", exit_code=2)
+    assert "is not what an earlier `strongroom tune` left" in outcome.stderr

@@ -1,0 +1,27 @@
+"""The suite bacula-latency on a real file system that answers late."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from strongroom.measure.suites.bacula_latency import NINE, WAYS, measure_latency
+
+pytestmark = pytest.mark.skipif(
+    not (os.access("/dev/fuse", os.W_OK) and shutil.which("fusermount3")), reason="no FUSE here"
+)
+
+
+def test_each_way_backs_up_all_files_twice(tmp_path):
+    told = []
+    data, rows = measure_latency(tmp_path, 0.005, 1, told.append, (0.1,))
+    assert data == "25 files of 1 KiB in 45 directories"
+    assert [row.condition for row in rows] == [way.name for way in WAYS] * 2
+    assert {row.group for row in rows} == {"0.1 ms, first", "0.1 ms, unchanged"}
+    assert rows[0].condition == NINE
+    assert all(row.seconds[0] > 0 for row in rows)
+    assert len(told) == len(rows)
+    # Only the tree is left, for the caller to remove; nothing is mounted.
+    assert sorted(os.listdir(tmp_path)) == ["tree"]

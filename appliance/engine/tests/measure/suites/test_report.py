@@ -1,0 +1,59 @@
+"""Tables and charts of suites, from figures that are known."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import msgspec
+import pytest
+
+from strongroom.measure.profile import Machine
+from strongroom.measure.suites.report import cells, circumstances, markdown, suite_page, svg
+from strongroom.measure.suites.result import Row, SuiteResult, Taken, Way, in_turns
+
+RESULT = SuiteResult(
+    "obnam", "Queues", "a text", "2026-01-01T00:00:00Z",
+    Machine("web1", "a processor", 4, (), 8 << 30, 6 << 30, "6.1", "3.11"),
+    0.1, "100 files", "defaults", "blocks",
+    (
+        Row("far, first", "defaults", (4.0, 2.0, 3.0), 50 << 20),
+        Row("far, first", "queue 8", (1.0, 1.0, 2.0), 60 << 20, 8),
+        Row("far, first", "queue <32>", (4.0,), 0, 32),
+    ),
+)  # fmt: skip
+
+
+def test_rounds_are_compared_with_the_reference_of_their_group():
+    assert [row[2] for row in cells(RESULT)] == ["3.00 s", "1.00 s", "4.00 s"]
+    assert [row[5] for row in cells(RESULT)] == ["1.0 x", "2.0 x", "1.0 x"]
+
+
+def test_the_chart_and_the_pages_hold_what_was_measured():
+    root = ET.fromstring(svg(RESULT))
+    assert len(root.findall(".//{*}circle")) == 2
+    assert "| far, first | queue 8 | 1.00 s | 1.00, 1.00, 2.00 |" in markdown(RESULT)
+    assert "queue &lt;32&gt;" in suite_page(RESULT)
+
+
+@pytest.mark.parametrize(("load", "is_told"), [(0.5, False), (3.0, True)])
+def test_figures_taken_beside_other_work_say_so(load, is_told):
+    found = msgspec.structs.replace(RESULT, load=load)
+    assert ("Taken beside other work" in circumstances(found)) is is_told
+
+
+def test_ways_take_turns_and_their_order_turns_around():
+    asked = []
+
+    def run(way):
+        asked.append(way.name)
+        yield "first", Taken(len(asked), len(asked))
+        yield "unchanged", Taken(0.5)
+
+    rows = in_turns("far", [Way("a"), Way("b", place=3)], 3, run)
+    assert asked == ["a", "b", "b", "a", "a", "b"]
+    assert rows == [
+        Row("far, first", "a", (1, 4, 5), 5),
+        Row("far, first", "b", (2, 3, 6), 6, 3),
+        Row("far, unchanged", "a", (0.5, 0.5, 0.5)),
+        Row("far, unchanged", "b", (0.5, 0.5, 0.5), 0, 3),
+    ]

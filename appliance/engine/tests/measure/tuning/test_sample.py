@@ -1,0 +1,67 @@
+"""What of a folder stands for it."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from strongroom.errors import UsageError
+from strongroom.measure.tuning.sample import choose_sample
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Ten folders of ten files of 1,000 bytes, one file beside them."""
+    for folder in range(10):
+        (tmp_path / "tree" / f"d{folder}" / "deeper").mkdir(parents=True)
+        for number in range(10):
+            (tmp_path / "tree" / f"d{folder}" / "deeper" / str(number)).write_bytes(bytes(1000))
+    (tmp_path / "tree" / "file").write_bytes(bytes(1000))
+    return tmp_path / "tree"
+
+
+def test_all_of_a_small_folder(tree):
+    found = choose_sample(str(tree), random.Random(1))
+    assert found == ((os.fsencode(tree),), 101, 101_000, True)
+
+
+def test_a_part_is_spread_over_the_tree_and_within_its_bounds(tree):
+    found = choose_sample(str(tree), random.Random(1), most_bytes=50_000)
+    assert not found.is_all
+    assert found.size_bytes <= 50_000
+    assert found.files >= 30
+    folders = {path.split(b"/tree/")[1].split(b"/")[0] for path in found.paths}
+    assert len(folders) >= 10
+    assert choose_sample(str(tree), random.Random(1), most_files=20).files <= 20
+
+
+def test_whole_folders_are_taken_where_they_fit(tree):
+    found = choose_sample(str(tree), random.Random(1), most_files=100)
+    assert any(os.path.isdir(path) for path in found.paths)
+
+
+def test_no_path_is_taken_twice(tree):
+    found = choose_sample(str(tree), random.Random(3), most_files=37)
+    assert len(set(found.paths)) == len(found.paths)
+    for path in found.paths:
+        assert not any(path.startswith(other + b"/") for other in found.paths)
+
+
+def test_files_that_are_all_too_large_are_no_sample(tmp_path):
+    (tmp_path / "disk").write_bytes(bytes(1000))
+    with pytest.raises(UsageError, match="no file that is small enough"):
+        choose_sample(str(tmp_path), random.Random(1), most_bytes=100)
+
+
+def test_what_small_folders_leave_unused_goes_to_large_ones(tmp_path):
+    """Three small folders beside one that holds nearly everything."""
+    for folder, count in (("a", 1), ("b", 1), ("c", 1), ("large", 40)):
+        for number in range(count):
+            place = tmp_path / folder / str(number // 10)
+            place.mkdir(parents=True, exist_ok=True)
+            (place / str(number)).write_bytes(bytes(1000))
+    for seed in range(10):
+        found = choose_sample(str(tmp_path), random.Random(seed), most_bytes=30_000)
+        assert 15_000 <= found.size_bytes <= 30_000
