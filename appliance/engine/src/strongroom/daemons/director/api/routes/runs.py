@@ -41,6 +41,7 @@ async def runs(
 ) -> Page[Run]:
     """Runs that the caller may see, the newest first."""
     asked.rights.require_command("runs")
+    of_clients, of_jobs = await asked.names_in_sight("client"), await asked.names_in_sight("job")
 
     async def read(offset: int, count: int) -> list[Run]:
         return await asked.director.queries.runs(
@@ -49,6 +50,8 @@ async def runs(
                 client=client,
                 kind=kind or "",
                 states=tuple(state or ()),
+                of_clients=of_clients,
+                of_jobs=of_jobs,
                 limit=count,
                 offset=offset,
             )
