@@ -1,8 +1,9 @@
 """How long the views of the director's web page take at the server, with a large catalog.
 
-    python -m bench.web_pages [--clients 1000] [--runs 100000] [--repeats 15]
+    python -m bench.web_pages [--clients 1000] [--runs 100000] [--files 30000] [--repeats 15]
 
-A director runs as a process, with a catalog of so many clients and runs. Each view is asked for
+A director runs as a process, with a catalog of so many clients and runs, and a storage daemon with
+two snapshots of a tree of so many files, which belong to the client web1. Each view is asked for
 over one connection, by somebody who sees everything and by somebody who sees ten clients; printed
 are the median and the longest of so many answers, and the director's CPU time for one.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,12 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.network.processes import Daemon
+    from bench.network.vault import Vault
     from strongroom.daemons.director.catalog.database import Catalog
 
 _DAY_NS: Final = 86400 * clock.SECOND_NS
 _SNAPSHOTS_EACH: Final = 30
 _LINES: Final = 500
 _AT_ONCE: Final = 5000
+_FILES_EACH: Final = 3000
 # What it is to take at most.
 WANTED_MS: Final = 300.0
 _MORE: Final = """
@@ -43,8 +47,8 @@ Schedule { Name = nights
   Run = daily at 23:10
   Run = Full 1st sun at 22:10
 }
-Console { Name = few; Password = x; Command ACL = *all*; Client ACL = "c000[0-9]"
-  Job ACL = "c000[0-9]"; FileSet ACL = *all*; Pool ACL = *all*; Storage ACL = *all*
+Console { Name = few; Password = x; Command ACL = *all*; Client ACL = "c000[1-9]|web1"
+  Job ACL = "c000[1-9]|web1"; FileSet ACL = *all*; Pool ACL = *all*; Storage ACL = *all*
   Schedule ACL = *all*; Where ACL = *all* }
 """
 _VIEWS: Final = {
@@ -62,6 +66,12 @@ _VIEWS: Final = {
     "schedule": "/schedule?day=2",
     "snapshots": "/snapshots",
     "snapshots of a client": "/snapshots?client=c0007",
+    "a folder of a snapshot": "/snapshots/{newer}?path={tree}",
+    "a folder of 3000 files": "/snapshots/{newer}?path={tree}/00",
+    "search of a client": "/search?name=*1234*&client=web1",
+    "search of a name": "/search?name=none-has-this-name&client=web1",
+    "compare two": "/compare?before={older}&after={newer}",
+    "restore, preview": "/restore?snapshot={newer}&path={tree}/00&way=content&target=/srv/restore",
     "notices": "/notices",
     "configuration": "/configuration",
     "resource": "/resource?kind=Job&name=c0007",
@@ -74,29 +84,64 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Time the views of the web page.")
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--files", type=int, default=30_000)
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
     names = [f"c{number:04}" for number in range(options.clients)]
     with tempfile.TemporaryDirectory() as parent:
-        folder = Path(parent) / "site"
-        sources = dict.fromkeys(names, Path("/srv"))
-        appliance = Appliance(folder, sources, at_once=10, more=_MORE, schedule="nights")
+        folder, tree = Path(parent) / "site", Path(parent) / "tree"
+        sources = {**dict.fromkeys(names, Path("/srv")), "web1": tree}
+        appliance = Appliance(
+            folder,
+            sources,
+            at_once=10,
+            more=_MORE,
+            schedule="nights",
+            before=lambda vault: _back_up(vault, tree, options.files),
+        )
         catalog = open_catalog(f"sqlite:///{folder}/work/main.sqlite")
-        run = _fill(catalog, names, options.runs)
-        catalog.close()
+        run = _fill_runs(catalog, names, options.runs)
         few = appliance.authority.issue_identity(str(folder / "few"), "few", "operator")
         with appliance:
-            # The director would note that the repository has none of these snapshots.
-            appliance.vault.daemon.stop()
+            newer, older = _wait_for_snapshots(appliance)
+            # The director has looked at the repository, which has none of these.
+            _fill_snapshots(catalog, names)
+            catalog.close()
             time.sleep(70)  # the first look of the notices
             reader = httpx.Client(verify=client_context(few), timeout=60.0)
             for title, client in (("everything", appliance.api), ("ten clients", reader)):
                 _say(f"\nby somebody who sees {title}")
                 base = f"https://localhost:{appliance.port}"
                 for view, target in _VIEWS.items():
-                    url = base + target.format(run=run)
+                    url = base + target.format(run=run, newer=newer, older=older, tree=tree)
                     _measure(appliance.director, client, view, url, options.repeats)
+            kept = appliance.all_of("/snapshots")
+            if len(kept) != _SNAPSHOTS_EACH * options.clients + 2:
+                raise SystemExit(f"the catalog was changed: it has {len(kept)} snapshots")
     return 0
+
+
+def _back_up(vault: Vault, tree: Path, files: int) -> None:
+    """Two snapshots of a tree of so many small files, a hundredth of which changes."""
+    folders = max(1, files // _FILES_EACH)
+    for number in range(files):
+        path = tree / f"{number % folders:02}" / f"file-{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"%d" % number)
+    command = vault.backup(tree, "tls")
+    subprocess.run(command, env=vault.environment, stdout=subprocess.DEVNULL, check=True)
+    for number in range(0, files, 100):
+        path = tree / f"{number % folders:02}" / f"file-{number}"
+        path.write_bytes(b"changed %d" % number)
+    subprocess.run(command, env=vault.environment, stdout=subprocess.DEVNULL, check=True)
+
+
+def _wait_for_snapshots(appliance: Appliance) -> tuple[str, str]:
+    """The ids of the two, the newer first, once the director knows them."""
+    while len(found := appliance.all_of("/snapshots")) < 2:
+        appliance.director.require_alive()
+        time.sleep(1.0)
+    return found[0]["id"], found[1]["id"]
 
 
 def _measure(director: Daemon, client: httpx.Client, view: str, url: str, repeats: int) -> None:
@@ -118,8 +163,8 @@ def _measure(director: Daemon, client: httpx.Client, view: str, url: str, repeat
     )
 
 
-def _fill(catalog: Catalog, names: list[str], runs: int) -> str:
-    """Make runs and snapshots; returns the id of a run with a log."""
+def _fill_runs(catalog: Catalog, names: list[str], runs: int) -> str:
+    """Make runs; returns the id of one with a log."""
     now_ns = clock.now_ns()
     with catalog.writing() as connection:
         rows: list[dict[str, Any]] = []
@@ -130,9 +175,7 @@ def _fill(catalog: Catalog, names: list[str], runs: int) -> str:
                 rows = []
         if rows:
             connection.execute(insert(RUNS), rows)
-        for name in names:
-            connection.execute(insert(SNAPSHOTS), list(_snapshots(name, now_ns)))
-        run = f"{0:032x}"
+        run = f"{7:032x}"
         lines = [
             {
                 "run_id": run,
@@ -145,6 +188,13 @@ def _fill(catalog: Catalog, names: list[str], runs: int) -> str:
         ]
         connection.execute(insert(RUN_LOG), lines)
     return run
+
+
+def _fill_snapshots(catalog: Catalog, names: list[str]) -> None:
+    now_ns = clock.now_ns()
+    with catalog.writing() as connection:
+        for name in names:
+            connection.execute(insert(SNAPSHOTS), list(_snapshots(name, now_ns)))
 
 
 def _runs(names: list[str], count: int, now_ns: int) -> Iterator[dict[str, Any]]:
