@@ -11,11 +11,13 @@ are the median and the longest of so many answers, and the director's CPU time f
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -90,6 +92,7 @@ def main() -> int:
     names = [f"c{number:04}" for number in range(options.clients)]
     with tempfile.TemporaryDirectory() as parent:
         folder, tree = Path(parent) / "site", Path(parent) / "tree"
+        made: list[str] = []
         sources = {**dict.fromkeys(names, Path("/srv")), "web1": tree}
         appliance = Appliance(
             folder,
@@ -97,17 +100,16 @@ def main() -> int:
             at_once=10,
             more=_MORE,
             schedule="nights",
-            before=lambda vault: _back_up(vault, tree, options.files),
+            before=lambda vault: made.extend(_back_up(vault, tree, options.files)),
         )
         catalog = open_catalog(f"sqlite:///{folder}/work/main.sqlite")
         run = _fill_runs(catalog, names, options.runs)
         few = appliance.authority.issue_identity(str(folder / "few"), "few", "operator")
         with appliance:
-            newer, older = _wait_for_snapshots(appliance)
-            # The director has looked at the repository, which has none of these.
-            _fill_snapshots(catalog, names)
+            time.sleep(70)  # the first look of the notices, and at the repository
+            _fill_snapshots(catalog, names, made)
             catalog.close()
-            time.sleep(70)  # the first look of the notices
+            older, newer = made
             reader = httpx.Client(verify=client_context(few), timeout=60.0)
             for title, client in (("everything", appliance.api), ("ten clients", reader)):
                 _say(f"\nby somebody who sees {title}")
@@ -121,27 +123,26 @@ def main() -> int:
     return 0
 
 
-def _back_up(vault: Vault, tree: Path, files: int) -> None:
-    """Two snapshots of a tree of so many small files, a hundredth of which changes."""
+def _back_up(vault: Vault, tree: Path, files: int) -> tuple[str, str]:
+    """Two snapshots of a tree of so many small files, a hundredth of which changes; their ids."""
     folders = max(1, files // _FILES_EACH)
     for number in range(files):
         path = tree / f"{number % folders:02}" / f"file-{number}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"%d" % number)
-    command = vault.backup(tree, "tls")
-    subprocess.run(command, env=vault.environment, stdout=subprocess.DEVNULL, check=True)
+    older = _back_up_once(vault, tree)
     for number in range(0, files, 100):
         path = tree / f"{number % folders:02}" / f"file-{number}"
         path.write_bytes(b"changed %d" % number)
-    subprocess.run(command, env=vault.environment, stdout=subprocess.DEVNULL, check=True)
+    return older, _back_up_once(vault, tree)
 
 
-def _wait_for_snapshots(appliance: Appliance) -> tuple[str, str]:
-    """The ids of the two, the newer first, once the director knows them."""
-    while len(found := appliance.all_of("/snapshots")) < 2:
-        appliance.director.require_alive()
-        time.sleep(1.0)
-    return found[0]["id"], found[1]["id"]
+def _back_up_once(vault: Vault, tree: Path) -> str:
+    """The id of the snapshot."""
+    done = subprocess.run(
+        vault.backup(tree, "tls"), env=vault.environment, stdout=subprocess.PIPE, check=True
+    )
+    return str(json.loads(done.stdout.splitlines()[-1])["snapshot"])
 
 
 def _measure(director: Daemon, client: httpx.Client, view: str, url: str, repeats: int) -> None:
@@ -190,11 +191,17 @@ def _fill_runs(catalog: Catalog, names: list[str], runs: int) -> str:
     return run
 
 
-def _fill_snapshots(catalog: Catalog, names: list[str]) -> None:
+def _fill_snapshots(catalog: Catalog, names: list[str], made: list[str]) -> None:
+    """Those of web1 are there; the repository has none of the others."""
     now_ns = clock.now_ns()
     with catalog.writing() as connection:
         for name in names:
             connection.execute(insert(SNAPSHOTS), list(_snapshots(name, now_ns)))
+        rows = [
+            {**row, "id": snapshot}
+            for snapshot, row in zip(reversed(made), _snapshots("web1", now_ns), strict=False)
+        ]
+        connection.execute(insert(SNAPSHOTS), rows)
 
 
 def _runs(names: list[str], count: int, now_ns: int) -> Iterator[dict[str, Any]]:
@@ -233,7 +240,7 @@ def _snapshots(name: str, now_ns: int) -> Iterator[dict[str, Any]]:
     for number in range(_SNAPSHOTS_EACH):
         begun_ns = now_ns - number * _DAY_NS
         yield {
-            "id": f"{int(name[1:]):08x}{number:056x}",
+            "id": blake2b(f"{name} {number}".encode(), digest_size=32).hexdigest(),
             "client": name,
             "job": name,
             "fileset": name,
