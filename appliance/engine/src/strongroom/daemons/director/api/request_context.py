@@ -120,14 +120,18 @@ class ApiRequest:
             pool=thing.pool,
         )
 
-    async def names_in_sight(self, kind: RecordedKind) -> tuple[str, ...] | None:
+    async def names_in_sight(
+        self,
+        kind: RecordedKind,
+        recorded_names: Callable[[RecordedKind], Awaitable[list[str]]],
+    ) -> tuple[str, ...] | None:
         """Names that a listing can be narrowed to, for may_see to judge less; None: not narrowed.
 
-        Somebody who sees many names fills a page soon.
+        recorded_names: all that the listing has. Who sees many of them fills a page soon.
         """
         if self.rights.permits_every(kind):
             return None
-        names = await self.director.queries.recorded_names(kind)
+        names = await recorded_names(kind)
         seen = tuple(name for name in names if self.rights.permits(kind, name))
         return seen if len(seen) <= _MOST_NAMES else None
 

@@ -51,7 +51,9 @@ async def snapshots(
     without `false` none that was found false.
     """
     asked.rights.require_command("snapshots")
-    of_clients, of_jobs = await asked.names_in_sight("client"), await asked.names_in_sight("job")
+    recorded_names = asked.director.queries.names_of_snapshots
+    of_clients = await asked.names_in_sight("client", recorded_names)
+    of_jobs = await asked.names_in_sight("job", recorded_names)
 
     async def read(offset: int, count: int) -> list[Snapshot]:
         return await asked.director.queries.snapshots(
