@@ -128,7 +128,7 @@ def fleet() -> Dashboard:
             "Runs of the last day",
             "Jobs whose last backup ended within a day, by how it ended.",
             "short",
-            Query(f'count_values("status", strongroom_backup_last_run_status and {ON} {TODAY})', "status {{status}}"),
+            Query(_named(f'count_values("status", strongroom_backup_last_run_status and {ON} {TODAY})'), "{{status}}"),
             stacked=True,
             bars=True,
         ),
@@ -191,7 +191,8 @@ def fleet() -> Dashboard:
             "bytes",
             Query("strongroom_repository_free_bytes", "{{storage}} free"),
             Query(
-                "clamp_min(predict_linear(strongroom_repository_free_bytes[7d], 14 * 86400), 0)",
+                "clamp_min(predict_linear(strongroom_repository_free_bytes[7d], 14 * 86400), 0) "
+                "< strongroom_repository_size_bytes or strongroom_repository_size_bytes",
                 "{{storage}} in two weeks",
             ),
             Query("strongroom_repository_size_bytes", "{{storage}} size"),
@@ -202,3 +203,10 @@ def fleet() -> Dashboard:
     ):
         board = board.with_row(panel) if isinstance(panel, Row) else board.with_panel(panel)
     return board
+
+
+def _named(expression: str) -> str:
+    """With the words of STATUS in place of the numbers in the label `status`."""
+    for number, word in STATUS:
+        expression = f'label_replace({expression}, "status", "{word}", "status", "{number}")'
+    return expression

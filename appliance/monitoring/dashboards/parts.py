@@ -218,7 +218,10 @@ def variable(name: str, label: str, query: str, *, is_multi: bool = True) -> das
         .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
     )
     if is_multi:
-        made = made.multi(True).include_all(True).all_value(".+")
+        made = made.multi(True).include_all(True)
+        # All jobs and instances of a director; all nodes are those of the list, not every machine's node_exporter.
+        if name not in ("node_job", "node"):
+            made = made.all_value(".+")
         made = made.current(VariableOption(text="All", value="$__all"))
     return made
 
