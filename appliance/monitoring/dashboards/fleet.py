@@ -207,6 +207,6 @@ def fleet() -> Dashboard:
 
 def _named(expression: str) -> str:
     """With the words of STATUS in place of the numbers in the label `status`."""
-    for number, word in STATUS:
-        expression = f'label_replace({expression}, "status", "{word}", "status", "{number}")'
+    for value, word in STATUS:
+        expression = f'label_replace({expression}, "status", "{word}", "status", "{value}")'
     return expression
