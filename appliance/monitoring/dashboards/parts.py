@@ -163,15 +163,13 @@ def rows(
     if len(columns) == 1:
         names["Value"] = columns[0].name
     order = {name: number for number, name in enumerate((*labels, *names))}
-    panel = panel.with_transformation(DataTransformerConfig(id_val="merge", options={}))
-    panel = panel.with_transformation(
-        DataTransformerConfig(
-            id_val="filterFieldsByName",
-            options={"include": {"names": [*labels, *names]}},
-        )
-    ).with_transformation(
-        DataTransformerConfig(id_val="organize", options={"indexByName": order, "renameByName": names})
-    )
+    # Names of metrics go first: rows that differ in one would not be merged.
+    for name, options in (
+        ("filterFieldsByName", {"include": {"names": [*labels, *names]}}),
+        ("merge", {}),
+        ("organize", {"indexByName": order, "renameByName": names}),
+    ):
+        panel = panel.with_transformation(DataTransformerConfig(id_val=name, options=options))
     for one in columns:
         panel = panel.override_by_name(one.name, _of_column(one))
     if link:

@@ -123,6 +123,17 @@ def test_a_row_of_the_fleet_leads_to_its_client() -> None:
 
 
 @each
+def test_tables_merge_rows_by_labels_alone(name: str) -> None:
+    # Grafana merges rows that agree in all they share. A metric's name is a field of a row as well.
+    for panel in panels(name):
+        if panel["type"] == "table":
+            steps = panel["transformations"]
+            assert [one["id"] for one in steps] == ["filterFieldsByName", "merge", "organize"]
+            kept = steps[0]["options"]["include"]["names"]
+            assert not {"__name__", "Time", "instance", "job"} & set(kept)
+
+
+@each
 def test_panels_do_not_overlap(name: str) -> None:
     taken: set[tuple[int, int]] = set()
     for panel in load(name)["panels"]:
