@@ -37,7 +37,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
 .PHONY: help setup demo test test-console test-slow test-browser test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages image test-image
 .PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
-.PHONY: dashboards lint-dashboards bench bench-fleet bench-network bench-sharing fuzz man reference docs picture lock clean
+.PHONY: dashboards dashboard-pictures lint-dashboards bench bench-fleet bench-network bench-sharing fuzz man reference docs picture lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,10 +68,10 @@ test: setup test-ansible  ## run the tests: make test [ARGUMENTS="-k words"] [PR
 test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS="-k words"]
 	cd $(ENGINE) && $(BIN)/python -m pytest -m slow $(ARGUMENTS)
 
-test-browser: setup  ## run the tests of the web page in headless Chromium, where there is one [CHROMIUM=/usr/bin/chromium]
+test-browser: setup  ## run the tests of the web page in headless Chromium, where there is one [CHROMIUM=/usr/bin/chromium] [AXE_CORE=axe.min.js]
 	$(BIN)/pip install --quiet --require-hashes --only-binary :all: \
 	    -r $(ENGINE)/requirements-browser.lock
-	cd $(ENGINE) && $(BIN)/python -m pytest -m browser tests/browser $(ARGUMENTS)
+	cd $(ENGINE) && $(if $(AXE_CORE),AXE_CORE="$(abspath $(AXE_CORE))") $(BIN)/python -m pytest -m browser tests/browser $(ARGUMENTS)
 
 test-debian:  ## run the tests on every Debian we support [SUITES="trixie bookworm"]
 	for suite in $(SUITES); do $(ENGINE)/tests/debian/run_suite.sh $$suite '$(ARGUMENTS)' || exit 1; done
@@ -153,6 +153,9 @@ $(DASHBOARDS_VENV)/ready: appliance/monitoring/requirements.lock
 
 dashboards: $(DASHBOARDS_VENV)/ready  ## generate the Grafana dashboards
 	$(DASHBOARDS) $(CURDIR)/roles/monitoring/files/dashboards
+
+dashboard-pictures: setup  ## draw the dashboards from ten minutes of real backups, into docs/images
+	cd $(ENGINE) && $(BIN)/python tests/monitoring/draw_dashboards.py $(CURDIR)/docs/images
 
 lint-dashboards: setup $(DASHBOARDS_VENV)/ready  ## check that the dashboards are those that would be generated
 	$(DASHBOARDS) --check $(CURDIR)/roles/monitoring/files/dashboards

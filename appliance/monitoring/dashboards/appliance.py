@@ -43,7 +43,8 @@ def appliance() -> Dashboard:
             "Whether Prometheus reaches the director.",
             "short",
             below(1, 1),
-            Query("up", "{{instance}}"),
+            # Known by what it said within a day: "All" of the variables is every target of that Prometheus.
+            Query("up and on (job, instance) last_over_time(strongroom_director_info[1d])", "{{instance}}"),
             texts=YES,
         ),
         number(

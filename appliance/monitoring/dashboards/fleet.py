@@ -28,6 +28,9 @@ STATUS = (("0", "done"), ("1", "incomplete"), ("2", "failed"), ("3", "cancelled"
 AGE = "(time() - strongroom_backup_last_success_timestamp_seconds)"
 INTERVAL = "strongroom_backup_expected_interval_seconds"
 ON = "on (instance, backup_job, client)"
+# Of the clients that are chosen.
+CHOSEN = '{client=~"$client"}'
+CHOSEN_AGE = f"(time() - strongroom_backup_last_success_timestamp_seconds{CHOSEN})"
 TODAY = "(time() - strongroom_backup_last_run_timestamp_seconds < 86400)"
 
 
@@ -96,8 +99,8 @@ def fleet() -> Dashboard:
                 Column(
                     "Last run", Query('strongroom_backup_last_run_status{client=~"$client"}'), "short", (1, 2), STATUS
                 ),
-                Column("Late", Query(f"{AGE} / {ON} {INTERVAL}"), "percentunit", (1.1, 1.5)),
-                Column("Age", Query(AGE), "dtdurations"),
+                Column("Late", Query(f"{CHOSEN_AGE} / {ON} {INTERVAL}"), "percentunit", (1.1, 1.5)),
+                Column("Age", Query(CHOSEN_AGE), "dtdurations"),
                 Column("Took", Query('strongroom_backup_duration_seconds{client=~"$client"}'), "s"),
                 Column("Size", Query('strongroom_backup_size_bytes{client=~"$client"}'), "bytes"),
                 Column("Stored", Query('strongroom_backup_stored_bytes{client=~"$client"}'), "bytes"),
@@ -110,7 +113,7 @@ def fleet() -> Dashboard:
             "What is wrong",
             "Incidents as the director sees them; its notices tell what to do.",
             ("severity", "event", "client", "backup_job", "storage"),
-            (Column("Open", Query("strongroom_incidents"), "short"),),
+            (Column("Open", Query('strongroom_incidents{client=~"$client|"}'), "short"),),
             first=("severity",),
             link=CLIENT_LINK,
         ),
@@ -125,7 +128,7 @@ def fleet() -> Dashboard:
             "Runs of the last day",
             "Jobs whose last backup ended within a day, by how it ended.",
             "short",
-            Query(f'count_values("status", strongroom_backup_last_run_status and {ON} {TODAY})', "status {{status}}"),
+            Query(_named(f'count_values("status", strongroom_backup_last_run_status and {ON} {TODAY})'), "{{status}}"),
             stacked=True,
             bars=True,
         ),
@@ -188,7 +191,8 @@ def fleet() -> Dashboard:
             "bytes",
             Query("strongroom_repository_free_bytes", "{{storage}} free"),
             Query(
-                "clamp_min(predict_linear(strongroom_repository_free_bytes[7d], 14 * 86400), 0)",
+                "clamp_min(predict_linear(strongroom_repository_free_bytes[7d], 14 * 86400), 0) "
+                "< strongroom_repository_size_bytes or strongroom_repository_size_bytes",
                 "{{storage}} in two weeks",
             ),
             Query("strongroom_repository_size_bytes", "{{storage}} size"),
@@ -199,3 +203,10 @@ def fleet() -> Dashboard:
     ):
         board = board.with_row(panel) if isinstance(panel, Row) else board.with_panel(panel)
     return board
+
+
+def _named(expression: str) -> str:
+    """With the words of STATUS in place of the numbers in the label `status`."""
+    for value, word in STATUS:
+        expression = f'label_replace({expression}, "status", "{word}", "status", "{value}")'
+    return expression

@@ -163,15 +163,13 @@ def rows(
     if len(columns) == 1:
         names["Value"] = columns[0].name
     order = {name: number for number, name in enumerate((*labels, *names))}
-    panel = panel.with_transformation(DataTransformerConfig(id_val="merge", options={}))
-    panel = panel.with_transformation(
-        DataTransformerConfig(
-            id_val="filterFieldsByName",
-            options={"include": {"names": [*labels, *names]}},
-        )
-    ).with_transformation(
-        DataTransformerConfig(id_val="organize", options={"indexByName": order, "renameByName": names})
-    )
+    # Names of metrics go first: rows that differ in one would not be merged.
+    for name, options in (
+        ("filterFieldsByName", {"include": {"names": [*labels, *names]}}),
+        ("merge", {}),
+        ("organize", {"indexByName": order, "renameByName": names}),
+    ):
+        panel = panel.with_transformation(DataTransformerConfig(id_val=name, options=options))
     for one in columns:
         panel = panel.override_by_name(one.name, _of_column(one))
     if link:
@@ -218,7 +216,10 @@ def variable(name: str, label: str, query: str, *, is_multi: bool = True) -> das
         .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
     )
     if is_multi:
-        made = made.multi(True).include_all(True).all_value(".+")
+        made = made.multi(True).include_all(True)
+        # All jobs and instances of a director; all nodes are those of the list, not every machine's node_exporter.
+        if name not in ("node_job", "node"):
+            made = made.all_value(".+")
         made = made.current(VariableOption(text="All", value="$__all"))
     return made
 

@@ -13,7 +13,7 @@ from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.control.own_requests import OWN_HEADERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 PATIENCE_SECONDS = 600.0
@@ -55,10 +55,12 @@ class Appliance:
         *,
         more: str = "",
         schedule: str = "",
+        before: Callable[[Vault], None] | None = None,
     ) -> None:
         """`clients`: name -> what its job backs up. `at_once`: jobs.
 
-        more: configuration. schedule: the name of a Schedule there, for every job.
+        more: configuration. schedule: the name of a Schedule there, for every job. before: done
+        when the storage daemon is up, before the director is started.
         """
         self.vault = Vault(folder)
         self.folder = folder
@@ -81,6 +83,7 @@ class Appliance:
         self._configuration.write_text(text)
         self._context = client_context(operator)
         self._stack = ExitStack()
+        self._before = before
 
     def __enter__(self) -> Self:
         import httpx
@@ -89,6 +92,8 @@ class Appliance:
             self._stack.enter_context(self.vault)
             key = str(self.folder / "appliance.key")
             self.vault.maintain("key", "export-appliance", key)
+            if self._before is not None:
+                self._before(self.vault)
             self.director = self._stack.enter_context(
                 Daemon(
                     [*STRONGROOM, "director", "--config", str(self._configuration)],

@@ -1,5 +1,6 @@
 """The web page in a real browser: policy, scripts, keyboard, and readers who cannot see well."""
 
+import os
 from pathlib import Path
 from urllib.parse import quote
 
@@ -62,6 +63,30 @@ def test_every_page_can_be_used_by_whoever_does_not_see_it_well(
     web1.ended(run_id)
 
 
+# The rules of axe-core for WCAG 2.2 A and AA, and its own of good practice.
+AXE = """async () => (await axe.run(document, {runOnly: [
+    'wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}))
+    .violations.map(one => one.id + ': ' + one.help + ' ' + one.nodes.map(node => node.html))"""
+
+
+@pytest.mark.skipif("AXE_CORE" not in os.environ, reason="AXE_CORE does not name axe.min.js")
+def test_axe_finds_nothing_on_any_page(new_site, director, web1, token, looks):
+    axe = Path(os.environ["AXE_CORE"]).read_text("utf-8")
+    run_id = begun(director, web1)
+    web1.log(run_id, "a line")
+    site = new_site(**looks)
+    site.log_in(token)
+    found = {}
+    for target in [*targets(director), f"/runs/{run_id}"]:
+        site.open(target)
+        site.page.evaluate(axe)
+        found[target] = site.page.evaluate(AXE)
+    assert [one for page in found.values() for one in page] == []
+    # The answer to a page that is not there, or cannot be, is meant.
+    site.complaints = [one for one in site.complaints if "status of 4" not in one]
+    web1.ended(run_id)
+
+
 def test_the_keyboard_alone_logs_in_finds_the_content_and_leads_to_a_client(new_site, token):
     site = new_site()
     site.open("/")
@@ -93,7 +118,7 @@ def test_a_run_is_followed_while_it_runs_and_its_log_is_text(site, director, web
     page.wait_for_selector("#run-state .state-running")
     web1.log(run_id, f"a file called {HOSTILE}")
     web1.progress(run_id, files=1234, bytes=3 << 30)
-    page.wait_for_function("document.getElementById('run-files').textContent === '1,234'")
+    page.wait_for_selector("#run-files:text-is('1,234')")
     page.wait_for_selector("#run-log li:has-text('a file called')")
     assert page.locator("#run-bytes").text_content() == "3.0 GiB"
     line = page.locator("#run-log li:has-text('a file called')").text_content()

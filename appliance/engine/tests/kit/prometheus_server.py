@@ -4,11 +4,12 @@
         monitoring.query("up")
 
 `director`: address, authority's certificate and token of a director that is scraped. node_exporter
-collects the files in `textfiles`.
+collects the files in `textfiles`. `rules`: a file with rules that are evaluated every second.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any, Self
@@ -29,7 +30,8 @@ needs_prometheus = pytest.mark.skipif(
     reason="apt-get install prometheus prometheus-node-exporter",
 )
 _CONFIGURATION = """\
-global: {{scrape_interval: 1s}}
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: {rules}
 scrape_configs:
   - job_name: strongroom-director
     scheme: https
@@ -44,14 +46,20 @@ scrape_configs:
 class Monitoring:
     """See the module."""
 
-    def __init__(self, folder: Path, director: str, authority: Path, token: Path) -> None:
+    def __init__(
+        self, folder: Path, director: str, authority: Path, token: Path, rules: Path | None = None
+    ) -> None:
         self.folder = folder
         self.textfiles = folder / "textfiles"
         self.textfiles.mkdir(parents=True)
         self.port, self.node_port = free_port(), free_port()
         (folder / "prometheus.yml").write_text(
             _CONFIGURATION.format(
-                director=director, token=token, authority=authority, node_port=self.node_port
+                director=director,
+                token=token,
+                authority=authority,
+                node_port=self.node_port,
+                rules=json.dumps([str(rules)] if rules is not None else []),
             )
         )
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -100,6 +108,12 @@ class Monitoring:
         assert answer.status_code == 200, (selector, answer.text)
         found: list[str] = answer.json()["data"]
         return found
+
+    def rules(self) -> list[dict[str, Any]]:
+        """All rules, as Prometheus loaded and judged them."""
+        answer = self._api.get("/rules")
+        assert answer.status_code == 200, answer.text
+        return [one for group in answer.json()["data"]["groups"] for one in group["rules"]]
 
     def _is_ready(self) -> bool:
         assert all(process.poll() is None for process in self._processes), self.log

@@ -5,13 +5,41 @@ from __future__ import annotations
 import re
 import subprocess
 
-from kit.project import DOCUMENTS, MONITORING, ROLES
+import yaml
+
+from kit.project import DOCUMENTS, MONITORING
 from kit.prometheus_server import needs_prometheus
+from monitoring.rules import RULES
+from strongroom.config.values.notice_events import EVENTS
 from strongroom.daemons.metric_table.table import METRICS
 
-RULES = ROLES / "monitoring" / "files" / "rules" / "strongroom.yml"
 CASES = MONITORING / "rules_test.yml"
 RUNBOOK = DOCUMENTS / "guides" / "runbook.md"
+
+# What the director's notices tell, and the alert of the same; None: there is no alert of it.
+ALERTS_OF_EVENTS = {
+    "job-failed": {"StrongroomBackupFailed", "StrongroomVerifyFailed"},
+    "job-incomplete": None,
+    "path-missing": None,
+    "job-missing": {"StrongroomBackupMissing", "StrongroomVerifyOverdue"},
+    "job-overdue": {"StrongroomBackupTooOld"},
+    "job-late": None,
+    "job-slow": None,
+    "restore-test-failed": {"StrongroomRestoreTestFailed"},
+    "restore-test-overdue": {"StrongroomRestoreTestOverdue"},
+    "certificate-expiring": {"StrongroomCertificateExpiring"},
+    "certificate-expired": {"StrongroomCertificateExpiring"},
+    "token-expiring": {"StrongroomCertificateExpiring"},
+    "disk-nearly-full": None,
+    "disk-full": {"StrongroomRepositoryFull"},
+    "storage-unreachable": {"StrongroomStorageUnreachable"},
+    "false-snapshot": None,
+    "snapshot-missing": None,
+    "catalog-unavailable": None,
+    "clock-jump": {"StrongroomClockJumped"},
+    "configuration-refused": None,
+    "notices-undelivered": None,
+}
 
 
 def alerts() -> list[str]:
@@ -56,3 +84,16 @@ def test_alerts_ask_for_metrics_that_there_are() -> None:
     names = set(re.findall(r"\bstrongroom_[a-z_]+\b", RULES.read_text()))
     assert len(names) > 20
     assert names <= METRICS.keys()
+
+
+def test_what_the_director_tells_is_marked_so_that_alertmanager_does_not_tell_it_too() -> None:
+    assert ALERTS_OF_EVENTS.keys() == EVENTS.keys()
+    told = set().union(*filter(None, ALERTS_OF_EVENTS.values()))
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    marked = {
+        rule["alert"]
+        for group in groups
+        for rule in group["rules"]
+        if rule.get("labels", {}).get("director_tells") == "yes"
+    }
+    assert marked == told

@@ -19,6 +19,7 @@ from strongroom.daemons.director.catalog.access import (
     list_tokens,
 )
 from strongroom.daemons.director.catalog.clients import ClientRecord, load_clients
+from strongroom.daemons.director.catalog.names import names_of_runs, names_of_snapshots
 from strongroom.daemons.director.catalog.run_history import last_good_starts
 from strongroom.daemons.director.catalog.runs import (
     find_runs,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from strongroom.config.settings.client import ClientSettings
     from strongroom.config.settings.job import JobSettings
     from strongroom.daemons.director.catalog.database import Catalog
+    from strongroom.daemons.director.catalog.names import RecordedKind
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
@@ -232,6 +234,14 @@ class Queries:
         """Runs, the newest first."""
         found = await self._context.in_thread(find_runs, self._context.catalog, _bounded(wanted))
         return [self._info(record) for record in found]
+
+    async def names_of_runs(self, kind: RecordedKind) -> list[str]:
+        """The clients, or the jobs, that the catalog has runs of."""
+        return await self._context.in_thread(names_of_runs, self._context.catalog, kind)
+
+    async def names_of_snapshots(self, kind: RecordedKind) -> list[str]:
+        """The same of snapshots."""
+        return await self._context.in_thread(names_of_snapshots, self._context.catalog, kind)
 
     async def run(self, run_id: str) -> Run:
         """One run, by its id or an unambiguous beginning of it (at least 4 digits)."""

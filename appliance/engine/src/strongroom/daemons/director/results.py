@@ -304,12 +304,17 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs; what is empty does not count. before_ns: begun or scheduled before."""
+    """Which runs; what is empty does not count. before_ns: begun or scheduled before.
+
+    of_clients, of_jobs: only those of these, None of all; a restore may be of any job.
+    """
 
     job: str = ""
     client: str = ""
     kind: str = ""
     states: tuple[str, ...] = ()
+    of_clients: tuple[str, ...] | None = None
+    of_jobs: tuple[str, ...] | None = None
     after_ns: int = 0
     before_ns: int = 0
     limit: int = 100
@@ -320,12 +325,15 @@ class RunFilter:
 class SnapshotFilter:
     """Which snapshots; empty fields do not filter, except names with `exactly`.
 
-    with_copies: if not, a copy counts only where its original is gone.
+    with_copies: if not, a copy counts only where its original is gone. of_clients, of_jobs: only
+    those of these, None of all.
     """
 
     client: str = ""
     job: str = ""
     fileset: str = ""
+    of_clients: tuple[str, ...] | None = None
+    of_jobs: tuple[str, ...] | None = None
     pool: str = ""
     after_ns: int = 0
     before_ns: int = 0

@@ -22,6 +22,7 @@ from strongroom.daemons.director.catalog.access import (
 )
 from strongroom.daemons.director.catalog.clients import change_client, load_clients
 from strongroom.daemons.director.catalog.database import open_catalog
+from strongroom.daemons.director.catalog.names import names_of_runs, names_of_snapshots
 from strongroom.daemons.director.catalog.portable import read_portable, write_portable
 from strongroom.daemons.director.catalog.runs import (
     LONGEST_LINE_CHARACTERS,
@@ -482,6 +483,33 @@ def test_sqlite_keeps_what_it_acknowledged_and_to_itself(tmp_path):
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
     catalog.close()
+
+
+def test_listings_are_narrowed_to_the_names_that_there_are(catalog):
+    assert names_of_runs(catalog, "client") == []
+    for client, job, kind in (
+        ("web1", "nightly", "backup"),
+        ("web2", "weekly", "backup"),
+        ("web1", "nightly", "backup"),
+        ("", "prune", "admin"),
+        ("web2", "files", "restore"),
+    ):
+        add_run(catalog, make_run(client=client, job=job, kind=kind))
+    assert sorted(names_of_runs(catalog, "client")) == ["", "web1", "web2"]
+    assert sorted(names_of_runs(catalog, "job")) == ["files", "nightly", "prune", "weekly"]
+    add_snapshots(catalog, [make_snapshot(1, job="old"), make_snapshot(2, client="web3")])
+    assert sorted(names_of_snapshots(catalog, "client")) == ["web1", "web3"]
+    assert sorted(names_of_snapshots(catalog, "job")) == ["", "old"]
+
+    def runs(**wanted):
+        return sorted((one.client, one.job) for one in find_runs(catalog, RunFilter(**wanted)))
+
+    assert runs(of_clients=("web1",)) == [("web1", "nightly")] * 2
+    # A restore may be somebody's own, whatever its job.
+    assert runs(of_jobs=("weekly",)) == [("web2", "files"), ("web2", "weekly")]
+    assert runs(of_clients=()) == []
+    found = find_snapshots(catalog, SnapshotFilter(of_clients=("web1",), of_jobs=("old",)))
+    assert [one.client for one in found] == ["web1"]
 
 
 def test_a_reader_sees_one_state_while_others_write(catalog):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.api.enrolment import Enrolling
     from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.api.rights import CallerRights
+    from strongroom.daemons.director.catalog.names import RecordedKind
     from strongroom.daemons.director.director import Director
     from strongroom.daemons.director.results import Actor, OpenIncident, Snapshot
 
@@ -33,6 +34,7 @@ _bearer = HTTPBearer(auto_error=False, description="A token made by `strongroom 
 
 
 MOST_ENROLMENTS: Final = 4
+_MOST_NAMES: Final = 500
 _KINDS_OF_ALL: Final = frozenset(("copy", "admin"))
 
 
@@ -117,6 +119,21 @@ class ApiRequest:
             fileset=thing.fileset,
             pool=thing.pool,
         )
+
+    async def names_in_sight(
+        self,
+        kind: RecordedKind,
+        recorded_names: Callable[[RecordedKind], Awaitable[list[str]]],
+    ) -> tuple[str, ...] | None:
+        """Names that a listing can be narrowed to, for may_see to judge less; None: not narrowed.
+
+        recorded_names: all that the listing has. Who sees many of them fills a page soon.
+        """
+        if self.rights.permits_every(kind):
+            return None
+        names = await recorded_names(kind)
+        seen = tuple(name for name in names if self.rights.permits(kind, name))
+        return seen if len(seen) <= _MOST_NAMES else None
 
     def may_know_of_credential(self, kind: str, name: str) -> bool:
         """Whether the caller may see when somebody's certificate or token ends.

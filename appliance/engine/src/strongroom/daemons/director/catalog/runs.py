@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy import and_, func, insert, or_, select, update
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.storable_text import plain, plain_columns
@@ -190,6 +190,10 @@ def find_runs(catalog: Catalog, wanted: RunFilter) -> list[RunRecord]:
             conditions.append(RUNS.c[column] == value)
     if wanted.states:
         conditions.append(RUNS.c.state.in_(wanted.states))
+    if wanted.of_clients is not None:
+        conditions.append(RUNS.c.client.in_(wanted.of_clients))
+    if wanted.of_jobs is not None:
+        conditions.append(or_(RUNS.c.job.in_(wanted.of_jobs), RUNS.c.kind == "restore"))
     if wanted.after_ns:
         conditions.append(RUNS.c.scheduled_ns >= wanted.after_ns)
     if wanted.before_ns:

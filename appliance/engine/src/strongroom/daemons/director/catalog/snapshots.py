@@ -132,6 +132,10 @@ def find_snapshots(catalog: Catalog, wanted: SnapshotFilter) -> list[SnapshotRec
         for column in ("client", "job", "fileset", "pool")
         if (value := getattr(wanted, column)) or wanted.exactly
     ]
+    if wanted.of_clients is not None:
+        conditions.append(SNAPSHOTS.c.client.in_(wanted.of_clients))
+    if wanted.of_jobs is not None:
+        conditions.append(SNAPSHOTS.c.job.in_(wanted.of_jobs))
     if wanted.after_ns:
         conditions.append(SNAPSHOTS.c.start_ns >= wanted.after_ns)
     if wanted.before_ns:

@@ -41,6 +41,9 @@ async def runs(
 ) -> Page[Run]:
     """Runs that the caller may see, the newest first."""
     asked.rights.require_command("runs")
+    recorded_names = asked.director.queries.names_of_runs
+    of_clients = await asked.names_in_sight("client", recorded_names)
+    of_jobs = await asked.names_in_sight("job", recorded_names)
 
     async def read(offset: int, count: int) -> list[Run]:
         return await asked.director.queries.runs(
@@ -49,6 +52,8 @@ async def runs(
                 client=client,
                 kind=kind or "",
                 states=tuple(state or ()),
+                of_clients=of_clients,
+                of_jobs=of_jobs,
                 limit=count,
                 offset=offset,
             )

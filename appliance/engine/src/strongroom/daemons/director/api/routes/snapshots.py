@@ -51,6 +51,9 @@ async def snapshots(
     without `false` none that was found false.
     """
     asked.rights.require_command("snapshots")
+    recorded_names = asked.director.queries.names_of_snapshots
+    of_clients = await asked.names_in_sight("client", recorded_names)
+    of_jobs = await asked.names_in_sight("job", recorded_names)
 
     async def read(offset: int, count: int) -> list[Snapshot]:
         return await asked.director.queries.snapshots(
@@ -59,6 +62,8 @@ async def snapshots(
                 job=job,
                 fileset=fileset,
                 pool=pool,
+                of_clients=of_clients,
+                of_jobs=of_jobs,
                 with_removed=removed,
                 with_copies=copies,
                 with_false=false,
