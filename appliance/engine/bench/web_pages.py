@@ -140,7 +140,7 @@ def _back_up(vault: Vault, tree: Path, files: int) -> tuple[str, str]:
 def _back_up_once(vault: Vault, tree: Path) -> str:
     """The id of the snapshot."""
     done = subprocess.run(
-        vault.backup(tree, "tls"), env=vault.environment, stdout=subprocess.PIPE, check=True
+        vault.backup("tls", str(tree)), env=vault.environment, stdout=subprocess.PIPE, check=True
     )
     return str(json.loads(done.stdout.splitlines()[-1])["snapshot"])
 
