@@ -3,7 +3,8 @@
 #
 # Base disk by mmdebstrap, one boot with ansible/image.yml by Packer, then the results in build/image/results. Needs Debian,
 # root, mmdebstrap and packer (1.6.6, or 1.11 and newer with its plugins). Variables: PACKAGES (folder with Strongroom's
-# Debian packages), MIRROR, SECURITY_MIRROR, ACCELERATOR (kvm or tcg, otherwise tried), PACKER, SIGNING_KEY (GnuPG).
+# Debian packages), MIRROR, SECURITY_MIRROR, ACCELERATOR (kvm or tcg, otherwise tried), PACKER, SIGNING_KEY (GnuPG),
+# UPDATE_KEY (Ed25519, PEM: signs the update; appliances that are made with it take only updates that it signed).
 # PROVISION=container runs image.yml in a container instead, for hosts where a virtual machine is too slow.
 set -euo pipefail
 
@@ -58,6 +59,16 @@ provision_by_packer() {
         { [ ! -e "$boot/disk.console" ] || tail -n 20 "$boot/disk.console" >&2; exit 1; }
     mv "$boot/disk/appliance.qcow2" "$build/results.part/disk"
 }
+
+# Without a key of its own it is made, and kept beside the results. Whoever loses it can update no appliance.
+key=${UPDATE_KEY:-$build/update-key.pem}
+if [ ! -e "$key" ] && [ -z "${UPDATE_KEY:-}" ]; then
+    say "making a key that signs updates: $key"
+    (umask 0077 && openssl genpkey -algorithm ed25519 -out "$key.part" && mv "$key.part" "$key")
+fi
+export UPDATE_PUBLIC_KEY=$build/update-key.pub.pem
+openssl pkey -in "$key" -pubout -out "$UPDATE_PUBLIC_KEY" || fail "$key is no private key"
+grep -q 'ED25519' <<< "$(openssl pkey -in "$key" -noout -text)" || fail "$key is no Ed25519 key: openssl genpkey -algorithm ed25519"
 
 base=$("$here/base/base_root.sh" "$packages")
 rm -rf "$build/results.part"

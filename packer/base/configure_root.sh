@@ -17,7 +17,7 @@ systemctl --quiet mask apt-daily.timer apt-daily-upgrade.timer apt-daily.service
 mkdir -p /etc/systemd/system-generators
 ln -sf /dev/null /etc/systemd/system-generators/systemd-ssh-generator
 systemctl --quiet mask ctrl-alt-del.target kexec.target debug-shell.service systemd-pstore.service
-systemctl --quiet enable systemd-networkd systemd-resolved systemd-timesyncd strongroom-host-keys strongroom-state-grow \
+systemctl --quiet enable systemd-networkd systemd-resolved systemd-timesyncd strongroom-state-grow \
     nftables auditd apparmor ssh
 systemctl --quiet disable e2scrub_reap.service fstrim.timer e2scrub_all.timer 2> /dev/null || true
 
