@@ -21,6 +21,7 @@ fail() { printf 'image: %s\n' "$*" >&2; exit 98; }
 
 [ "$(id -u)" -eq 0 ] || fail "making roots needs root"
 command -v mmdebstrap > /dev/null || fail "mmdebstrap is missing: apt-get install mmdebstrap"
+command -v zstd > /dev/null || fail "zstd is missing: apt-get install zstd"
 command -v curl > /dev/null || fail "curl is missing: apt-get install curl"
 [ "${PROVISION:-packer}" = container ] || command -v "$packer" > /dev/null || fail "packer is missing: apt-get install packer on Debian 12, or https://developer.hashicorp.com/packer"
 compgen -G "$packages/strongroom-director_*~deb13_*.deb" > /dev/null ||
@@ -74,18 +75,29 @@ base=$("$here/base/base_root.sh" "$packages")
 rm -rf "$build/results.part"
 mkdir "$build/results.part"
 if [ "${PROVISION:-packer}" = container ]; then
-    accelerator=container
+    accelerator=container format=raw
     say "running ansible/image.yml in a container"
     "$here/provision_container.sh" "$base.tar" "$base.finished.tar" "$packages"
     "$here/in_tools.sh" env "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH" python3 /project/packer/base/make_disk.py \
         "$(basename "$base").finished.tar" results.part/disk
 else
     provision_by_packer
+    format=qcow2
 fi
+
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$project/appliance/engine/pyproject.toml")
+say "writing the update"
+# Root a, see base/make_disk.py.
+opened="driver=raw,offset=$((66 << 20)),size=$((2048 << 20)),file.driver=$format,file.file.driver=file,file.file.filename=disk"
+[ "$format" != raw ] || opened=${opened/file.driver=raw,file.file.driver=file,file.file.filename/file.driver=file,file.filename}
+"$here/in_tools.sh" env --chdir=/work/results.part qemu-img convert --image-opts "$opened" -O raw root
+python3 "$here/update_file.py" "$build/results.part/root" "$key" "$build/results.part/strongroom-$version-amd64.update" \
+    --image "$(cat "$base.id")" --version "$version"
+rm "$build/results.part/root"
 
 say "writing the results"
 "$here/in_tools.sh" python3 /project/packer/results.py results.part --base "$(basename "$base")" \
-    --version "$(sed -n 's/^version = "\(.*\)"$/\1/p' "$project/appliance/engine/pyproject.toml")" \
+    --version "$version" \
     --time "$SOURCE_DATE_EPOCH" --commit "$(git -C "$project" rev-parse HEAD 2> /dev/null || echo unknown)" \
     --accelerator "$accelerator" "${formats[@]}"
 if [ -n "${SIGNING_KEY:-}" ]; then

@@ -4,7 +4,7 @@
 # Two layers, each kept under the hash of what goes into it: Debian (packages.list, what the mirror has today), and over it
 # ours (appliance/overlay and the Debian packages of Strongroom in PACKAGES_FOLDER). Variables: MIRROR, SECURITY_MIRROR,
 # SOURCE_DATE_EPOCH, STRONGROOM_IMAGE_FOLDER, UPDATE_PUBLIC_KEY (whose updates the appliance takes). Beside the root lies
-# PATH.packages, name and version of every package.
+# PATH.packages, name and version of every package, and PATH.id, the id of the image.
 #
 # An image is known by its id, TIME-HASH. The time is that of SOURCE_DATE_EPOCH or of the newest release file of the mirror,
 # whichever is later: the image with a newer Debian is the newer one.
@@ -93,6 +93,7 @@ if [ ! -e "$root.tar" ]; then
     make_ours "$root.work/merged"
     # shellcheck disable=SC2016  # dpkg-query expands them
     chroot "$root.work/merged" dpkg-query -W -f '${Package} ${Version} ${Architecture}\n' > "$root.packages"
+    cp "$root.work/merged/usr/lib/strongroom/image/id" "$root.id"
     cp "$root.work/merged"/boot/vmlinuz-* "$root.kernel"
     cp "$root.work/merged"/boot/initrd.img-* "$root.kernel.initrd"
     tar -C "$root.work/merged" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --clamp-mtime --numeric-owner --xattrs \

@@ -65,7 +65,7 @@ class JobDiedError(StrongroomError):
 
 
 class RefusedError(StrongroomError):
-    """The configuration of this machine does not allow what the director asks for."""
+    """This machine does not allow what it is asked for, or an update is not signed by its key."""
 
     exit_code = 9
     error_id = "refused"
