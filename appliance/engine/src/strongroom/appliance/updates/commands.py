@@ -20,7 +20,12 @@ def add_update_commands(actions: argparse._SubParsersAction[argparse.ArgumentPar
     writing = actions.add_parser(
         "update", help="write an update beside the running system; the next start tries it"
     )
-    writing.add_argument("place", metavar="FILE|URL", help="a signed update file of `make image`")
+    writing.add_argument(
+        "place", nargs="?", metavar="FILE|URL", help="a signed update file of `make image`"
+    )
+    writing.add_argument(
+        "--scheduled", action="store_true", help="from where the answers say: the timer does it"
+    )
     writing.add_argument("--older", action="store_true", help="also one older than what runs")
     writing.add_argument("--restart", action="store_true", help="restart at once, to try it")
     writing.set_defaults(act=_update)
@@ -38,9 +43,15 @@ def add_update_commands(actions: argparse._SubParsersAction[argparse.ArgumentPar
 
 def _update(arguments: Any, terminal: Terminal) -> int:
     from strongroom.appliance.machine import run
+    from strongroom.appliance.updates.schedule import update_as_scheduled
     from strongroom.appliance.updates.writing import write_update
 
     _need_root("update a machine")
+    if arguments.scheduled == (arguments.place is not None):
+        raise UsageError("which update? Give FILE or URL, or else --scheduled")
+    if arguments.scheduled:
+        update_as_scheduled(at_once(terminal))
+        return EXIT_DONE
     written = write_update(arguments.place, is_older_wanted=arguments.older, say=at_once(terminal))
     image = printable(written.manifest.image)
     if not written.is_new:
