@@ -1,7 +1,8 @@
-"""Write an update file from the file system of a root: update_file.py ROOT KEY.pem TARGET --image ID --version V
+"""Write an update file from the file system of a root.
 
-ROOT is compressed, its digest put into a manifest, and the manifest signed by the Ed25519 key. Needs openssl and zstd. What the
-appliance makes of the file is in strongroom.appliance.updates.
+update_file.py ROOT KEY.pem TARGET --image ID --version V: ROOT is compressed, its digest put into a manifest, and the
+manifest signed by the Ed25519 key. Needs openssl and zstd. What the appliance makes of the file is in
+strongroom.appliance.updates.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def signature(manifest: bytes, key: Path, work: Path) -> bytes:
     """Sign by openssl, which asks for the passphrase of a key that has one."""
     said, signed = work / "manifest.json", work / "manifest.sig"
     said.write_bytes(manifest)
-    command = ["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", key, "-in", said, "-out", signed]
+    command: list[str | Path] = ["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", key, "-in", said, "-out", signed]
     subprocess.run(command, check=True)
     return signed.read_bytes()
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,40 @@ def key(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("key") / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
     return path
+
+
+@pytest.fixture(scope="session")
+def new_update(image, tmp_path_factory):
+    """Updates from the root of the image, each with changes by debugfs, signed by the key of the image."""
+    build = PROJECT / "build/image"
+    folder = tmp_path_factory.mktemp("updates")
+    key = Path(os.environ.get("STRONGROOM_UPDATE_KEY", build / "update-key.pem"))
+    with tarfile.open(next(image.parent.glob("*.update"))) as archive:
+        manifest = json.load(archive.extractfile("manifest.json"))
+        archive.extract("root.zst", folder, filter="data")
+    work = build / f"test-{os.getpid()}.update"
+    work.mkdir()
+    subprocess.run(["zstd", "--quiet", "-d", "--sparse", folder / "root.zst", "-o", work / "whole"], check=True)
+
+    def make(name: str, *, seconds: int, files: dict[str, str] | None = None, remove: tuple[str, ...] = ()) -> Path:
+        """One that is this much newer than the image."""
+        shutil.copyfile(work / "whole", work / "root")
+        made, _, rest = manifest["image"].partition("-")
+        identity = f"{int(made) + seconds}-{rest}"
+        said = [f"rm {path}" for path in remove]
+        for number, (path, text) in enumerate(
+            {"/usr/lib/strongroom/image/id": f"{identity}\n", **(files or {})}.items()
+        ):
+            (work / f"file{number}").write_text(text)
+            said += [f"rm {path}", f"write /work/{work.name}/file{number} {path}"]
+        (work / "said").write_text("\n".join(said) + "\n")
+        in_tools("debugfs", "-w", "-f", f"/work/{work.name}/said", f"/work/{work.name}/root")
+        words = [sys.executable, PROJECT / "packer/update_file.py", work / "root", key, folder / name]
+        subprocess.run([*words, "--image", identity, "--version", "9.9"], check=True)
+        return folder / name
+
+    yield make
+    shutil.rmtree(work)
 
 
 @pytest.fixture(scope="session")

@@ -65,7 +65,7 @@ class JobDiedError(StrongroomError):
 
 
 class RefusedError(StrongroomError):
-    """This machine does not allow what it is asked for, or an update is not signed by its key."""
+    """What is asked for is not allowed on this machine, or an update is not signed by its key."""
 
     exit_code = 9
     error_id = "refused"

@@ -1,4 +1,4 @@
-"""Updates into the other root: only what is signed, whole or not at all, tried before it is good."""
+"""Updates into the other root: only what is signed, whole or not at all, and tried at first."""
 
 from __future__ import annotations
 

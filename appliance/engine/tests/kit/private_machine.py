@@ -42,7 +42,7 @@ exit "$code"
 
 
 class PrivateMachine:
-    """See the module. folder: keeps what the machine wrote. prepare: for the shell, first of all."""
+    """See the module. folder: keeps what the machine wrote. prepare: a script that runs first."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "machine"

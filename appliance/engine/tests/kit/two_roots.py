@@ -7,10 +7,12 @@ import json
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kit.private_machine import PrivateMachine
 from kit.project import DOCUMENTS
+
+if TYPE_CHECKING:
+    from kit.private_machine import PrivateMachine
 
 PACKER: Final = DOCUMENTS.parent / "packer"
 TABLE: Final = """label: gpt
@@ -20,8 +22,10 @@ size=8MiB, name=strongroom-b
 """
 RUNNING_IMAGE: Final = "2000-aaaa"
 _PREPARE: Final = """
-mkdir -p {folder}/lib/upper {folder}/lib/work /run/by-partlabel
-mount -t overlay -o lowerdir=/usr/lib,upperdir={folder}/lib/upper,workdir={folder}/lib/work o /usr/lib
+cd {folder}
+mkdir -p lib/upper lib/work
+mount -t overlay -o lowerdir=/usr/lib,upperdir=lib/upper,workdir=lib/work overlay /usr/lib
+cd /
 mkdir -p /usr/lib/strongroom/image
 cp {folder}/update-key.pem /usr/lib/strongroom/image/
 cp {folder}/id /usr/lib/strongroom/image/id
@@ -52,8 +56,8 @@ class TwoRoots:
     def __post_init__(self) -> None:
         """Make partitions, GRUB's environment and keys."""
         self.key = make_key(self.folder / "key.pem")
-        public = ["openssl", "pkey", "-in", self.key, "-pubout"]
-        subprocess.run([*public, "-out", self.folder / "update-key.pem"], check=True)
+        public = ["openssl", "pkey", "-in", str(self.key), "-pubout"]
+        subprocess.run([*public, "-out", str(self.folder / "update-key.pem")], check=True)
         (self.folder / "id").write_text(RUNNING_IMAGE + "\n")
         words = ["sfdisk", "--quiet", self.device]
         subprocess.run(words, input=TABLE, text=True, check=True)
@@ -96,6 +100,6 @@ class TwoRoots:
         root, target = self.folder / "root", self.folder / f"{image}.update"
         root.write_bytes(content)
         script = PACKER / "update_file.py"
-        words = ["python3", script, root, key or self.key, target]
+        words = [*map(str, ("python3", script, root, key or self.key, target))]
         subprocess.run([*words, "--image", image, "--version", "9.9"], check=True)
         return target

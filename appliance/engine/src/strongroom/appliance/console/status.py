@@ -10,10 +10,9 @@ from typing import Final
 
 from strongroom import clock
 from strongroom.appliance.disks.unlocking import is_waiting
-from strongroom.appliance.machine import MOUNT_POINT, Machine, run_for_code
+from strongroom.appliance.machine import MOUNT_POINT, SETUP_ANSWERS, Machine, run_for_code
 from strongroom.appliance.state import State
 from strongroom.appliance.steps.identity import host_key_fingerprints
-from strongroom.appliance.steps.repository import SETUP_ANSWERS
 from strongroom.appliance.updates.record import read_record
 from strongroom.clock import local_text
 from strongroom.errors import OperatingSystemError, StrongroomError

@@ -1,4 +1,4 @@
-"""Security updates: by apt on an installed Debian, as signed images on an appliance with two roots."""
+"""Security updates: by apt on a Debian, as signed images on an appliance with two roots."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ import sys
 from typing import Final
 
 from strongroom.appliance.disks.unlocking import is_waiting
-from strongroom.appliance.machine import run_for_code, shown
-from strongroom.appliance.steps.repository import SETUP_ANSWERS
+from strongroom.appliance.machine import SETUP_ANSWERS, run_for_code, shown
 from strongroom.cli.appliance.answers import read_answers
 from strongroom.errors import StrongroomError
 from strongroom.net.identities.private_files import read_bounded
