@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from life import Life
 from machine import PROJECT, QEMU_IMG, Machine
 
 MIB = 1 << 20
@@ -122,3 +123,11 @@ def new_machine(image, accelerator, tmp_path_factory):
     yield make
     for one in made:
         one.__exit__()
+
+
+@pytest.fixture(scope="session")
+def life(new_machine, key):
+    """The one appliance that is set up."""
+    found = Life(new_machine(data_gib=4), key)
+    yield found
+    found.end()

@@ -160,7 +160,7 @@ class Machine:
             command += ["-smbios", f"type=11,path={path}"]
         with self._file("qemu").open("wb") as log:
             self.process = subprocess.Popen(
-                ["nsenter", f"--net=/run/netns/{self.network}", *command, *more],
+                [*self.outside(), *command, *more],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -174,15 +174,19 @@ class Machine:
 
     def scan(self) -> set[int]:
         """The TCP ports that accept a connection from outside, of all there are."""
-        command = ["nsenter", f"--net=/run/netns/{self.network}", sys.executable, str(HERE / "scan.py"), self.address]
+        command = [*self.outside(), sys.executable, str(HERE / "scan.py"), self.address]
         found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         return {int(port) for port in found.stdout.split()}
+
+    def outside(self) -> list[str]:
+        """The words that run a command outside, in the network that the machine is in."""
+        return ["nsenter", f"--net=/run/netns/{self.network}"]
 
     def ssh_words(self, key: Path, user: str = "root") -> list[str | Path]:
         """The words that log a user in from outside; those of a command follow."""
         options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=30"]
         words = [word for option in options for word in ("-o", option)]
-        return ["nsenter", f"--net=/run/netns/{self.network}", "ssh", "-i", key, *words, f"{user}@{self.address}"]
+        return [*self.outside(), "ssh", "-i", key, *words, f"{user}@{self.address}"]
 
     def ssh(self, key: Path, command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the machine, as root, from outside."""
@@ -214,9 +218,7 @@ class Machine:
     def serving(self, folder: Path) -> Iterator[str]:
         """Serve a folder by HTTP outside; its address."""
         command = [sys.executable, "-m", "http.server", "--bind", OUTSIDE, "--directory", str(folder), "8000"]
-        with subprocess.Popen(
-            ["nsenter", f"--net=/run/netns/{self.network}", *command], stderr=subprocess.DEVNULL
-        ) as server:
+        with subprocess.Popen([*self.outside(), *command], stderr=subprocess.DEVNULL) as server:
             try:
                 yield f"http://{OUTSIDE}:8000"
             finally:
