@@ -144,7 +144,8 @@ class Machine:
         processor = "host" if self.accelerator == "kvm" else "max"
         command: list[str | Path] = [QEMU, "-accel", self.accelerator, "-cpu", processor, "-m", "2048"]
         command += ["-display", "none", "-monitor", "none", "-device", "virtio-rng-pci"]
-        command += ["-drive", f"file={self.disk},format=qcow2,if=virtio,cache=unsafe,discard=unmap"]
+        command += ["-drive", f"file={self.disk},format=qcow2,if=none,id=system,cache=unsafe,discard=unmap"]
+        command += ["-device", "virtio-blk-pci,drive=system,bootindex=1"]
         if self.data:
             command += ["-drive", f"file={self.data},format=qcow2,if=none,id=data,cache=unsafe"]
             command += ["-device", "virtio-blk-pci,drive=data,serial=DATA"]
