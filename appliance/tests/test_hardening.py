@@ -63,3 +63,36 @@ def test_the_time_comes_from_the_server_of_the_answers(life):
     life.does(wait)
     assert life.does("timedatectl show -P NTPSynchronized").strip() == "yes"
     assert life.does("timedatectl show-timesync -P ServerName").strip() == "192.0.2.1"
+
+
+def test_apparmor_keeps_the_storage_daemon_from_the_keys_even_as_root(life):
+    """What systemd's sandbox and the rights of files permit is refused all the same."""
+    for place in ("/var/lib/strongroom/director/passphrase", "/etc/shadow", "/etc/ssh/ssh_host_ed25519_key"):
+        life.does(f"cat {place} > /dev/null")
+        life.does(f"aa-exec -p strongroom-storage -- cat {place}", code=1)
+    life.does("aa-exec -p strongroom-director -- cat /etc/shadow", code=1)
+    life.does("aa-exec -p strongroom-director -- cat /var/lib/strongroom/director/passphrase > /dev/null")
+    life.does("aa-exec -p strongroom-storage -- touch /etc/written", code=1)
+    # What was tried here is no denial of the daemons.
+    life.does("journalctl --rotate --vacuum-time=1s --quiet; true")
+
+
+def test_apparmor_lets_the_agent_read_everything(life):
+    """The engine backs up in the agent's profile, with its one capability, what only root can read."""
+    profile = (PROJECT / "appliance/apparmor/strongroom-agent").read_bytes()
+    words = [*life.machine.ssh_words(life.key), "apparmor_parser --replace --skip-cache"]
+    subprocess.run(words, input=profile, check=True)
+    life.does("install -d -o nobody -m 0700 /var/tmp/agent; mkdir -p -m 0700 /root/own; echo mine > /root/own/file")
+    run = (
+        "systemd-run --quiet --wait --pipe -p User=nobody -p AppArmorProfile=strongroom-agent -p NoNewPrivileges=yes "
+        "-p AmbientCapabilities=CAP_DAC_READ_SEARCH -p CapabilityBoundingSet=CAP_DAC_READ_SEARCH "
+        "--setenv=STRONGROOM_PASSWORD=only-for-this-test --setenv=HOME=/var/tmp/agent "
+        "--setenv=STRONGROOM_REPOSITORY=/var/tmp/agent/repository /opt/strongroom/bin/strongroom "
+    )
+    life.does(run + "init")
+    life.does(run + "backup /etc /root /var/lib/strongroom/director")
+    listed = life.does(run + "ls -R latest")
+    for place in ("etc/shadow", "etc/ssh/ssh_host_ed25519_key", "root/own/file", "director/passphrase"):
+        assert place in listed
+    life.does("aa-exec -p strongroom-agent -- touch /etc/written", code=1)
+    life.does("rm -r /var/tmp/agent")
