@@ -26,7 +26,7 @@ def signature(manifest: bytes, key: Path, work: Path) -> bytes:
     return signed.read_bytes()
 
 
-def write_update(root: Path, key: Path, target: Path, image: str, version: str) -> None:
+def write_update(root: Path, key: Path, target: Path, image: str, version: str, level: int) -> None:
     """Write it; the same root, key and words give the same bytes."""
     with root.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -36,7 +36,7 @@ def write_update(root: Path, key: Path, target: Path, image: str, version: str) 
         work = Path(folder)
         packed = work / "root.zst"
         # With room for the window that the appliance permits.
-        subprocess.run(["zstd", "--quiet", "-10", "-T0", "-f", root, "-o", packed], check=True)
+        subprocess.run(["zstd", "--quiet", f"-{level}", "-T0", "-f", root, "-o", packed], check=True)
         members = (("manifest.json", manifest), ("manifest.sig", signature(manifest, key, work)))
         with tarfile.open(work / "update", "w", format=tarfile.USTAR_FORMAT) as archive:
             for name, content in members:
@@ -61,8 +61,9 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("--image", required=True)
     parser.add_argument("--version", required=True)
-    arguments = parser.parse_args()
-    write_update(arguments.root, arguments.key, arguments.target, arguments.image, arguments.version)
+    parser.add_argument("--level", type=int, default=10, help="of zstd")
+    said = parser.parse_args()
+    write_update(said.root, said.key, said.target, said.image, said.version, said.level)
 
 
 if __name__ == "__main__":

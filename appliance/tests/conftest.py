@@ -91,7 +91,7 @@ def new_update(image, tmp_path_factory):
 
     def make(name: str, *, seconds: int, files: dict[str, str] | None = None, remove: tuple[str, ...] = ()) -> Path:
         """One that is this much newer than the image."""
-        shutil.copyfile(work / "whole", work / "root")
+        subprocess.run(["cp", "--sparse=always", work / "whole", work / "root"], check=True)
         made, _, rest = manifest["image"].partition("-")
         identity = f"{int(made) + seconds}-{rest}"
         said = [f"rm {path}" for path in remove]
@@ -103,7 +103,7 @@ def new_update(image, tmp_path_factory):
         (work / "said").write_text("\n".join(said) + "\n")
         in_tools("debugfs", "-w", "-f", f"/work/{work.name}/said", f"/work/{work.name}/root")
         words = [sys.executable, PROJECT / "packer/update_file.py", work / "root", key, folder / name]
-        subprocess.run([*words, "--image", identity, "--version", "9.9"], check=True)
+        subprocess.run([*words, "--image", identity, "--version", "9.9", "--level", "1"], check=True)
         return folder / name
 
     yield make

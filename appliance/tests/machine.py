@@ -173,9 +173,9 @@ class Machine:
         parts = re.split(r"^=== (.*)$", text.replace("\r", ""), flags=re.MULTILINE)
         return {name: body.strip().splitlines() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
-    def scan(self) -> set[int]:
-        """The TCP ports that accept a connection from outside, of all there are."""
-        command = [*self.outside(), sys.executable, str(HERE / "scan.py"), self.address]
+    def scan(self, address: str = "") -> set[int]:
+        """The TCP ports that accept a connection from outside, of all; by default at its link-local address."""
+        command = [*self.outside(), sys.executable, str(HERE / "scan.py"), address or self.address]
         found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         return {int(port) for port in found.stdout.split()}
 
