@@ -7,11 +7,13 @@ import json
 
 import pytest
 
+from kit.private_machine import SCRIPTS
 from kit.two_roots import RUNNING_IMAGE, TwoRoots, make_key
 
 MIB = 1 << 20
 ROOT = bytes(range(256)) * (6 * MIB // 256)
 NEWER, OLDER = "3000-bbbb", "1000-cccc"
+SOURCE = f"source: 'http://127.0.0.1:8000/{NEWER}.update'"
 MOMENTS = 400
 
 
@@ -170,44 +172,53 @@ def grub_counts_down(roots):
     roots.machine.run("sh", "-c", change)
 
 
+def served(roots, command: str, exit_code: int = 0):
+    """Run a command of the machine while a web server there has the updates."""
+    script = (
+        f"cd {roots.folder}; python3 -m http.server --bind 127.0.0.1 8000 2>/dev/null & "
+        "for i in $(seq 600); do curl -s -o /dev/null 127.0.0.1:8000 && break; sleep 0.1; done; "
+        f"PATH={SCRIPTS}:$PATH {command}"
+    )
+    return roots.machine.run("sh", "-c", script, exit_code=exit_code)
+
+
 def test_an_update_comes_from_a_web_server(roots):
     update = roots.update(ROOT)
-    serve = f"cd {update.parent} && python3 -m http.server --bind 127.0.0.1 8000 & sleep 1;"
     command = "strongroom-installer update http://127.0.0.1:8000/"
-    wait = "for i in $(seq 60); do curl -s -o /dev/null 127.0.0.1:8000 && break; sleep 1; done;"
-    roots.machine.run(
-        "sh", "-c", f"({serve}) 2>/dev/null; {wait} {with_path()} {command}{update.name}"
-    )
+    served(roots, command + update.name)
     assert roots.digest("b", len(ROOT)) == hashlib.sha256(ROOT).hexdigest()
-    said = roots.machine.run(
-        "sh", "-c", f"({serve}) 2>/dev/null; {wait} {with_path()} {command}none", exit_code=32
-    )
+    said = served(roots, command + "none", exit_code=32)
     assert "the server answered 404" in said.stderr
 
 
-def with_path():
-    from kit.private_machine import SCRIPTS
-
-    return f"PATH={SCRIPTS}:$PATH"
+def answers_for(roots, more: str) -> str:
+    roots.machine.write("/etc/answers.yml", f"version: 1\nupdates: {{{SOURCE}{more}}}\n")
+    done = roots.installer("apply", "/etc/answers.yml")
+    return str(done.stdout)
 
 
 def test_the_answers_name_the_source_of_updates_and_the_time_of_the_restart(roots):
-    update = roots.update(ROOT)
-    answers = (
-        f"version: 1\nupdates: {{source: 'http://127.0.0.1:8000/{update.name}', reboot: '02:10'}}\n"
-    )
-    roots.machine.write("/etc/answers.yml", answers)
-    assert "every day at 02:10" in roots.installer("apply", "/etc/answers.yml").stdout
+    assert "every day at 02:10, then restart" in answers_for(roots, ", reboot: '02:10'")
     schedule = json.loads(roots.machine.path("/etc/strongroom-appliance/updates.json").read_text())
-    assert schedule == {"source": f"http://127.0.0.1:8000/{update.name}", "restarts": True}
+    assert schedule == {"source": f"http://127.0.0.1:8000/{NEWER}.update", "restarts": True}
     place = "/etc/systemd/system/strongroom-update.timer.d/50-answers.conf"
     assert "OnCalendar=*-*-* 02:10" in roots.machine.path(place).read_text()
-    roots.machine.write(
-        "/etc/answers.yml",
-        answers.replace("version: 1\nupdates: {", "version: 1\nupdates: {security: no, "),
-    )
-    roots.installer("apply", "/etc/answers.yml")
-    assert (
-        "no source of updates is set"
-        in roots.installer("update", "--scheduled", exit_code=40).stderr
-    )
+
+
+def test_the_update_of_the_day_is_written_once(roots):
+    answers_for(roots, "")
+    roots.update(ROOT)
+    said = served(roots, "strongroom-installer update --scheduled")
+    assert "the next restart tries it" in said.stdout
+    assert roots.slots()["states"] == {"a": "good", "b": "3"}
+    roots.boot("b")
+    roots.run_image(NEWER)
+    said = served(roots, "strongroom-installer update --scheduled")
+    assert "what runs is the newest" in said.stdout
+
+
+def test_answers_without_updates_end_them(roots):
+    answers_for(roots, "")
+    answers_for(roots, ", security: no")
+    done = roots.installer("update", "--scheduled", exit_code=40)
+    assert "no source of updates is set" in done.stderr
