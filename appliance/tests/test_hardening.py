@@ -22,11 +22,11 @@ def in_tools_outside(machine, *command):
 def test_lynis_finds_it_hardened(life, record_property):
     tools = subprocess.check_output([PROJECT / "packer/tools.sh"], text=True).strip()
     packed = subprocess.check_output(["tar", "-C", tools, "-c", "usr/share/lynis", "usr/sbin/lynis", "etc/lynis"])
-    words = [*life.machine.ssh_words(life.key), "mkdir -p /run/audit && tar -C /run/audit -x --strip-components=2 -f -"]
-    subprocess.run(words, input=packed, check=True)
-    life.does(
-        "cd /run/audit/lynis && ../lynis audit system --quick --no-colors --quiet --report-file /run/report", code=0
+    subprocess.run(
+        [*life.machine.ssh_words(life.key), "mkdir /run/audit && tar -C /run/audit -xf -"], input=packed, check=True
     )
+    options = "--quick --no-colors --quiet --profile /run/audit/etc/lynis/default.prf --report-file /run/report"
+    life.does(f"cd /run/audit/usr/share/lynis && sh ../../sbin/lynis audit system {options}")
     report = life.does("cat /run/report")
     index = int(re.search(r"^hardening_index=(\d+)", report, re.MULTILINE)[1])
     warnings = [
@@ -65,16 +65,19 @@ def test_the_time_comes_from_the_server_of_the_answers(life):
     assert life.does("timedatectl show-timesync -P ServerName").strip() == "192.0.2.1"
 
 
-def test_apparmor_keeps_the_storage_daemon_from_the_keys_even_as_root(life):
-    """What systemd's sandbox and the rights of files permit is refused all the same."""
-    for place in ("/var/lib/strongroom/director/passphrase", "/etc/shadow", "/etc/ssh/ssh_host_ed25519_key"):
-        life.does(f"cat {place} > /dev/null")
-        life.does(f"aa-exec -p strongroom-storage -- cat {place}", code=1)
-    life.does("aa-exec -p strongroom-director -- cat /etc/shadow", code=1)
-    life.does("aa-exec -p strongroom-director -- cat /var/lib/strongroom/director/passphrase > /dev/null")
+def test_apparmor_keeps_the_storage_daemon_from_the_keys_even_as_their_owner(life):
+    """What the rights of files permit is refused all the same."""
+    passphrase = "/var/lib/strongroom/director/passphrase"
+    for user, place, profiles in (
+        ("strongroom-director", passphrase, ["strongroom-storage"]),
+        ("root", "/etc/shadow", ["strongroom-storage", "strongroom-director"]),
+        ("root", "/etc/ssh/ssh_host_ed25519_key", ["strongroom-storage", "strongroom-director"]),
+    ):
+        life.does(f"runuser -u {user} -- cat {place} > /dev/null")
+        for profile in profiles:
+            life.does(f"runuser -u {user} -- aa-exec -p {profile} -- cat {place}", code=1)
+    life.does(f"runuser -u strongroom-director -- aa-exec -p strongroom-director -- cat {passphrase} > /dev/null")
     life.does("aa-exec -p strongroom-storage -- touch /etc/written", code=1)
-    # What was tried here is no denial of the daemons.
-    life.does("journalctl --rotate --vacuum-time=1s --quiet; true")
 
 
 def test_apparmor_lets_the_agent_read_everything(life):
