@@ -23,7 +23,7 @@ agents: {{tokens: [{{group: servers}}]}}
 updates: {{source: "http://{outside}:8000/good.update"}}
 """
 # A broken root is known to be one in less than the quarter of an hour that it has.
-JUDGEMENT = "[Service]\nExecStart=\nExecStart=/usr/sbin/strongroom-installer confirm --within 300\n"
+JUDGEMENT = "[Service]\nExecStart=\nExecStart=/usr/sbin/strongroom-installer confirm --within 600\n"
 # What must survive everything.
 KEPT = {
     "machine id": "cat /etc/machine-id",
