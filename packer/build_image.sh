@@ -3,7 +3,8 @@
 #
 # Base disk by mmdebstrap, one boot with ansible/image.yml by Packer, then the results in build/image/results. Needs Debian,
 # root, mmdebstrap and packer (1.6.6, or 1.11 and newer with its plugins). Variables: PACKAGES (folder with Strongroom's
-# Debian packages), MIRROR, SECURITY_MIRROR, ACCELERATOR (kvm or tcg, otherwise tried), PACKER, SIGNING_KEY (GnuPG).
+# Debian packages), MIRROR, SECURITY_MIRROR, ACCELERATOR (kvm or tcg, otherwise tried), PACKER, SIGNING_KEY (GnuPG),
+# UPDATE_KEY (Ed25519, PEM: signs the update; appliances that are made with it take only updates that it signed).
 # PROVISION=container runs image.yml in a container instead, for hosts where a virtual machine is too slow.
 set -euo pipefail
 
@@ -20,6 +21,7 @@ fail() { printf 'image: %s\n' "$*" >&2; exit 98; }
 
 [ "$(id -u)" -eq 0 ] || fail "making roots needs root"
 command -v mmdebstrap > /dev/null || fail "mmdebstrap is missing: apt-get install mmdebstrap"
+command -v zstd > /dev/null || fail "zstd is missing: apt-get install zstd"
 command -v curl > /dev/null || fail "curl is missing: apt-get install curl"
 [ "${PROVISION:-packer}" = container ] || command -v "$packer" > /dev/null || fail "packer is missing: apt-get install packer on Debian 12, or https://developer.hashicorp.com/packer"
 compgen -G "$packages/strongroom-director_*~deb13_*.deb" > /dev/null ||
@@ -59,22 +61,43 @@ provision_by_packer() {
     mv "$boot/disk/appliance.qcow2" "$build/results.part/disk"
 }
 
+# Without a key of its own it is made, and kept beside the results. Whoever loses it can update no appliance.
+key=${UPDATE_KEY:-$build/update-key.pem}
+if [ ! -e "$key" ] && [ -z "${UPDATE_KEY:-}" ]; then
+    say "making a key that signs updates: $key"
+    (umask 0077 && openssl genpkey -algorithm ed25519 -out "$key.part" && mv "$key.part" "$key")
+fi
+export UPDATE_PUBLIC_KEY=$build/update-key.pub.pem
+openssl pkey -in "$key" -pubout -out "$UPDATE_PUBLIC_KEY" || fail "$key is no private key"
+grep -q 'ED25519' <<< "$(openssl pkey -in "$key" -noout -text)" || fail "$key is no Ed25519 key: openssl genpkey -algorithm ed25519"
+
 base=$("$here/base/base_root.sh" "$packages")
 rm -rf "$build/results.part"
 mkdir "$build/results.part"
 if [ "${PROVISION:-packer}" = container ]; then
-    accelerator=container
+    accelerator=container format=raw
     say "running ansible/image.yml in a container"
     "$here/provision_container.sh" "$base.tar" "$base.finished.tar" "$packages"
     "$here/in_tools.sh" env "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH" python3 /project/packer/base/make_disk.py \
         "$(basename "$base").finished.tar" results.part/disk
 else
     provision_by_packer
+    format=qcow2
 fi
+
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$project/appliance/engine/pyproject.toml")
+say "writing the update"
+# Root a, see base/make_disk.py.
+opened="driver=raw,offset=$((66 << 20)),size=$((2048 << 20)),file.driver=$format,file.file.driver=file,file.file.filename=disk"
+[ "$format" != raw ] || opened=${opened/file.driver=raw,file.file.driver=file,file.file.filename/file.driver=file,file.filename}
+"$here/in_tools.sh" env --chdir=/work/results.part qemu-img convert --image-opts "$opened" -O raw root
+python3 "$here/update_file.py" "$build/results.part/root" "$key" "$build/results.part/strongroom-$version-amd64.update" \
+    --image "$(cat "$base.id")" --version "$version"
+rm "$build/results.part/root"
 
 say "writing the results"
 "$here/in_tools.sh" python3 /project/packer/results.py results.part --base "$(basename "$base")" \
-    --version "$(sed -n 's/^version = "\(.*\)"$/\1/p' "$project/appliance/engine/pyproject.toml")" \
+    --version "$version" \
     --time "$SOURCE_DATE_EPOCH" --commit "$(git -C "$project" rev-parse HEAD 2> /dev/null || echo unknown)" \
     --accelerator "$accelerator" "${formats[@]}"
 if [ -n "${SIGNING_KEY:-}" ]; then

@@ -77,7 +77,7 @@ source=$root/build/strongroom
 rm -rf "$root/build"
 mkdir -p "$source/engine" "$source/packages"
 git -C "$project" ls-files -z --cached --others --exclude-standard \
-    CHANGELOG.md appliance/packages appliance/systemd appliance/engine/src \
+    CHANGELOG.md appliance/packages appliance/systemd appliance/apparmor appliance/engine/src \
     appliance/engine/build_backend appliance/engine/pyproject.toml 'appliance/engine/*.lock' |
     tar -C "$project" --null --files-from=- --ignore-failed-read -cf - |
     tar -C "$source" --no-same-owner --transform='s,^appliance/,,' -xf -

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
+import tarfile
 from pathlib import Path
 
 import pytest
+from life import Life
 from machine import PROJECT, QEMU_IMG, Machine
 
 MIB = 1 << 20
@@ -73,6 +77,41 @@ def key(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def new_update(image, tmp_path_factory):
+    """Updates from the root of the image, each with changes by debugfs, signed by the key of the image."""
+    build = PROJECT / "build/image"
+    folder = tmp_path_factory.mktemp("updates")
+    key = Path(os.environ.get("STRONGROOM_UPDATE_KEY", build / "update-key.pem"))
+    with tarfile.open(next(image.parent.glob("*.update"))) as archive:
+        manifest = json.load(archive.extractfile("manifest.json"))
+        with archive.extractfile("root.zst") as source, (folder / "root.zst").open("wb") as target:
+            shutil.copyfileobj(source, target)
+    work = build / f"test-{os.getpid()}.update"
+    work.mkdir()
+    subprocess.run(["zstd", "--quiet", "-d", "--sparse", folder / "root.zst", "-o", work / "whole"], check=True)
+
+    def make(name: str, *, seconds: int, files: dict[str, str] | None = None, remove: tuple[str, ...] = ()) -> Path:
+        """One that is this much newer than the image."""
+        subprocess.run(["cp", "--sparse=always", work / "whole", work / "root"], check=True)
+        made, _, rest = manifest["image"].partition("-")
+        identity = f"{int(made) + seconds}-{rest}"
+        said = [f"rm {path}" for path in remove]
+        for number, (path, text) in enumerate(
+            {"/usr/lib/strongroom/image/id": f"{identity}\n", **(files or {})}.items()
+        ):
+            (work / f"file{number}").write_text(text)
+            said += [f"rm {path}", f"write /work/{work.name}/file{number} {path}"]
+        (work / "said").write_text("\n".join(said) + "\n")
+        in_tools("debugfs", "-w", "-f", f"/work/{work.name}/said", f"/work/{work.name}/root")
+        words = [sys.executable, PROJECT / "packer/update_file.py", work / "root", key, folder / name]
+        subprocess.run([*words, "--image", identity, "--version", "9.9", "--level", "1"], check=True)
+        return folder / name
+
+    yield make
+    shutil.rmtree(work)
+
+
+@pytest.fixture(scope="session")
 def new_machine(image, accelerator, tmp_path_factory):
     """A machine that has never been started, as often as asked; each is ended at the end."""
     made = []
@@ -85,3 +124,11 @@ def new_machine(image, accelerator, tmp_path_factory):
     yield make
     for one in made:
         one.__exit__()
+
+
+@pytest.fixture(scope="session")
+def life(new_machine, key):
+    """The one appliance that is set up."""
+    found = Life(new_machine(data_gib=4), key)
+    yield found
+    found.end()

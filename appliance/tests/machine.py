@@ -18,6 +18,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
@@ -36,6 +40,8 @@ COMMAND_LINE = (
     "root=PARTLABEL=strongroom-a ro strongroom.slot=a rootfstype=ext4 console=ttyS0,115200 panic=30 "
     "systemd.gpt_auto=no apparmor=1 audit=1 audit_backlog_limit=8192 slab_nomerge"
 )
+# The address of whoever is outside, in the network of the machine's first card.
+OUTSIDE = "192.0.2.1"
 _numbers = itertools.count(1)
 
 
@@ -46,8 +52,8 @@ class Stopped(Exception):
 class Machine:
     """A machine made from the image; `with` ends it."""
 
-    def __init__(self, image: Path, folder: Path, accelerator: str, disk_gib: int = 8) -> None:
-        """Make the disk; nothing is started yet."""
+    def __init__(self, image: Path, folder: Path, accelerator: str, *, disk_gib: int = 8, data_gib: int = 0) -> None:
+        """Make the disk, and one for data if wanted; nothing is started yet."""
         self.folder = folder
         self.accelerator = accelerator
         self.number = next(_numbers)
@@ -59,11 +65,15 @@ class Machine:
         self.disk = folder / "disk.qcow2"
         below = ["-f", "qcow2", "-F", "qcow2", "-b", str(image)]
         subprocess.run([str(QEMU_IMG), "create", "-q", *below, str(self.disk), f"{disk_gib}G"], check=True)
+        self.data = folder / "data.qcow2" if data_gib else None
+        if self.data:
+            subprocess.run([str(QEMU_IMG), "create", "-q", "-f", "qcow2", str(self.data), f"{data_gib}G"], check=True)
         for words in (
             ["netns", "add", self.network],
             ["-n", self.network, "link", "set", "lo", "up"],
             ["-n", self.network, "tuntap", "add", "tap0", "mode", "tap"],
             ["-n", self.network, "link", "set", "tap0", "up"],
+            ["-n", self.network, "address", "add", f"{OUTSIDE}/24", "dev", "tap0"],
         ):
             subprocess.run(["ip", *words], check=True)
 
@@ -76,6 +86,8 @@ class Machine:
         self.kill()
         subprocess.run(["ip", "netns", "del", self.network], check=False)
         self.disk.unlink(missing_ok=True)
+        if self.data:
+            self.data.unlink(missing_ok=True)
 
     @property
     def console(self) -> str:
@@ -96,20 +108,32 @@ class Machine:
         how busy this host is.
         """
         clock = ["-icount", "shift=1"] if self.accelerator == "tcg" else []
-        self._start(key, "-kernel", kernel, "-initrd", f"{kernel}.initrd", "-append", COMMAND_LINE, *clock)
+        boot: list[str | Path] = [
+            "-kernel",
+            kernel,
+            "-initrd",
+            f"{kernel}.initrd",
+            "-append",
+            COMMAND_LINE,
+            "-no-reboot",
+        ]
+        self._start(key, {}, *boot, *clock)
 
-    def start_by_firmware(self, firmware: str) -> None:
-        """Start it as hardware does: `bios` or `uefi`, and GRUB."""
+    def start_by_firmware(self, firmware: str, *, key: str = "", given: Mapping[str, str] | None = None) -> None:
+        """Start it as hardware does: `bios` or `uefi`, and GRUB. It restarts as often as it wants to.
+
+        given: credentials of systemd.
+        """
+        more: list[str | Path] = ["-smp", "2"]
         if firmware == "uefi":
             tools = subprocess.check_output([PROJECT / "packer/tools.sh"], text=True).strip()
-            self._start("", "-smp", "2", "-bios", f"{tools}/usr/share/ovmf/OVMF.fd")
-        else:
-            self._start("", "-smp", "2")
+            more += ["-bios", f"{tools}/usr/share/ovmf/OVMF.fd"]
+        self._start(key, given or {}, *more)
 
-    def _start(self, key: str, *more: str | Path) -> None:
+    def _start(self, key: str, credentials: Mapping[str, str], *more: str | Path) -> None:
         self.starts += 1
         script = (HERE / "look.sh").read_bytes()
-        given = {
+        given = {name: text.encode() for name, text in credentials.items()} | {
             # The unit finds the script as a credential, too.
             "strongroom.look": script,
             "systemd.extra-unit.strongroom-look.service": UNIT.encode(),
@@ -119,8 +143,12 @@ class Machine:
             given["ssh.authorized_keys.root"] = key.encode() + b"\n"
         processor = "host" if self.accelerator == "kvm" else "max"
         command: list[str | Path] = [QEMU, "-accel", self.accelerator, "-cpu", processor, "-m", "2048"]
-        command += ["-display", "none", "-no-reboot", "-monitor", "none", "-device", "virtio-rng-pci"]
-        command += ["-drive", f"file={self.disk},format=qcow2,if=virtio,cache=unsafe,discard=unmap"]
+        command += ["-display", "none", "-monitor", "none", "-device", "virtio-rng-pci"]
+        command += ["-drive", f"file={self.disk},format=qcow2,if=none,id=system,cache=unsafe,discard=unmap"]
+        command += ["-device", "virtio-blk-pci,drive=system,bootindex=1"]
+        if self.data:
+            command += ["-drive", f"file={self.data},format=qcow2,if=none,id=data,cache=unsafe"]
+            command += ["-device", "virtio-blk-pci,drive=data,serial=DATA"]
         command += ["-serial", f"file:{self._file('console')}", "-serial", f"file:{self._file('look')}"]
         command += ["-qmp", f"unix:{self._file('qmp')},server=on,wait=off"]
         command += ["-netdev", "tap,id=outside,ifname=tap0,script=no,downscript=no"]
@@ -133,7 +161,7 @@ class Machine:
             command += ["-smbios", f"type=11,path={path}"]
         with self._file("qemu").open("wb") as log:
             self.process = subprocess.Popen(
-                ["nsenter", f"--net=/run/netns/{self.network}", *command, *more],
+                [*self.outside(), *command, *more],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -145,23 +173,57 @@ class Machine:
         parts = re.split(r"^=== (.*)$", text.replace("\r", ""), flags=re.MULTILINE)
         return {name: body.strip().splitlines() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
-    def scan(self) -> set[int]:
-        """The TCP ports that accept a connection from outside, of all there are."""
-        command = ["nsenter", f"--net=/run/netns/{self.network}", sys.executable, str(HERE / "scan.py"), self.address]
+    def scan(self, address: str = "") -> set[int]:
+        """The TCP ports that accept a connection from outside, of all; by default at its link-local address."""
+        command = [*self.outside(), sys.executable, str(HERE / "scan.py"), address or self.address]
         found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         return {int(port) for port in found.stdout.split()}
 
+    def outside(self) -> list[str]:
+        """The words that run a command outside, in the network that the machine is in."""
+        return ["nsenter", f"--net=/run/netns/{self.network}"]
+
+    def ssh_words(self, key: Path, user: str = "root") -> list[str | Path]:
+        """The words that log a user in from outside; those of a command follow."""
+        options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=30"]
+        words = [word for option in options for word in ("-o", option)]
+        return [*self.outside(), "ssh", "-i", key, *words, f"{user}@{self.address}"]
+
     def ssh(self, key: Path, command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the machine, as root, from outside."""
-        options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=120"]
-        words = [word for option in options for word in ("-o", option)]
         return subprocess.run(
-            ["nsenter", f"--net=/run/netns/{self.network}", "ssh", "-i", key, *words, f"root@{self.address}", command],
+            [*self.ssh_words(key), command],
             capture_output=True,
             text=True,
             timeout=PATIENCE_SECONDS,
             check=False,
         )
+
+    def wait_for_ssh(self, key: Path, not_boot: str = "") -> str:
+        """Wait until it can be logged in to, in another start than this one; the id of the start."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < end:
+            found = self.ssh(key, "cat /proc/sys/kernel/random/boot_id").stdout.strip()
+            if found and found != not_boot:
+                return found
+            if self.process is None or self.process.poll() is not None:
+                raise Stopped(f"it ended; its console:\n{self.console[-4000:]}")
+            time.sleep(3)
+        raise Stopped(f"secure shell never answered; its console:\n{self.console[-4000:]}")
+
+    def wait_for_console(self, pattern: str) -> str:
+        """Wait until its first serial port has said something; all that it said."""
+        return self._wait_for("console", pattern)
+
+    @contextlib.contextmanager
+    def serving(self, folder: Path) -> Iterator[str]:
+        """Serve a folder by HTTP outside; its address."""
+        command = [sys.executable, "-m", "http.server", "--bind", OUTSIDE, "--directory", str(folder), "8000"]
+        with subprocess.Popen([*self.outside(), *command], stderr=subprocess.DEVNULL) as server:
+            try:
+                yield f"http://{OUTSIDE}:8000"
+            finally:
+                server.terminate()
 
     def shut_down(self) -> None:
         """Press the power button, and wait until it is off."""
@@ -196,7 +258,7 @@ class Machine:
     def _wait_for(self, name: str, pattern: str) -> str:
         end = time.monotonic() + PATIENCE_SECONDS
         while not re.search(pattern, text := self._text(name)):
-            panic = "Kernel panic" in self.console
+            panic = "Kernel panic" in self.console and name != "console"
             ended = self.process is None or self.process.poll() is not None
             if panic or ended or time.monotonic() > end:
                 why = "the kernel panicked" if panic else "it ended" if ended else "it took too long"

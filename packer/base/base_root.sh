@@ -3,7 +3,11 @@
 #
 # Two layers, each kept under the hash of what goes into it: Debian (packages.list, what the mirror has today), and over it
 # ours (appliance/overlay and the Debian packages of Strongroom in PACKAGES_FOLDER). Variables: MIRROR, SECURITY_MIRROR,
-# SOURCE_DATE_EPOCH, STRONGROOM_IMAGE_FOLDER. Beside the root lies PATH.packages, name and version of every package.
+# SOURCE_DATE_EPOCH, STRONGROOM_IMAGE_FOLDER, UPDATE_PUBLIC_KEY (whose updates the appliance takes). Beside the root lies
+# PATH.packages, name and version of every package, and PATH.id, the id of the image.
+#
+# An image is known by its id, TIME-HASH. The time is that of SOURCE_DATE_EPOCH or of the newest release file of the mirror,
+# whichever is later: the image with a newer Debian is the newer one.
 set -euo pipefail
 
 packages=$(cd "$1" && pwd)
@@ -12,7 +16,7 @@ project=$(cd "$here/../.." && pwd)
 build=${STRONGROOM_IMAGE_FOLDER:-$project/build/image}
 mirror=${MIRROR:-http://deb.debian.org/debian}
 security=${SECURITY_MIRROR:-http://deb.debian.org/debian-security}
-: "${SOURCE_DATE_EPOCH:?the time of the image in seconds}"
+: "${SOURCE_DATE_EPOCH:?the time of the image in seconds}" "${UPDATE_PUBLIC_KEY:?the public key of updates}"
 export SOURCE_DATE_EPOCH
 suite=trixie
 overlay=$project/appliance/overlay
@@ -28,10 +32,16 @@ listed=$(sed '/^#/d; /^$/d' "$here/packages.list" | paste -sd,)
 sources="deb $mirror $suite main
 deb $mirror $suite-updates main
 deb $security $suite-security main"
-released=$(while read -r _ site name _; do
+said=$(while read -r _ site name _; do
     curl --fail --silent --show-error --retry 2 "$site/dists/$name/InRelease"
-done <<< "$sources" | sed -n '/^ [0-9a-f]\{64\} /p')
+done <<< "$sources")
+released=$(sed -n '/^ [0-9a-f]\{64\} /p' <<< "$said")
 [ -n "$released" ] || { say "the mirror has no release files: $mirror, $security"; exit 1; }
+made=$SOURCE_DATE_EPOCH
+while read -r date; do
+    seconds=$(date --date="$date" +%s)
+    [ "$seconds" -le "$made" ] || made=$seconds
+done < <(sed -n 's/^Date: //p' <<< "$said")
 
 make_debian() {
     mmdebstrap --quiet --variant=apt --include="$listed" \
@@ -47,9 +57,10 @@ make_ours() {
     cp -r "$overlay/." "$merged/"
     chown -R --no-dereference root:root "$merged"/usr/lib/strongroom
     mkdir -p "$merged/var/cache/strongroom-packages"
-    cp "$packages"/strongroom_*.deb "$packages"/strongroom-storage_*.deb "$packages"/strongroom-director_*.deb \
+    cp "$packages"/strongroom_*.deb "$packages"/strongroom-{storage,director,appliance}_*.deb \
         "$merged/var/cache/strongroom-packages/"
-    printf '%s\n' "$SOURCE_DATE_EPOCH-$ours" > "$merged/usr/lib/strongroom/image/id"
+    printf '%s\n' "$made-$ours" > "$merged/usr/lib/strongroom/image/id"
+    cp "$UPDATE_PUBLIC_KEY" "$merged/usr/lib/strongroom/image/update-key.pem"
     unshare --mount --net --pid --fork --kill-child env -i HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
         PATH=/usr/sbin:/usr/bin:/sbin:/bin SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" bash -ec '
             mount -t proc proc "$1/proc"
@@ -68,8 +79,8 @@ if [ ! -d "$build/$debian" ]; then
     make_debian "$build/$debian.part"
     mv "$build/$debian.part" "$build/$debian"
 fi
-ours=$({ echo "$debian $SOURCE_DATE_EPOCH"; list_folder "$overlay"; list_folder "$packages"
-    cat "$here"/*.sh; } | short_hash)
+ours=$({ echo "$debian $SOURCE_DATE_EPOCH"; list_folder "$overlay"; list_folder "$packages"; list_folder "$project/roles"
+    cat "$here"/*.sh "$project"/ansible/{image,baseline}.yml "$UPDATE_PUBLIC_KEY"; } | short_hash)
 root=$build/base-$ours
 if [ ! -e "$root.tar" ]; then
     say "configuring it ($ours)"
@@ -82,6 +93,7 @@ if [ ! -e "$root.tar" ]; then
     make_ours "$root.work/merged"
     # shellcheck disable=SC2016  # dpkg-query expands them
     chroot "$root.work/merged" dpkg-query -W -f '${Package} ${Version} ${Architecture}\n' > "$root.packages"
+    cp "$root.work/merged/usr/lib/strongroom/image/id" "$root.id"
     cp "$root.work/merged"/boot/vmlinuz-* "$root.kernel"
     cp "$root.work/merged"/boot/initrd.img-* "$root.kernel.initrd"
     tar -C "$root.work/merged" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --clamp-mtime --numeric-owner --xattrs \

@@ -12,12 +12,13 @@ ln -sf ../run/systemd/resolve/stub-resolv.conf /etc/resolv.conf
 apt-get install --quiet --quiet --yes --no-install-recommends /var/cache/strongroom-packages/*.deb > /dev/null
 
 # Updates come as a whole, into the other root; a root is never changed while it runs.
-systemctl --quiet mask apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service
+systemctl --quiet mask apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service \
+    unattended-upgrades.service
 # Would offer secure shell to the hypervisor (AF_VSOCK) without asking.
 mkdir -p /etc/systemd/system-generators
 ln -sf /dev/null /etc/systemd/system-generators/systemd-ssh-generator
 systemctl --quiet mask ctrl-alt-del.target kexec.target debug-shell.service systemd-pstore.service
-systemctl --quiet enable systemd-networkd systemd-resolved systemd-timesyncd strongroom-host-keys strongroom-state-grow \
+systemctl --quiet enable systemd-networkd systemd-resolved systemd-timesyncd strongroom-state-grow \
     nftables auditd apparmor ssh
 systemctl --quiet disable e2scrub_reap.service fstrim.timer e2scrub_all.timer 2> /dev/null || true
 

@@ -65,7 +65,7 @@ class JobDiedError(StrongroomError):
 
 
 class RefusedError(StrongroomError):
-    """The configuration of this machine does not allow what the director asks for."""
+    """What is asked for is not allowed on this machine, or an update is not signed by its key."""
 
     exit_code = 9
     error_id = "refused"

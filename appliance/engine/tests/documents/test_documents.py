@@ -57,7 +57,8 @@ def test_the_tests_that_documents_name_are_there():
     }
     defined = {
         name
-        for module in TESTS.rglob("test_*.py")
+        for folder in (TESTS, PROJECT / "appliance/tests")
+        for module in folder.rglob("test_*.py")
         for name in re.findall(r"def (test_\w+)", module.read_text("utf-8"))
     }
     assert named

@@ -24,7 +24,7 @@ _PATIENCE_SECONDS: Final = 600
 
 _ENTER: Final = r"""
 set -eu
-top=$1; shift
+top=$1; prepare=$2; shift 2
 mount --make-rprivate /
 mount -t tmpfs tmpfs /run
 for name in etc var/lib home srv root var/tmp; do
@@ -33,6 +33,7 @@ for name in etc var/lib home srv root var/tmp; do
         overlay "/$name"
 done
 ip link set lo up
+eval "$prepare"
 # Not by exec: the first process of a namespace cannot kill itself.
 code=0
 "$@" || code=$?
@@ -41,10 +42,11 @@ exit "$code"
 
 
 class PrivateMachine:
-    """See the module. folder: keeps what the machine wrote."""
+    """See the module. folder: keeps what the machine wrote. prepare: a script that runs first."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "machine"
+        self.prepare = ""
         for name in _KEPT:
             for part in ("upper", "work"):
                 (self.folder / name / part).mkdir(parents=True, exist_ok=True)
@@ -55,7 +57,8 @@ class PrivateMachine:
             words = (str(SCRIPTS / words[0]), *words[1:])
         spaces = ["--mount", "--uts", "--net", "--ipc", "--pid", "--fork", "--kill-child"]
         return [
-            "unshare", *spaces, "--mount-proc", "sh", "-c", _ENTER, "sh", str(self.folder), *words,
+            "unshare", *spaces, "--mount-proc", "sh", "-c", _ENTER, "sh", str(self.folder),
+            self.prepare, *words,
         ]  # fmt: skip
 
     def run(

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom.appliance.machine import Machine
 from strongroom.appliance.state import State, the_only_one
-from strongroom.appliance.steps.admin import set_admin, set_updates
+from strongroom.appliance.steps.admin import set_admin
 from strongroom.appliance.steps.context import Context
 from strongroom.appliance.steps.data_disk import set_data_disk
 from strongroom.appliance.steps.identity import make_identity
 from strongroom.appliance.steps.naming import set_hostname, set_time
 from strongroom.appliance.steps.network import set_network
 from strongroom.appliance.steps.repository import import_key, make_tokens, set_up
+from strongroom.appliance.steps.updating import set_updates
 from strongroom.errors import OperatingSystemError, StrongroomError
 from strongroom.printable import printable
 

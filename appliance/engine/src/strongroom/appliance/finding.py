@@ -167,9 +167,8 @@ def file_on(device: str, path: str) -> bytes | None:
 
 
 @contextlib.contextmanager
-def mounted(device: str, mode: str) -> Iterator[str]:
+def mounted(device: str, mode: str, folder: str = f"{RUN_FOLDER}/medium") -> Iterator[str]:
     """A file system, mounted for a moment."""
-    folder = f"{RUN_FOLDER}/medium"
     os.makedirs(folder, 0o700, exist_ok=True)
     options = f"{mode},nosuid,nodev,noexec"
     run(["mount", "--types", _FILE_SYSTEMS, "--options", options, device, folder])

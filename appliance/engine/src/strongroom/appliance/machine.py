@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 STATE_FOLDER: Final = "/var/lib/strongroom/appliance"
 RUN_FOLDER: Final = "/run/strongroom"
 MOUNT_POINT: Final = "/srv/strongroom"
+# What `strongroom setup appliance` got.
+SETUP_ANSWERS: Final = "/etc/strongroom/appliance.toml"
 _PATIENCE_SECONDS: Final = 600
 _MOST_SHOWN: Final = 300
 

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.appliance.running import at_once, run_program
+from strongroom.appliance.updates.commands import add_update_commands
 from strongroom.errors import (
     EXIT_DONE,
     ConfigurationError,
@@ -25,11 +26,13 @@ examples:
   strongroom-installer disks
   strongroom-installer apply answers.yml
   strongroom-installer install --disk /dev/disk/by-id/ata-X --erase ata-X --answers answers.yml
+  strongroom-installer update https://updates.example.org/strongroom-amd64.update --restart
 
-exit codes: 0 done; 2 the command line; 12 a passphrase does not open; 20 the image is damaged; 30
-the disk does not keep what is written; 40 the answer file has faults, each named with its line; 61
-a disk is used or holds something, or another setup runs; 71 a program of the system failed; 130
-interrupted
+exit codes: 0 done; 2 the command line; 9 an update is not signed, or older; 12 a passphrase does
+not open; 20 the image or update is damaged; 21 this root is given up; 30 the disk does not keep
+what is written; 32 the server of an update does not answer; 40 the answer file has faults, each
+named with its line; 61 a disk is used or holds something, another setup runs, or this root is being
+tried; 71 a program of the system failed; 130 interrupted
 """
 
 
@@ -89,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
         "install-unattended", help="find answers and do what they say: the ISO calls it"
     )
     alone.set_defaults(act=_install_unattended)
+    add_update_commands(actions)
     return top
 
 

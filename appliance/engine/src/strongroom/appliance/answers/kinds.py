@@ -22,6 +22,7 @@ _HARDWARE: Final = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 _USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 _HASH: Final = re.compile(r"\$(?:y|gy|2b|6|7)\$[!-9;-~]{20,400}")
 _CLOCK: Final = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
+_WEB_ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9.\[\]:-]{1,260}/[!-~]{1,1000}")
 _GROUP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PATTERN: Final = re.compile(r"[A-Za-z0-9*?._-]{1,253}")
 _DEVICE: Final = re.compile(r"/dev/[A-Za-z0-9._:+@=,/-]{1,200}")
@@ -137,6 +138,10 @@ KINDS: Final = {
     "password hash": Kind(
         "a hash such as `mkpasswd` or `openssl passwd -6` prints",
         lambda text: bool(_HASH.fullmatch(text)),
+    ),
+    "web address": Kind(
+        "an address such as https://updates.example.org/strongroom-amd64.update",
+        lambda text: bool(_WEB_ADDRESS.fullmatch(text)),
     ),
     "clock": Kind("a time such as 03:30", lambda text: bool(_CLOCK.fullmatch(text))),
     "group": Kind(

@@ -174,6 +174,13 @@ class Updates(_Part, frozen=True, kw_only=True):
     """Updates of the system."""
 
     security: Annotated[bool, _told("Whether security updates are installed every day.")] = True
+    source: (
+        Annotated[
+            str,
+            _text("web address", "Where the image's update file is; an installed Debian uses apt."),
+        ]
+        | None
+    ) = None
     reboot: (
         Annotated[
             str,

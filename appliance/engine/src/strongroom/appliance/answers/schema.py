@@ -54,6 +54,7 @@ agents:
     - {group: servers, names: "web*", uses: 20, lifetime: 7 days}
 updates:
   security: true
+  source: https://updates.example.org/strongroom-amd64.update
   reboot: "03:30"
 """
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from strongroom import clock
 from strongroom.appliance.disks.unlocking import is_waiting
-from strongroom.appliance.machine import MOUNT_POINT, Machine, run_for_code
+from strongroom.appliance.machine import MOUNT_POINT, SETUP_ANSWERS, Machine, run_for_code
 from strongroom.appliance.state import State
 from strongroom.appliance.steps.identity import host_key_fingerprints
-from strongroom.appliance.steps.repository import SETUP_ANSWERS
+from strongroom.appliance.updates.record import read_record
 from strongroom.clock import local_text
 from strongroom.errors import OperatingSystemError, StrongroomError
 from strongroom.printable import printable
@@ -43,7 +43,21 @@ def status_lines() -> list[str]:
         lines += ["", "This machine is NOT SET UP. Press Enter for the menu."]
     if state.trouble:
         lines += ["", f"The answer file was not applied: {state.trouble}"]
-    return lines
+    return lines + _update_lines()
+
+
+def _update_lines() -> list[str]:
+    """What somebody must know of the last update."""
+    try:
+        record = read_record()
+    except StrongroomError as error:
+        return ["", printable(str(error))]
+    if record is None or record.result == "good":
+        return []
+    if record.result == "failed":
+        why = printable("; ".join(record.reasons), 120)
+        return ["", f"The update to {printable(record.image)} failed: {why}"]
+    return ["", f"The update to {printable(record.image)} waits for a restart."]
 
 
 def addresses() -> list[str]:

@@ -1,4 +1,4 @@
-"""The administrator: a user with sudo, who logs in by ssh key; and updates."""
+"""The administrator: a user with sudo, who logs in by ssh key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 SUDO: Final = "/etc/sudoers.d/strongroom-admin"
 _KEYS: Final = "/etc/ssh/strongroom-keys"
 _SERVER: Final = "/etc/ssh/sshd_config.d/20-strongroom-admin.conf"
-UPDATES: Final = "/etc/apt/apt.conf.d/53-strongroom-answers"
 
 
 def set_admin(context: Context) -> None:
@@ -78,21 +77,3 @@ def password_hash_of(name: str) -> str:
 
 def _is_usable(password_hash: str) -> bool:
     return password_hash.startswith("$")
-
-
-def set_updates(context: Context) -> None:
-    """Set whether security updates come by themselves, and when the machine may restart."""
-    updates = context.answers.updates
-    assert updates is not None
-    on = "1" if updates.security else "0"
-    lines = [
-        "// Written by Strongroom.",
-        f'APT::Periodic::Update-Package-Lists "{on}";',
-        f'APT::Periodic::Unattended-Upgrade "{on}";',
-        f'Unattended-Upgrade::Automatic-Reboot "{str(updates.reboot is not None).lower()}";',
-    ]
-    if updates.reboot is not None:
-        lines.append(f'Unattended-Upgrade::Automatic-Reboot-Time "{updates.reboot}";')
-    if context.machine.write(UPDATES, "\n".join([*lines, ""])):
-        word = "install security updates every day" if updates.security else "install no updates"
-        context.did(f"set updates: {word}; restart {updates.reboot or 'never by itself'}")

@@ -8,7 +8,7 @@ import pwd
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom.appliance.machine import MOUNT_POINT, STATE_FOLDER, run_for_code
+from strongroom.appliance.machine import MOUNT_POINT, SETUP_ANSWERS, STATE_FOLDER, run_for_code
 from strongroom.cli.appliance.answers import Answers, settled, toml_text
 from strongroom.errors import ConflictError, OperatingSystemError, WrongKeyError
 from strongroom.net.identities.private_files import give_tree, read_bounded, write_file
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from strongroom.appliance.answers.model import AnswerFile, Token
     from strongroom.appliance.steps.context import Context
 
-SETUP_ANSWERS: Final = "/etc/strongroom/appliance.toml"
 TOKENS: Final = f"{STATE_FOLDER}/tokens"
 
 

@@ -1,0 +1,130 @@
+"""The two roots of the appliance, a and b, and what GRUB knows of them (packer/base/grub.cfg).
+
+Each is good, or is tried a number of times (3, 2, 1) and then left (0). GRUB takes the first of
+`order` that is good or has tries left, and counts a try before it starts it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from strongroom import clock
+from strongroom.appliance.finding import mounted
+from strongroom.appliance.machine import RUN_FOLDER
+from strongroom.appliance.updates.grub_environment import read_environment, write_environment
+from strongroom.errors import DamageError, OperatingSystemError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+IMAGE_FOLDER: Final = "/usr/lib/strongroom/image"
+IMAGE_ID: Final = f"{IMAGE_FOLDER}/id"
+GOOD: Final = "good"
+LEFT: Final = "0"
+TRIES: Final = "3"
+Slot = Literal["a", "b"]
+_OTHERS: Final[dict[Slot, Slot]] = {"a": "b", "b": "a"}
+_LABELS: Final = "/dev/disk/by-partlabel"
+_BOOT: Final = f"{_LABELS}/strongroom-boot"
+_ENVIRONMENT: Final = "grub/grubenv"
+_SLOT: Final = "strongroom.slot="
+_TRIAL: Final = "strongroom.trial"
+_PATIENCE_SECONDS: Final = 60
+_PAUSE_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The root that runs. is_trial: it is not known to be good yet. image: its id."""
+
+    slot: Slot
+    is_trial: bool
+    image: str
+
+    @property
+    def other(self) -> Slot:
+        """The slot that an update is written to."""
+        return _OTHERS[self.slot]
+
+
+def running() -> Running | None:
+    """Which root runs; None on a machine that has no two roots."""
+    with open("/proc/cmdline", encoding="utf-8", errors="replace") as file:
+        words = file.read().split()
+    slots = [word.removeprefix(_SLOT) for word in words if word.startswith(_SLOT)]
+    if not slots or slots[-1] not in _OTHERS:
+        return None
+    is_trial = any(word.partition("=")[0] == _TRIAL for word in words)
+    return Running(slots[-1], is_trial, image_id())
+
+
+def running_here() -> Running:
+    """Which root runs. Raises UsageError on a machine that has no two roots."""
+    found = running()
+    if found is None:
+        raise UsageError(
+            "this machine was not started from an image with two roots; it gets updates by apt"
+        )
+    return found
+
+
+def image_id() -> str:
+    """The id of the image that the running root is. Raises DamageError."""
+    try:
+        with open(IMAGE_ID, encoding="ascii") as file:
+            found = file.read(256).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DamageError(f"{IMAGE_ID} cannot be read; this root is damaged") from error
+    image_time(found)
+    return found
+
+
+def image_time(image: str) -> int:
+    """When what an image is made of was current, seconds; newer images have greater ones.
+
+    Raises DamageError.
+    """
+    word = image.partition("-")[0]
+    if not (word.isascii() and word.isdigit() and len(word) < 16):
+        raise DamageError("an image has no time in its id")
+    return int(word)
+
+
+def device_of_slot(slot: str) -> str:
+    """The partition of a root. Raises OperatingSystemError."""
+    return _there(f"{_LABELS}/strongroom-{slot}")
+
+
+def states() -> dict[str, str]:
+    """What GRUB knows: `a_state`, `b_state` and `order`. Raises StrongroomError."""
+    found: dict[str, str] = {}
+    _with_environment("ro", lambda path: found.update(read_environment(path)))
+    return found
+
+
+def change_states(**changed: str) -> None:
+    """Tell GRUB, durably; all of it or nothing. Raises StrongroomError."""
+
+    def change(path: str) -> None:
+        write_environment(path, {**read_environment(path), **changed})
+
+    _with_environment("rw", change)
+
+
+def _with_environment(mode: str, act: Callable[[str], None]) -> None:
+    # A folder of its own: a start that looks for answers has its mounts elsewhere.
+    with mounted(_there(_BOOT), mode, f"{RUN_FOLDER}/boot") as folder:
+        act(os.path.join(folder, _ENVIRONMENT))
+
+
+def _there(path: str) -> str:
+    """A device, once it is there: a start that is tried looks for it early."""
+    ends = clock.elapsed_seconds() + _PATIENCE_SECONDS
+    while not os.path.exists(path):
+        if clock.elapsed_seconds() > ends:
+            raise OperatingSystemError(f"there is no partition {path}; install the image again")
+        time.sleep(_PAUSE_SECONDS)
+    return os.path.realpath(path)

@@ -1,0 +1,121 @@
+"""The update file: a tar file with a manifest, its signature and a root.
+
+In this order, so that it is read once, from a file or while it arrives: `manifest.json`,
+`manifest.sig` (Ed25519, 64 bytes, of the manifest's bytes) and `root.zst` (the file system of a
+root, compressed). The manifest has size and SHA-256 of what is in `root.zst`; nothing of a file is
+used before its manifest was found to be signed.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+import zstandard
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from strongroom.appliance.updates.slots import IMAGE_FOLDER
+from strongroom.errors import DamageError, RefusedError
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY_FILE: Final = f"{IMAGE_FOLDER}/update-key.pem"
+_MOST_BYTES: Final = 64 << 10
+_SIGNATURE_BYTES: Final = 64
+_MOST_ROOT_BYTES: Final = 64 << 30
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is signed. image: id of the root. bytes, sha256: of its file system."""
+
+    type: Literal["strongroom-update"]
+    version: Annotated[str, msgspec.Meta(min_length=1, max_length=60)]
+    image: Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,15}-[0-9a-f]{1,64}$")]
+    bytes: Annotated[int, msgspec.Meta(gt=0, le=_MOST_ROOT_BYTES)]
+    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Update:
+    """An update whose manifest is signed; its root is still to be read."""
+
+    def __init__(self, manifest: Manifest, archive: tarfile.TarFile, name: str) -> None:
+        self.manifest = manifest
+        self._archive = archive
+        self._name = name
+
+    @contextmanager
+    def root(self) -> Iterator[IO[bytes]]:
+        """The file system, decompressed while it is read; not compared with anything yet."""
+        packed = _member(self._archive, "root.zst", self._name)
+        reader = zstandard.ZstdDecompressor(max_window_size=128 << 20).stream_reader(
+            packed, read_across_frames=True
+        )
+        with reader:
+            yield reader
+
+
+@contextmanager
+def opened_update(stream: IO[bytes], name: str) -> Iterator[Update]:
+    """Read as far as the signature. Raises RefusedError, DamageError.
+
+    name: of the file, for messages.
+    """
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            said = _small(archive, "manifest.json", name)
+            signature = _small(archive, "manifest.sig", name)
+            _check_signature(said, signature, name)
+            try:
+                manifest = msgspec.json.decode(said, type=Manifest)
+            except msgspec.MsgspecError as error:
+                raise DamageError(
+                    f"{printable(name)} is signed, but is no update of an appliance: {error}"
+                ) from error
+            yield Update(manifest, archive, name)
+    except (tarfile.TarError, EOFError, zstandard.ZstdError) as error:
+        raise DamageError(
+            f"{printable(name)} is no whole update file ({printable(str(error), 80)}); get it again"
+        ) from error
+
+
+def _member(archive: tarfile.TarFile, wanted: str, name: str) -> IO[bytes]:
+    member = archive.next()
+    found = archive.extractfile(member) if member is not None and member.isreg() else None
+    if member is None or found is None or member.name != wanted:
+        raise DamageError(f"{printable(name)} is no update file: it has no {wanted}")
+    return found
+
+
+def _small(archive: tarfile.TarFile, wanted: str, name: str) -> bytes:
+    data = _member(archive, wanted, name).read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise DamageError(f"{printable(name)} is no update file: {wanted} is too large")
+    return data
+
+
+def _check_signature(said: bytes, signature: bytes, name: str) -> None:
+    """Raises RefusedError unless the key of this image has signed."""
+    try:
+        with open(KEY_FILE, "rb") as file:
+            key = load_pem_public_key(file.read(_MOST_BYTES))
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        raise RefusedError(
+            f"this image has no key for updates in {KEY_FILE}, so it takes none"
+        ) from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise RefusedError(f"{KEY_FILE} is no Ed25519 key, so this image takes no updates")
+    try:
+        if len(signature) != _SIGNATURE_BYTES:
+            raise InvalidSignature
+        key.verify(signature, said)
+    except InvalidSignature as error:
+        raise RefusedError(
+            f"{printable(name)} is not signed by the key of this image; nothing was changed. Take "
+            "the file of whoever made the image"
+        ) from error

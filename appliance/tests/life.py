@@ -1,0 +1,92 @@
+"""An appliance that is set up, and who is at it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from machine import OUTSIDE, Machine
+
+HERE = Path(__file__).resolve().parent
+ANSWERS = """
+version: 1
+hostname: vault.example.org
+time: {{ntp: ["{outside}"]}}
+network:
+  interfaces: [{{mac: "{card}", addresses: [192.0.2.10/24]}}]
+admin: {{name: ann, ssh_keys: ["{key}"]}}
+data_disk: {{device: /dev/disk/by-id/virtio-DATA}}
+appliance: {{groups: [servers]}}
+agents: {{tokens: [{{group: servers}}]}}
+updates: {{source: "http://{outside}:8000/good.update"}}
+"""
+# A broken root is known to be one in less than the quarter of an hour that it has.
+JUDGEMENT = "[Service]\nExecStart=\nExecStart=/usr/sbin/strongroom-installer confirm --within 600\n"
+# What must survive everything.
+KEPT = {
+    "machine id": "cat /etc/machine-id",
+    "host key": "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
+    "host name": "hostname",
+    "passphrase": "sha256sum /var/lib/strongroom/director/passphrase",
+    "authority": "find /var/lib/strongroom/ca -name '*.pem' -exec sha256sum {} + | sort",
+    "repository": "sha256sum /srv/strongroom/repository/config",
+    "data disk": "findmnt --noheadings --output FSTYPE,UUID /srv/strongroom",
+    "administrator": "id ann",
+    "own file": "cat /etc/kept /var/lib/kept",
+}
+
+
+class Life:
+    """Started by BIOS and GRUB, and set up by an answer file; outside is a server of time."""
+
+    def __init__(self, machine: Machine, key: Path) -> None:
+        self.machine = machine
+        self.key = key
+        self.boot = ""
+        public = key.with_suffix(".pub").read_text().strip()
+        answers = ANSWERS.format(card=machine.card, key=public, outside=OUTSIDE)
+        given = {"strongroom.answers": answers, "systemd.unit-dropin.strongroom-trial.service": JUDGEMENT}
+        self.clock = subprocess.Popen([*machine.outside(), sys.executable, HERE / "time_server.py", OUTSIDE])
+        machine.start_by_firmware("bios", key=public, given=given)
+        machine.wait_for_console("this machine is set up|strongroom-firstboot.*error")
+        self.restarted()
+        self.does("echo mine > /etc/kept; echo mine > /var/lib/kept; sync")
+        self.before = self.kept()
+
+    def end(self) -> None:
+        """Whatever runs outside."""
+        self.clock.kill()
+        self.clock.wait()
+
+    def does(self, command: str, *, code: int = 0) -> str:
+        """What root's command prints."""
+        done = self.machine.ssh(self.key, command)
+        assert done.returncode == code, (command, done.returncode, done.stdout, done.stderr)
+        return done.stdout
+
+    def restarted(self) -> None:
+        """Wait for another start than the last one."""
+        self.boot = self.machine.wait_for_ssh(self.key, self.boot)
+
+    def kept(self) -> dict[str, str]:
+        """What must be the same after everything."""
+        return {name: self.does(command) for name, command in KEPT.items()}
+
+    def slots(self) -> dict[str, object]:
+        """What `strongroom-installer slots` says."""
+        found: dict[str, object] = json.loads(self.does("strongroom-installer slots --json"))
+        return found
+
+    def settled(self) -> dict[str, object]:
+        """The slots, once the running root is judged."""
+        wait = "while systemctl is-active --quiet strongroom-trial; do sleep 1; done"
+        self.does(f"systemctl is-system-running --wait > /dev/null; {wait}; true")
+        return self.slots()
+
+    def is_at_work(self) -> None:
+        """The daemons run and answer, and no unit has failed."""
+        self.does("systemctl is-active strongroom-director strongroom-storage strongroom-console ssh")
+        self.does("HOME=/root strongroom status")
+        assert self.does("systemctl --failed --no-legend --plain") == ""

@@ -1,0 +1,101 @@
+"""One appliance from its first start on: set up by an answer file, restarted, updated, saved from broken updates.
+
+The tests follow each other.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+BROKEN_DIRECTOR = "[Service]\nType=notify\nExecStart=/bin/false\n[Install]\nWantedBy=multi-user.target\n"
+UNITS = "/usr/lib/systemd/system"
+
+
+def test_an_answer_file_sets_the_appliance_up(life):
+    state = json.loads(life.does("strongroom-installer state --json"))
+    assert state["is_ready"], state
+    assert {step["result"] for step in state["steps"].values()} == {"done"}
+    life.does("systemctl is-system-running --wait > /dev/null; true")
+    life.is_at_work()
+    assert life.does("hostname").strip() == "vault"
+    assert "192.0.2.10/24" in life.does("ip -oneline address show")
+    assert life.does("findmnt --noheadings --output FSTYPE /srv/strongroom").strip() == "xfs"
+    assert life.does("test -s /var/lib/strongroom/appliance/tokens/servers-1; echo $?").strip() == "0"
+    assert life.does("systemctl is-active strongroom-update.timer").strip() == "active"
+
+
+def test_the_administrator_logs_in_and_may_do_everything(life):
+    done = subprocess.run(
+        [*life.machine.ssh_words(life.key, "ann"), "sudo id -un"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "root\n", done.stderr
+
+
+def test_only_what_is_documented_answers_from_outside(life):
+    """As docs/guides/image.md says: secure shell, director, storage daemon."""
+    assert life.machine.scan("192.0.2.10") == {22, 9101, 9103}
+
+
+def test_after_a_restart_everything_is_there(life):
+    life.does("systemctl reboot --no-block; true")
+    life.restarted()
+    assert life.settled()["states"] == {"a": "good", "b": "0"}
+    assert life.kept() == life.before
+    life.is_at_work()
+
+
+def test_an_update_that_was_changed_is_refused(life, new_update, tmp_path):
+    data = bytearray(new_update("changed.update", seconds=5).read_bytes())
+    data[600:603] = b"!!!"
+    (tmp_path / "changed.update").write_bytes(data)
+    with life.machine.serving(tmp_path) as place:
+        life.does(f"strongroom-installer update {place}/changed.update", code=9)
+    assert life.slots()["states"] == {"a": "good", "b": "0"}
+
+
+def test_the_daily_update_is_tried_found_good_and_keeps_everything(life, new_update):
+    """By the service of the timer, from where the answers say."""
+    update = new_update("good.update", seconds=10)
+    with life.machine.serving(update.parent):
+        life.does("systemctl start strongroom-update.service")
+    assert life.slots()["states"] == {"a": "good", "b": "3"}
+    life.does("systemctl reboot --no-block; true")
+    life.restarted()
+    found = life.settled()
+    assert found["running"] == "b"
+    assert found["states"] == {"a": "good", "b": "good"}, life.does("journalctl -b -u strongroom-trial --no-pager")
+    assert found["update"]["result"] == "good"
+    assert life.kept() == life.before
+    life.is_at_work()
+
+
+def test_an_update_whose_director_does_not_start_is_given_up(life, new_update):
+    broken = {f"{UNITS}/strongroom-director.service": BROKEN_DIRECTOR}
+    update = new_update("broken.update", seconds=20, files=broken)
+    with life.machine.serving(update.parent) as place:
+        life.does(f"strongroom-installer update {place}/broken.update --restart")
+    tried = life.machine.wait_for_ssh(life.key, life.boot)
+    assert life.does("cat /proc/cmdline").count("strongroom.slot=a strongroom.trial=2")
+    life.boot = tried
+    life.restarted()
+    found = life.settled()
+    assert found["running"] == "b"
+    assert found["states"] == {"a": "0", "b": "good"}
+    assert found["update"]["result"] == "failed"
+    assert "strongroom-director.service is not active" in found["update"]["reasons"]
+    assert life.kept() == life.before
+    life.is_at_work()
+
+
+def test_an_update_that_does_not_start_at_all_is_left_after_three_tries(life, new_update):
+    update = new_update("dead.update", seconds=30, remove=("/usr/lib/systemd/systemd",))
+    with life.machine.serving(update.parent) as place:
+        life.does(f"strongroom-installer update {place}/dead.update --restart")
+    life.restarted()
+    found = life.settled()
+    assert found["running"] == "b"
+    assert found["states"] == {"a": "0", "b": "good"}
+    assert found["update"]["result"] == "failed"
+    assert life.kept() == life.before
+    life.is_at_work()
