@@ -105,9 +105,10 @@ def test_a_disk_with_something_on_it_wants_the_word(machine, new_disk, image):
     assert len(partitions(disk)) == 3
 
 
-def test_a_damaged_image_leaves_a_disk_that_boots_nothing(machine, new_disk, image):
+@pytest.mark.parametrize("part", [0.0, 0.25, 0.5, 0.75, 1.0])
+def test_a_damaged_image_leaves_a_disk_that_boots_nothing(machine, new_disk, image, part):
     data = bytearray(image.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[int((len(data) - 1) * part)] ^= 1
     image.write_bytes(data)
     disk = new_disk(5 << 30)
     done = install(machine, image, "--disk", disk.path, exit_code=None)

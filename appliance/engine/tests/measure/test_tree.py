@@ -5,6 +5,8 @@ import os
 import pytest
 
 from strongroom.errors import UsageError
+from strongroom.measure.processor import machine
+from strongroom.measure.profile import Profile, parse_profile, profile_json
 from strongroom.measure.tree import measure_tree
 
 
@@ -45,3 +47,11 @@ def test_an_empty_folder_and_no_folder(tmp_path):
     assert (tree.files, tree.directories, tree.size_bytes) == (0, 1, 0)
     with pytest.raises(UsageError, match="is no folder"):
         measure_tree(str(tmp_path / "none"), 1, cold=False, tell=silent)
+
+
+def test_a_folder_whose_name_is_no_text_can_be_written_down(tmp_path):
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    os.mkdir(folder)
+    tree, _ = measure_tree(folder, 0.05, cold=False, tell=silent)
+    profile = Profile("now", machine(), tree=tree)
+    assert parse_profile(profile_json(profile)) == profile

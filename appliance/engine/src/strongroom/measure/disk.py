@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from strongroom import clock
 from strongroom.errors import UsageError
 from strongroom.measure.profile import Disk, RandomReads, Streaming
+from strongroom.printable import printable
 from strongroom.scan.mounts import file_system_type
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def measure_disk(folder: str, seconds: float, tell: Callable[[str], None]) -> Di
                 streaming.append(_stream(path, direction, block_bytes, seconds, is_direct))
     device, rotates = device_of(folder)
     return Disk(
-        os.path.abspath(folder),
+        printable(os.path.abspath(folder)),
         device,
         file_system_type(os.fsencode(os.path.realpath(folder))).decode("ascii", "replace"),
         rotates,

@@ -95,8 +95,9 @@ class Tree(msgspec.Struct, frozen=True):
 
     `attributes_us`: what listing extended attributes and ACLs adds, for an entry.
     `open_us`: open, fstat, read and close of a small file, of which `sampled` were read, warm.
-    `content_*`: files read one after the other, cold where that was possible. `ratio`: what zstd1
-    makes of a sample of the content, at `codec_bytes_per_second` on one core.
+    `content_*`: files read one after the other, cold where that was possible. `folder`: its path,
+    escaped where it does not print. `ratio`: what zstd1 makes of a sample of the content, at
+    `codec_bytes_per_second` on one core.
     """
 
     folder: str

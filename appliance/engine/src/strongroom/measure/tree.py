@@ -16,6 +16,7 @@ from strongroom import clock
 from strongroom.content.codecs import Compressor, parse_compression
 from strongroom.errors import UsageError
 from strongroom.measure.profile import Tree, Walk
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +85,7 @@ def measure_tree(
     tell("compression")
     ratio, codec_rate = _compression(read.sample)
     tree = Tree(
-        os.path.abspath(folder),
+        printable(os.path.abspath(folder)),
         counts.files,
         counts.directories,
         counts.size_bytes,

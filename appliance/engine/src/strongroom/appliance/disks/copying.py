@@ -40,6 +40,20 @@ def expected_digest(image: str) -> str:
 
 def copy_image(image: str, device: str, say: Callable[[str], None]) -> None:
     """Write the image to the disk. Raises DamageError, UsageError, StoreError."""
+    try:
+        _copy(image, device, say)
+    except zstandard.ZstdError as error:
+        raise _damaged(image) from error
+
+
+def _damaged(image: str) -> DamageError:
+    return DamageError(
+        f"{printable(image)} is not what its SHA-256 says; the medium is damaged, and the disk "
+        "boots nothing"
+    )
+
+
+def _copy(image: str, device: str, say: Callable[[str], None]) -> None:
     digest = expected_digest(image)
     size = os.stat(device).st_size or _size(device)
     raw = hashlib.sha256()
@@ -50,9 +64,9 @@ def copy_image(image: str, device: str, say: Callable[[str], None]) -> None:
             zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)  # type: ignore[arg-type]
         )  # fmt: skip
         disk = stack.enter_context(open(device, "r+b", buffering=0))
+        _put(disk, 0, bytes(_HEAD_BYTES))
         head = _exactly(source, _HEAD_BYTES)
         raw.update(head)
-        _put(disk, 0, bytes(len(head)))
         written = len(head)
         while piece := _exactly(source, _PIECE_BYTES):
             if written + len(piece) > size:
@@ -64,10 +78,7 @@ def copy_image(image: str, device: str, say: Callable[[str], None]) -> None:
             written += len(piece)
         packed.drain()
         if packed.digest.hexdigest() != digest:
-            raise DamageError(
-                f"{printable(image)} is not what its SHA-256 says; the medium is damaged, and the "
-                "disk boots nothing"
-            )
+            raise _damaged(image)
         os.fsync(disk.fileno())
         _compare(disk, head, written, raw.hexdigest(), device)
         _put(disk, 0, head)
