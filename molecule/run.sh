@@ -20,7 +20,7 @@ LABORATORY_NETWORK=strongroom-$$
 export LABORATORY LABORATORY_NETWORK
 end() {
     local folder
-    [ -z "${server:-}" ] || kill "$server"
+    [ -z "${server:-}" ] || kill "$server" 2> /dev/null || true
     for folder in "$LABORATORY"/*/; do
         [ ! -e "$folder/system.disk" ] || "$here/guest.sh" down "$(basename "$folder")" || true
         [ ! -d "$folder/root" ] || "$here/host.sh" down "$(basename "$folder")" || true
