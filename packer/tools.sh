@@ -18,9 +18,10 @@ root=$build/tools-$(sha256sum < "${BASH_SOURCE[0]}" | cut -c1-16)
 exec 9> "$build/tools.lock"
 flock 9
 if [ ! -d "$root" ]; then
+    mirror=$("$here/mirror.sh" debian)
     echo "getting the tools" >&2
     rm -rf --one-file-system "$build"/tools-*
-    mmdebstrap --quiet --variant=apt --include="$packages" trixie "$root.part" "${MIRROR:-http://deb.debian.org/debian}" >&2
+    mmdebstrap --quiet --variant=apt --include="$packages" trixie "$root.part" "$mirror" >&2
     mkdir -p "$root.part/work"
     mv "$root.part" "$root"
 fi

@@ -14,8 +14,8 @@ packages=$(cd "$1" && pwd)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 project=$(cd "$here/../.." && pwd)
 build=${STRONGROOM_IMAGE_FOLDER:-$project/build/image}
-mirror=${MIRROR:-http://deb.debian.org/debian}
-security=${SECURITY_MIRROR:-http://deb.debian.org/debian-security}
+mirror=$("$here/../mirror.sh" debian)
+security=$("$here/../mirror.sh" security)
 : "${SOURCE_DATE_EPOCH:?the time of the image in seconds}" "${UPDATE_PUBLIC_KEY:?the public key of updates}"
 export SOURCE_DATE_EPOCH
 suite=trixie
