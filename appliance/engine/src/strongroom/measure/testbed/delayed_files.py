@@ -66,9 +66,11 @@ class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
     def __init__(self, folder: str, seconds: float) -> None:
         self._folder = folder
         self._seconds = seconds
+        self.is_mounted = False
 
     def init(self, path: str) -> None:
         """Report that the mount is ready."""
+        self.is_mounted = True
         os.write(1, b"mounted\n")
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
@@ -121,15 +123,21 @@ def main() -> int:
     options: dict[str, Any] = {"max_idle_threads": REQUESTS_AT_ONCE}
     if (mfusepy.fuse_version_major, mfusepy.fuse_version_minor) >= (3, 12):
         options["max_threads"] = REQUESTS_AT_ONCE
-    mfusepy.FUSE(
-        DelayedFiles(folder, float(milliseconds) / 1000),
-        mount_point,
-        foreground=True,
-        ro=True,
-        use_ino=True,
-        fsname="delayed",
-        **options,
-    )
+    files = DelayedFiles(folder, float(milliseconds) / 1000)
+    try:
+        mfusepy.FUSE(
+            files,
+            mount_point,
+            foreground=True,
+            ro=True,
+            use_ino=True,
+            fsname="delayed",
+            **options,
+        )
+    except RuntimeError:
+        # libfuse calls it an error when the mount is taken away while it reads.
+        if not files.is_mounted:
+            raise
     return 0
 
 
