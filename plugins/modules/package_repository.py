@@ -300,7 +300,7 @@ def take_over(module, source, path, suites):
             write(os.path.join(new, "strongroom.asc"), key)
             for suite, data in signed.items():
                 copy_suite(source, suite, data, new, old)
-            for folder, _, names in os.walk(new):
+            for folder, _folders, names in os.walk(new):
                 os.chmod(folder, 0o755)
                 for name in names:
                     os.chmod(os.path.join(folder, name), 0o644)
@@ -333,7 +333,7 @@ def main():
     except RepositoryError as error:
         module.fail_json(msg="nothing was changed: %s" % error)
     pool = os.path.join(path, "apt", "pool")
-    packages = sorted(name for _, _, names in os.walk(pool) for name in names)
+    packages = sorted(name for _folder, _folders, names in os.walk(pool) for name in names)
     module.exit_json(changed=changed, suites=found, packages=packages)
 
 
