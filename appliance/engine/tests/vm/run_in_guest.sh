@@ -43,7 +43,7 @@ if [ "$(cat "$root.made-from" 2>/dev/null)" != "$made_from" ]; then
     say "making the guest's root"
     rm -rf "$root" "$root.made-from"
     mmdebstrap --quiet --variant=apt \
-        --include=linux-image-cloud-amd64,initramfs-tools,systemd-sysv,udev,kmod,iproute2,python3-venv,openssl,procps \
+        --include=linux-image-cloud-amd64,initramfs-tools,systemd-sysv,udev,kmod,iproute2,python3-venv,openssl,procps,tzdata \
         "$suite" "$root"
     version=$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     say "installing the libraries for Python $version"
