@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import tarfile
 
 import pytest
 
@@ -77,6 +79,29 @@ def test_what_is_no_update_is_refused(roots, tmp_path, content):
     place = tmp_path / "rubbish"
     place.write_bytes(content)
     assert "rubbish is no" in refused(roots, place, 20)
+
+
+@pytest.mark.parametrize("before", ["manifest.json", "manifest.sig", "root.zst"])
+def test_a_head_that_announces_gigabytes_takes_no_memory(roots, tmp_path, before):
+    """Heads are not signed, and whoever is on the way can write any."""
+    update = roots.update(ROOT)
+    data = update.read_bytes()
+    at = data.index(before.encode().ljust(100, b"\0"))
+    place = tmp_path / "long.update"
+    with place.open("wb") as file:
+        file.write(data[:at])
+        file.write(long_name(64 << 20))
+        file.truncate(file.tell() + (64 << 20))
+        file.seek(0, os.SEEK_END)
+        file.write(data[at:])
+    assert "its heads are too large" in refused(roots, place, 20)
+
+
+def long_name(size: int) -> bytes:
+    """The head of a member whose name, of this size, follows."""
+    head = tarfile.TarInfo("././@LongLink")
+    head.type, head.size = tarfile.GNUTYPE_LONGNAME, size
+    return head.tobuf(tarfile.GNU_FORMAT)
 
 
 def test_an_older_update_is_refused_unless_it_is_wanted(roots):

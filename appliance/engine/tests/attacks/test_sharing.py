@@ -232,3 +232,26 @@ def test_the_key_of_a_pack_follows_from_owner_kind_and_cipher():
         changed = header[:at] + bytes([header[at] ^ 1]) + header[at + 1 :]
         keys.add(pack_key(shared, changed, house.key.restore_public))
     assert len(keys) == 5
+
+
+def test_sharing_and_thinning_lower_no_quota(daemon, appliance, open_as):
+    """Or clients that offer the same together store more than each may."""
+    names = ("web1", "web2", "web3")
+    files = {b"%d" % number: os.urandom(60_000) for number in range(5)}
+    for name in names:
+        backup = TinyBackup(open_as(daemon.agent(name), name))
+        backup.store(files, offered=True)
+        backup.commit()
+    quotas = daemon.server.serving.repository("").quotas
+    whole = appliance.for_all_clients()
+    vouch(whole, required_judge(appliance.store), NullProgress())
+    assert share(whole, ShareOptions(3), NullProgress()).shared_chunks == len(files)
+    while prune(whole, PRUNE, NullProgress()).removed_packs:
+        pass
+    content = sum(map(len, files.values()))
+    usage = daemon.server.serving.repository("").book.usage()
+    for name in names:
+        owner = daemon.client_id(name)
+        # Its own copy is gone, and it is charged for it all the same.
+        assert usage[owner].stored_bytes < content // 2
+        assert quotas.used()[owner] >= content

@@ -90,7 +90,7 @@ def test_every_rule_is_evaluated_and_what_it_asks_for_is_there(watched: House) -
     # Recorded once in an hour; its own selector is among the others.
     waiting -= {"strongroom:backup_known:hours"}
     # An incident of this kind is there while the repository cannot be reached. Others are here.
-    waiting -= {'strongroom_incidents{event="storage-unreachable"}'}
+    waiting -= {'strongroom_incidents{job="strongroom-director", event="storage-unreachable"}'}
     waiting |= {"strongroom_incidents"}
     assert len(waiting) > 25
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -11,7 +12,10 @@ from kit.project import DOCUMENTS, MONITORING
 from kit.prometheus_server import needs_prometheus
 from monitoring.rules import RULES
 from strongroom.config.values.notice_events import EVENTS
-from strongroom.daemons.metric_table.table import METRICS
+from strongroom.daemons.metric_table.table import DAEMONS, METRICS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CASES = MONITORING / "rules_test.yml"
 RUNBOOK = DOCUMENTS / "guides" / "runbook.md"
@@ -61,6 +65,30 @@ def test_the_rules_are_valid() -> None:
 @needs_prometheus
 def test_alerts_fire_when_they_should_and_only_then() -> None:
     promtool("test", "rules", str(CASES))
+
+
+@needs_prometheus
+def test_no_machine_ends_an_alert_with_what_its_node_exporter_tells(tmp_path: Path) -> None:
+    """A file there may hold any names, also those of the director, and several of each."""
+    asked = set(re.findall(r"\bstrongroom_[a-z_]+\b", RULES.read_text()))
+    names = {one.name for metrics in DAEMONS["Director"].values() for one in metrics} & asked
+    assert len(names) > 15
+    told = 'job="strongroom-node", instance="evil:9100", backup_job="web1", client="web1"'
+    # All as text: 0x60 is sixty times nothing, and no number.
+    cases = yaml.load(CASES.read_text(), Loader=yaml.BaseLoader)
+    cases["rule_files"] = [str(RULES)]
+    for case in cases["tests"]:
+        case["input_series"] += [
+            {
+                "series": f'{name}{{{told}, event="storage-unreachable", twice="{number}"}}',
+                # One in five minutes, until what is tried.
+                "values": f"1x{12 * int(case['alert_rule_test'][0]['eval_time'].rstrip('h'))}",
+            }
+            for name in sorted(names)
+            for number in range(2)
+        ]
+    (tmp_path / "cases.yml").write_text(yaml.safe_dump(cases))
+    promtool("test", "rules", str(tmp_path / "cases.yml"))
 
 
 def test_each_alert_has_a_case_where_it_fires_and_one_where_it_does_not() -> None:

@@ -36,12 +36,10 @@ class House:
     def write_storage_metrics(self) -> str:
         """Do what the timer of the role does."""
         path = self.monitoring.textfiles / "strongroom-storage.prom"
-        text = self.house.command(
-            "storage", "--metrics", "--config", str(self.house.storage.configuration)
-        )
-        path.with_suffix(".new").write_text(text)
-        path.with_suffix(".new").rename(path)
-        return text
+        configuration = str(self.house.storage.configuration)
+        words = ("--config", configuration, "--output", str(path))
+        self.house.command("storage", "--metrics", *words)
+        return path.read_text()
 
     def is_running(self) -> bool:
         """Whether the slow backup is under way; it is started otherwise."""

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from kit.tiny_backup import back_up, new_repository, read_back
+from kit.virtual_time import VirtualTime
 from strongroom.daemons.storage.client_lines import MOST_LINES
 from strongroom.daemons.storage.descriptors import within_open_files
 from strongroom.daemons.storage.settings import StorageLimits
@@ -155,6 +156,28 @@ def test_a_client_waits_for_its_turn_only_while_others_work(shares):
     # Neither who works little nor who is local waits.
     assert took(other, 0.001) < 0.1
     assert took(local, 1.0) < 0.1
+
+
+def test_a_request_of_minutes_is_paid_for_like_many_short_ones(monkeypatch):
+    time_now = VirtualTime(monkeypatch, 0)
+
+    class Waiting:
+        """Time goes by, and another client works all the time."""
+
+        waited = 0.0
+
+        def wait(self, seconds):
+            self.waited += seconds
+            time_now.pass_by(seconds)
+            shares.charge(other, 0.0)
+            return False
+
+    waiting = Waiting()
+    shares = Shares(StorageLimits(), waiting)
+    share, other = shares.enter(WEB1), shares.enter(WEB2)
+    shares.charge(other, 0.0)
+    shares.charge(share, 30.0)
+    assert 90 < waiting.waited < 110
 
 
 @pytest.mark.parametrize("open_files", [256, 1024, 4096, 65536, 1 << 20])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tarfile
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Annotated, Final, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import msgspec
 import zstandard
@@ -29,6 +29,8 @@ KEY_FILE: Final = f"{IMAGE_FOLDER}/update-key.pem"
 _MOST_BYTES: Final = 64 << 10
 _SIGNATURE_BYTES: Final = 64
 _MOST_ROOT_BYTES: Final = 64 << 30
+# Heads of members, manifest and signature: what is read that is not signed, or not yet.
+_MOST_HEAD_BYTES: Final = 1 << 20
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,20 +46,43 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 class Update:
     """An update whose manifest is signed; its root is still to be read."""
 
-    def __init__(self, manifest: Manifest, archive: tarfile.TarFile, name: str) -> None:
+    def __init__(
+        self, manifest: Manifest, archive: tarfile.TarFile, stream: _Bounded, name: str
+    ) -> None:
         self.manifest = manifest
         self._archive = archive
+        self._stream = stream
         self._name = name
 
     @contextmanager
     def root(self) -> Iterator[IO[bytes]]:
         """The file system, decompressed while it is read; not compared with anything yet."""
         packed = _member(self._archive, "root.zst", self._name)
+        # Its size is in the manifest, and whoever reads stops there.
+        self._stream.is_bounded = False
         reader = zstandard.ZstdDecompressor(max_window_size=128 << 20).stream_reader(
             packed, read_across_frames=True
         )
         with reader:
             yield reader
+
+
+class _Bounded:
+    """A stream of which only so much is read: a head may announce gigabytes of names."""
+
+    def __init__(self, stream: IO[bytes], name: str) -> None:
+        self.is_bounded = True
+        self._stream = stream
+        self._name = name
+        self._left = _MOST_HEAD_BYTES
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes. Raises DamageError."""
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self.is_bounded and self._left < 0:
+            raise DamageError(f"{printable(self._name)} is no update file: its heads are too large")
+        return data
 
 
 @contextmanager
@@ -67,7 +92,8 @@ def opened_update(stream: IO[bytes], name: str) -> Iterator[Update]:
     name: of the file, for messages.
     """
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+        bounded = _Bounded(stream, name)
+        with tarfile.open(fileobj=cast("IO[bytes]", bounded), mode="r|") as archive:
             said = _small(archive, "manifest.json", name)
             signature = _small(archive, "manifest.sig", name)
             _check_signature(said, signature, name)
@@ -77,7 +103,7 @@ def opened_update(stream: IO[bytes], name: str) -> Iterator[Update]:
                 raise DamageError(
                     f"{printable(name)} is signed, but is no update of an appliance: {error}"
                 ) from error
-            yield Update(manifest, archive, name)
+            yield Update(manifest, archive, bounded, name)
     except (tarfile.TarError, EOFError, zstandard.ZstdError) as error:
         raise DamageError(
             f"{printable(name)} is no whole update file ({printable(str(error), 80)}); get it again"

@@ -251,7 +251,7 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if os.geteuid() == 0 and os.path.exists(configuration):
         from strongroom.daemons.agent.restore_authority import keep_restore_authority
 
-        keep_restore_authority(configuration, identity.authority_pem)
+        keep_restore_authority(configuration, identity.authority_pem, fingerprint)
     terminal.emit(
         {
             "type": "identity",

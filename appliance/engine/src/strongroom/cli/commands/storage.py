@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from strongroom.errors import EXIT_DONE
+from strongroom.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -16,6 +17,7 @@ examples:
   strongroom storage --config /etc/strongroom --check       only check whether it could start
   strongroom storage --config /etc/strongroom --foreground
   strongroom storage --metrics                              metrics of the daemon on this machine
+  strongroom storage --metrics --output FILE                FILE is replaced in one step
   strongroom storage --confirm-clock                        the machine's clock is right after all
 
 It serves the repository of each Device resource: to agents over the network, which may only add,
@@ -33,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground (it always does)"
     )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write the metrics to FILE, which anybody may read, as node_exporter does",
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--check", action="store_true", help="report every fault, and exit")
     which.add_argument(
@@ -48,12 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until told to stop. Raises ConfigurationError, StoreError, PeerRefusedError."""
+    if arguments.output and not arguments.metrics:
+        raise UsageError("--output is for --metrics")
     if arguments.metrics or arguments.confirm_clock:
         from strongroom.daemons.storage.configuration import StorageConfiguration
 
         socket_path = StorageConfiguration(arguments.config).settings.socket_path.decode()
         if arguments.metrics:
-            _print_metrics(socket_path, terminal)
+            _tell_metrics(socket_path, arguments.output, terminal)
         else:
             _confirm_clock(socket_path, terminal)
         return EXIT_DONE
@@ -81,14 +91,20 @@ def _check(path: str, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
-def _print_metrics(socket_path: str, terminal: Terminal) -> None:
+def _tell_metrics(socket_path: str, path: str | None, terminal: Terminal) -> None:
+    from strongroom.net.identities.private_files import PUBLIC_MODE, write_file
     from strongroom.net.storage.place import open_socket, parse_place
 
     store = open_socket(parse_place(f"unix:{socket_path}"))
     try:
-        terminal.document(store.metrics())
+        text = store.metrics()
     finally:
         store.close()
+    if path is None:
+        terminal.document(text)
+    else:
+        # In a folder where others may write, as the agent may, a name that they know is a trap.
+        write_file(os.path.abspath(os.fsencode(path)), text.encode(), PUBLIC_MODE)
 
 
 def _confirm_clock(socket_path: str, terminal: Terminal) -> None:

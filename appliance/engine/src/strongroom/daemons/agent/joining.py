@@ -4,6 +4,10 @@ What `join` does, in this order: its key (kept until all is done, so that what w
 be repeated), certificate, put keys, `agent.d/director/NAME.conf`, `agent.d/client/myself.conf`, the
 authority for restores, the owner of the agent's folder. Each is left as it is where it is right
 already, so that a second call changes nothing. A configuration that somebody else wrote is kept.
+
+Root joins, and the agent's folder may hold what a compromised agent left there. So nothing that is
+found in it decides whom restores as root trust, or which key a new certificate is for: that key is
+kept beside the configuration.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from strongroom.daemons.agent.enrolment import USUAL_PORT, enrol, fetch_put_keys
 from strongroom.daemons.agent.put_keys import read_put_keys
 from strongroom.daemons.agent.restore_authority import (
     keep_restore_authority,
+    require_restore_authority,
     restore_authority_path,
 )
 from strongroom.daemons.agent.settings import load_settings
@@ -40,7 +45,6 @@ from strongroom.net.identities.private_files import (
     PUBLIC_MODE,
     SECRET_MODE,
     give_tree,
-    make_private_folder,
     read_bounded,
     write_file,
 )
@@ -91,6 +95,8 @@ def join(wanted: Wanted, host_name: str) -> Joined:
     """
     host, port, _ = place_of(wanted.url)
     expected = _expected_fingerprint(wanted)
+    if os.geteuid() == 0:
+        require_restore_authority(wanted.configuration, expected)
     settings = _configured(wanted)
     name = wanted.name or (settings.name if settings else host_name)
     if settings and settings.name != name:
@@ -111,15 +117,15 @@ def join(wanted: Wanted, host_name: str) -> Joined:
                 "this machine has no certificate yet that the director accepts: give an enrolment "
                 "token with --token-file FILE (`-` reads standard input)"
             )
-        key_pem = _kept_key(folder)
+        key_pem = _kept_key(wanted.configuration)
         known = tuple(settings.directors) if settings else ()
         identity, director = enrol(wanted.url, name, wanted.token, expected, folder, known, key_pem)
         changed.append(f"enrolled as {name} at director {director}")
     changed += _write_configuration(wanted, state, name, director, host, port, settings)
     if os.geteuid() == 0:
-        changed += _authority_for_restores(wanted.configuration, identity.authority_pem)
+        changed += _authority_for_restores(wanted.configuration, identity, expected)
         changed += _give_to_agent(state)
-    _forget_key(folder)
+    _forget_key(wanted.configuration)
     settings = load_settings(wanted.configuration)
     if director not in settings.directors:
         raise ConflictError(
@@ -144,6 +150,7 @@ def leave(configuration: str) -> list[str]:
         if _read(path).startswith(_MARK):
             os.unlink(path)
             done.append(f"removed {path}")
+    _forget_key(configuration)
     authority = restore_authority_path(configuration)
     if os.geteuid() == 0 and os.path.exists(authority):
         os.unlink(authority)
@@ -224,21 +231,21 @@ def _confirmed(
         return name
 
 
-def _kept_key(folder: str) -> bytes:
+def _kept_key(configuration: str) -> bytes:
     """A key that is there until all is done: of an attempt before, or a new one."""
-    path = os.fsencode(os.path.join(folder, _KEY))
+    path = os.fsencode(os.path.join(configuration, _KEY))
     try:
         return read_bounded(path, _GREATEST_FILE_BYTES)
     except FileNotFoundError:
         pass
     key_pem = new_key()
-    make_private_folder(os.fsencode(folder))
+    os.makedirs(configuration, 0o755, exist_ok=True)
     write_file(path, key_pem, SECRET_MODE)
     return key_pem
 
 
-def _forget_key(folder: str) -> None:
-    path = os.path.join(folder, _KEY)
+def _forget_key(configuration: str) -> None:
+    path = os.path.join(configuration, _KEY)
     if os.path.exists(path):
         os.unlink(path)
 
@@ -279,11 +286,11 @@ def _write_configuration(
     return changed
 
 
-def _authority_for_restores(configuration: str, pem: bytes) -> list[str]:
-    path = restore_authority_path(configuration)
-    if os.path.exists(path) and _read(path).encode() == pem:
+def _authority_for_restores(configuration: str, identity: Identity, expected: str) -> list[str]:
+    if not expected:
         return []
-    return [f"wrote {keep_restore_authority(configuration, pem)}"]
+    path = keep_restore_authority(configuration, identity.authority_pem, expected)
+    return [f"wrote {path}"] if path else []
 
 
 def _give_to_agent(state: str) -> list[str]:

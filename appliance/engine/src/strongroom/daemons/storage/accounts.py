@@ -20,15 +20,28 @@ _BURST_SECONDS = 0.25
 _LEAST_BYTES_PER_SECOND = 4096
 # How soon waiting threads notice a changed limit.
 _LOOK_SECONDS = 0.5
+# File systems are made with one inode for this many bytes, so a quota of bytes is one of objects
+# too; however small it is, some objects may be there.
+_OBJECT_BYTES = 16 << 10
+_LEAST_OBJECTS = 1024
 
 
 class Quotas:
-    """Bytes of each client: stored by its agent or for it, under way, and its charge."""
+    """Bytes of each client: stored by its agent or for it, under way, and its charge.
 
-    def __init__(self, limits: StorageLimits, used: dict[bytes, int]) -> None:
-        """`used`: by the client's id."""
+    Objects too: any number of small ones would take the disk's inodes from all.
+    """
+
+    def __init__(
+        self,
+        limits: StorageLimits,
+        used: dict[bytes, int],
+        objects: dict[bytes, int] | None = None,
+    ) -> None:
+        """`used`, `objects`: bytes and objects by the client's id."""
         self.limits = limits
         self._used = dict(used)
+        self._objects = dict(objects or {})
         self._lock = threading.Lock()
 
     def reserve(self, client: bytes, name: str, size_bytes: int) -> None:
@@ -50,6 +63,27 @@ class Quotas:
         """Count bytes whose client was not known when they came, or another charge."""
         with self._lock:
             self._used[client] = max(0, self._used.get(client, 0) + size_bytes)
+
+    def require_place(self, client: bytes, name: str) -> None:
+        """QuotaError when an agent has as many objects as its quota of bytes permits."""
+        quota = self.limits.quota_of(name)
+        with self._lock:
+            count = self._objects.get(client, 0)
+        if quota and count >= max(_LEAST_OBJECTS, quota // _OBJECT_BYTES):
+            raise QuotaError(
+                f"{name} may store {quota} bytes, which is room for no more than the {count} "
+                "objects that it has: remove snapshots and prune, or raise the quota"
+            )
+
+    def objects(self, client: bytes) -> int:
+        """How many objects a client has."""
+        with self._lock:
+            return self._objects.get(client, 0)
+
+    def count_objects(self, client: bytes, more: int) -> None:
+        """Count objects that were entered, or with a negative number removed."""
+        with self._lock:
+            self._objects[client] = max(0, self._objects.get(client, 0) + more)
 
     def release(self, client: bytes, size_bytes: int) -> None:
         """Subtract bytes: deleted, aborted, or stored before."""

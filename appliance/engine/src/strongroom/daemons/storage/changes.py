@@ -131,8 +131,8 @@ class Changes:
         if upload is not None:
             upload.abort()
 
-    def delete(self, frame: Frame) -> None:
-        """Remove an object. Raises RightError."""
+    def delete(self, frame: Frame) -> str:
+        """Remove an object; returns which, "" where there is nothing to tell. Raises RightError."""
         wanted = decode(frame.header, ObjectName)
         kind, name = wanted.kind, wanted.name
         undone = kind == "snapshots" and self._undo.pop(name, 0.0) > clock.elapsed_seconds()
@@ -140,13 +140,12 @@ class Changes:
         if self._rights.role != "local" and not undone and not own_lease:
             if kind == "leases" and self._book.standing(kind, name) is None:
                 # Released already, or removed by a prune.
-                return
+                return ""
             raise RightError(f"{self._shown} may not delete {kind} {name}: only maintenance may")
         if kind == "snapshots" and not undone and self._book.standing(kind, name) != FALSE:
             self._require_old(name)
         self._remove(kind, name)
-        if kind != "leases":
-            log.info("%s: deleted %s %s", self._shown, kind, name)
+        return "" if kind == "leases" else f"{kind} {name}"
 
     def _new_upload(self, kind: Kind) -> Upload:
         largest = self._limits.object_bytes
@@ -161,6 +160,8 @@ class Changes:
         try:
             self._rights.require_adding(kind, name, mode, self._book)
             self._require_fit(kind, name)
+            if self._rights.owner and mode != "replace":
+                self._served.quotas.require_place(self._rights.client, self._rights.owner)
             is_renewal = kind == "leases" and mode == "replace"
             renewed_ns = self._time_ns("leases", name) if is_renewal else None
             if is_renewal and renewed_ns is None and self._book.standing(kind, name) is not None:
@@ -214,6 +215,7 @@ class Changes:
         elif is_new:
             vouched = self._rights.is_appliance
             book.record(kind, name, size, owner, client, now_ns, vouched=vouched)
+            self._served.quotas.count_objects(client, 1)
         elif self._rights.is_appliance:
             book.judge(kind, (name,), VOUCHED)
         elif book.client(kind, name) != client:
@@ -240,6 +242,7 @@ class Changes:
         self._store.delete(kind, name)
         if gone := self._book.forget(kind, name):
             self._served.quotas.release(*gone)
+            self._served.quotas.count_objects(gone[0], -1)
 
     def _time_ns(self, kind: Kind, name: str) -> int | None:
         """Since when the store has an object, None when it does not have it."""

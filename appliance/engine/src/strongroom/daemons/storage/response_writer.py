@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Answers this small are sent by copying: that is one system call instead of three.
 _COPIED_BYTES: Final = 64 << 10
+_NOISE_BYTES: Final = 256 << 10
 
 
 class Answers:
@@ -52,6 +53,14 @@ class Answers:
             part = memoryview(data)[at : at + LARGEST_PART_BYTES]
             self.allow_bytes(len(part))
             self._channel.send(self._start(len(part), has_more=at + len(part) < len(data)), part)
+
+    def send_noise(self, size_bytes: int) -> None:
+        """Send bytes that no line on the way compresses, in one frame, of which little is held."""
+        noise = memoryview(clock.random_bytes(min(size_bytes, _NOISE_BYTES)))
+        self.allow_bytes(size_bytes)
+        self._channel.send(self._start(size_bytes, has_more=False))
+        for sent in range(0, size_bytes, _NOISE_BYTES):
+            self._channel.send(noise[: size_bytes - sent])
 
     def send_object(
         self,

@@ -62,9 +62,10 @@ class ServedRepository:
                 self.entered += self.book.reconcile(kind, present, partial(_client, store, kind))[0]
         finally:
             store.close()
-        usage = self.book.usage().items()
-        used = {client: one.stored_bytes + one.charge_bytes for client, one in usage}
-        self.quotas = Quotas(limits, used)
+        usage = self.book.usage()
+        used = {client: one.stored_bytes + one.charge_bytes for client, one in usage.items()}
+        objects = {client: one.objects for client, one in usage.items()}
+        self.quotas = Quotas(limits, used, objects)
 
     def set_limits(self, limits: StorageLimits) -> None:
         """Apply a changed configuration."""

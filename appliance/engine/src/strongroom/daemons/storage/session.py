@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -72,8 +73,9 @@ _TRUSTED_IDLE_SECONDS: Final = 24 * 3600.0
 _SHORT_BYTES: Final = 64 << 10
 # What the names of a large repository take.
 _HELD_FOR_NAMES: Final = 16 << 20
+_HELD_FOR_A_NAME: Final = 512
+_LISTING_ATTEMPTS: Final = 5
 _ANSWERED_BY_NAMES: Final = frozenset((FrameType.LIST, FrameType.DOUBTED, FrameType.OWNERS))
-_NOISE_BYTES: Final = 64 << 10
 # Sending content takes a processor's time, but not the interpreter's.
 _SENT_BYTES_PER_SECOND: Final = 1 << 29
 
@@ -162,7 +164,7 @@ class Session:
         if start.type == FrameType.DATA and start.payload_size >= _SHORT_BYTES:
             return self._take_data(reader.head(start), start.payload_size)
         began, self._sent_bytes = clock.thread_seconds(), 0
-        held_bytes = _HELD_FOR_NAMES if start.type in _ANSWERED_BY_NAMES else 0
+        held_bytes = self._held_for_names() if start.type in _ANSWERED_BY_NAMES else 0
         if start.payload_size >= _SHORT_BYTES:
             held_bytes = start.payload_size
         self.answers.deadline = None
@@ -286,8 +288,8 @@ class Session:
         kind: Kind = decode(frame.header, Kind)  # type: ignore[arg-type]
         hidden, seen = self._rights.hidden_or_seen(kind, self._book)
         batch: list[ObjectInfo] = []
-        for info in self._store.list(kind):
-            if info.name in hidden or (seen is not None and info.name not in seen):
+        for info in self._store.list(kind) if seen is None else self._seen_of(kind):
+            if info.name in hidden:
                 continue
             batch.append(info)
             if len(batch) == LISTED_AT_ONCE:
@@ -296,6 +298,29 @@ class Session:
         if batch:
             self.answers.send_part(msgspec.msgpack.encode(batch))
         self.answers.send(None)
+
+    def _seen_of(self, kind: Kind) -> list[ObjectInfo]:
+        """The objects of a peer that sees only some: nothing of the others is looked at.
+
+        Where one object replaces another meanwhile, one of the two is there.
+        """
+        infos: dict[str, ObjectInfo] = {}
+        looked_at: set[str] = set()
+        for _ in range(_LISTING_ATTEMPTS):
+            seen = self._rights.hidden_or_seen(kind, self._book)[1] or set()
+            if seen == looked_at:
+                break
+            for name in seen - looked_at:
+                with suppress(ObjectMissingError):
+                    infos[name] = self._store.info(kind, name)
+            looked_at = seen
+        return [info for name, info in infos.items() if name in looked_at]
+
+    def _held_for_names(self) -> int:
+        """What a request takes whose answer is names."""
+        view = self._rights.view
+        count = 0 if view is None else self._served.quotas.objects(view)
+        return max(_HELD_FOR_NAMES, _HELD_FOR_A_NAME * count)
 
     def _get(self, frame: Frame) -> None:
         part = decode(frame.header, ObjectPart)
@@ -329,7 +354,9 @@ class Session:
         self._changes.abort(frame)
 
     def _delete(self, frame: Frame) -> None:
-        self._changes.delete(frame)
+        deleted = self._changes.delete(frame)
+        if deleted:
+            self._say(logging.INFO, "deleted %s", deleted)
         self.answers.send(None)
 
     def _sync(self, frame: Frame) -> None:
@@ -386,10 +413,7 @@ class Session:
         self._receive_turn(len(frame.payload))
         self._send_turn(wanted.answer_bytes)
         if wanted.answer_bytes:
-            # Noise, which no line on the way compresses.
-            pieces = -(-wanted.answer_bytes // _NOISE_BYTES)
-            noise = clock.random_bytes(_NOISE_BYTES) * pieces
-            self.answers.send_part(noise[: wanted.answer_bytes])
+            self.answers.send_noise(wanted.answer_bytes)
         self.answers.send(None)
 
     def _confirm_clock(self, frame: Frame) -> None:

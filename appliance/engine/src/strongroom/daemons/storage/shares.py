@@ -166,14 +166,22 @@ class Shares:
         with self._condition:
             share.active_at = now
             share.free_at = max(share.free_at, now - _AHEAD_SECONDS) + seconds / _PART_OF_TIME
-            wait_seconds = share.free_at - now
-            if not share.is_limited or wait_seconds <= 0:
+        while share.is_limited and (wait_seconds := self._wait_seconds(share)):
+            if self._stopped.wait(min(wait_seconds, _RECENTLY_SECONDS)):
                 return
+
+    def _wait_seconds(self, share: Share) -> float:
+        """How long a client has to wait, unless others stop working."""
+        now = clock.elapsed_seconds()
+        with self._condition:
+            wait_seconds = share.free_at - now
+            if wait_seconds <= 0:
+                return 0.0
             others_work = any(
                 one is not share and now - one.active_at < _RECENTLY_SECONDS
                 for one in self._of_clients.values()
             )
             if not others_work:
                 share.free_at = now
-                return
-        self._stopped.wait(min(wait_seconds, 1.0))
+                return 0.0
+            return wait_seconds

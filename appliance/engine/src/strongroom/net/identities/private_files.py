@@ -79,15 +79,19 @@ def give_to_owner(path: bytes, descriptor: int) -> None:
 
 
 def give_tree(folder: bytes, owner: str) -> None:
-    """Give a folder and all in it to a user. Raises UsageError for an unknown one, OSError."""
+    """Give a folder and all in it to a user. Raises UsageError for an unknown one, OSError.
+
+    The owner until now may change the folder meanwhile: nothing outside of it is given away.
+    """
     import pwd
 
     try:
         user = pwd.getpwnam(owner)
     except KeyError as error:
         raise UsageError(f"there is no user {owner!r}") from error
-    for place, folders, names in os.walk(folder):
-        for name in (b"", *folders, *names):
-            path = os.path.join(place, name) if name else place
-            # Symlinks are not followed: the previous owner of the folder may have put one there.
-            os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    # Neither a symbolic link is followed nor one that takes the place of a folder on the way.
+    for _, folders, names, descriptor in os.fwalk(os.path.realpath(folder)):
+        os.fchown(descriptor, user.pw_uid, user.pw_gid)
+        for name in (*folders, *names):
+            with contextlib.suppress(FileNotFoundError):
+                os.chown(name, user.pw_uid, user.pw_gid, dir_fd=descriptor, follow_symlinks=False)

@@ -1,9 +1,15 @@
-"""Starts the jobs that run when their client connects (Run On Incoming Connect Interval)."""
+"""Starts the jobs that run when their client connects (Run On Incoming Connect Interval).
+
+After a run that failed the next one begins no sooner than PAUSE_NS later: an agent that connects
+and fails again and again must not fill the catalog with runs.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
@@ -15,6 +21,8 @@ from strongroom.errors import StrongroomError
 if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.protocols import RunControl
+
+PAUSE_NS: Final = 60 * SECOND_NS
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +43,10 @@ async def start_on_connect(context: DirectorContext, runs: RunControl, client: s
         try:
             planned = plan(context.configuration, job.name)
             record = new_run(planned, requested_by="connection")
+            if run is not None:
+                last_ns = max(run.scheduled_ns, run.started_ns)
+                earliest_ns = min(last_ns, record.scheduled_ns) + PAUSE_NS
+                record = structs.replace(record, not_before_ns=earliest_ns)
         except StrongroomError as error:
             _log.warning("job %s cannot be started: %s", job.name, error)
             continue
