@@ -5,14 +5,14 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from strongroom.measure.charts import Series, bar_chart, line_chart
+from strongroom.measure.charts import ChartSeries, bar_chart, line_chart
 from strongroom.measure.verdict import predictions, sentences
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from strongroom.measure.profile import Disk, Network, Profile, Tree
+    from strongroom.measure.profile import DiskProfile, NetworkProfile, Profile, Tree
 
 MEGA = 1e6
 
@@ -135,7 +135,7 @@ def _tree(tree: Tree) -> Iterator[str]:
     )
 
 
-def _disk(disk: Disk) -> Iterator[str]:
+def _disk(disk: DiskProfile) -> Iterator[str]:
     kind = {None: "", True: ", rotates", False: ", does not rotate"}[disk.rotates]
     yield f"<h2>The disk below {escape(printable(disk.folder))}</h2>"
     yield (
@@ -146,16 +146,16 @@ def _disk(disk: Disk) -> Iterator[str]:
     yield line_chart(
         "Random reads of 4 KiB a second",
         "reads under way",
-        [Series("reads", [(one.depth, one.reads_per_second) for one in reads])],
+        [ChartSeries("reads", [(one.depth, one.reads_per_second) for one in reads])],
         lambda value: f"{value:,.0f}",
     )
     yield line_chart(
         "Latency of random reads",
         "reads under way",
         [
-            Series("median", [(one.depth, one.p50_us) for one in reads]),
-            Series("95%", [(one.depth, one.p95_us) for one in reads]),
-            Series("99%", [(one.depth, one.p99_us) for one in reads]),
+            ChartSeries("median", [(one.depth, one.p50_us) for one in reads]),
+            ChartSeries("95%", [(one.depth, one.p95_us) for one in reads]),
+            ChartSeries("99%", [(one.depth, one.p99_us) for one in reads]),
         ],
         lambda value: f"{value:,.0f} µs",
     )
@@ -163,7 +163,7 @@ def _disk(disk: Disk) -> Iterator[str]:
         "Streaming, MB a second",
         "KiB a block",
         [
-            Series(
+            ChartSeries(
                 direction,
                 [
                     (one.block_bytes >> 10, one.bytes_per_second / MEGA)
@@ -177,7 +177,7 @@ def _disk(disk: Disk) -> Iterator[str]:
     )
 
 
-def _network(network: Network) -> Iterator[str]:
+def _network(network: NetworkProfile) -> Iterator[str]:
     yield f"<h2>The way to {escape(printable(network.server))}</h2>"
     share = network.retransmitted / network.sent_segments if network.sent_segments else 0.0
     yield (
@@ -189,7 +189,7 @@ def _network(network: Network) -> Iterator[str]:
         "MB a second by connections",
         "connections at once",
         [
-            Series(
+            ChartSeries(
                 direction,
                 [
                     (one.streams, one.bytes_per_second / MEGA)
