@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.entry_view import entry_line, entry_object
 from strongroom.cli.snapshot_choice import (
-    Choice,
+    SnapshotChoice,
     add_snapshot_filters,
     normal_path,
     shown_path,
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal)
     try:
         finder = Finder(criteria, ClientReaders(repository, repository.load_index()))
-        choice = Choice(arguments, repository)
+        choice = SnapshotChoice(arguments, repository)
         choice.warn(terminal)
         snapshots = choice.snapshots
         if arguments.only is not None:
