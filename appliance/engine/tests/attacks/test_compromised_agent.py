@@ -10,7 +10,7 @@ from kit.virtual_time import ShiftedTime
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.content.digests import object_name
-from strongroom.daemons.director.results import RestoreRequest
+from strongroom.daemons.director.results.snapshots import RestoreRequest
 from strongroom.daemons.director.snapshots.reconciliation import rebuild_catalog
 from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from strongroom.config.settings.client import ClientSettings
     from strongroom.daemons.director.context import DirectorContext
-    from strongroom.daemons.director.results import Permits
+    from strongroom.daemons.director.results.access import Permits
     from strongroom.daemons.director.runs.active_run import ActiveRun
 
 _COUNTED = ("files", "bytes", "stored_bytes", "queued_blocks")

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.daemons.director.repositories.ownership import own_snapshot
-from strongroom.daemons.director.results import File, FileChange, FilePage, FilesFound
+from strongroom.daemons.director.results.snapshots import File, FileChange, FilePage, FoundFiles
 from strongroom.errors import (
     DamageError,
     PathNotFoundError,
@@ -134,7 +134,7 @@ class SnapshotBrowser:
         self, before: SnapshotRecord, after: SnapshotRecord, below: bytes, limit: int
     ) -> tuple[FileChange, ...]:
         """The first differences below a directory. UsageError for snapshots of two storages."""
-        from strongroom.jobs.looking.diff import Comparison
+        from strongroom.jobs.looking.diff import SnapshotComparison
 
         for record in (before, after):
             if record.removed_ns:
@@ -147,7 +147,7 @@ class SnapshotBrowser:
         repository = self._repositories.open(before.storage)
         try:
             readers = ClientReaders(repository, repository.load_index(), _CACHE_BYTES)
-            comparison = Comparison(
+            comparison = SnapshotComparison(
                 readers, own_snapshot(repository, before), own_snapshot(repository, after)
             )
             return tuple(
@@ -171,7 +171,7 @@ class SnapshotBrowser:
         limit: int,
         *,
         ignoring_case: bool,
-    ) -> FilesFound:
+    ) -> FoundFiles:
         """Entries of snapshots whose name or path matches a glob; UsageError for an invalid one.
 
         What cannot be searched is left out with a warning, unless every storage fails.
@@ -279,12 +279,12 @@ class _Search:
         self._warnings.append(f"{what} was left out: {error}")
         _log.warning("search: %s", self._warnings[-1])
 
-    def result(self) -> FilesFound:
+    def result(self) -> FoundFiles:
         """The warnings, limited in number."""
         told = self._warnings[:_MOST_WARNINGS]
         if more := len(self._warnings) - len(told):
             told.append(f"and {more} more; the director's log has them all")
-        return FilesFound(tuple(self.found), tuple(told))
+        return FoundFiles(tuple(self.found), tuple(told))
 
 
 def _counted(records: list[SnapshotRecord]) -> str:
