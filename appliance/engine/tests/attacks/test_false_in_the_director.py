@@ -8,11 +8,12 @@ from functools import partial
 import pytest
 
 from kit.director_in_process import OPERATOR, TestDirector, client, in_loop, job
+from kit.director_with_repositories import rebuild_catalog
 from kit.forged_snapshot import NO_BLOCK, file_row, forge
 from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up, new_repository, read_back
 from kit.virtual_time import ShiftedTime
 from strongroom.daemons.director.results.snapshots import RestoreRequest, SnapshotFilter
-from strongroom.daemons.director.snapshots.reconciliation import rebuild_catalog, reconcile
+from strongroom.daemons.director.snapshots.reconciliation import reconcile
 from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import ConflictError, FalseSnapshotError, SetBackError
 from strongroom.jobs.check.vouch import required_judge, vouch

@@ -6,7 +6,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
-from strongroom.cli.entry_view import entry_object, kind_name
+from strongroom.cli.entry_view import entry_object
 from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import (
     SnapshotChoice,
@@ -27,6 +27,7 @@ from strongroom.jobs.looking.diff import (
 )
 from strongroom.printable import printable
 from strongroom.repo.client_readers import ClientReaders
+from strongroom.rows.kinds import kind_name
 
 if TYPE_CHECKING:
     import argparse

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
@@ -21,6 +20,7 @@ from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.jobs.looking.find import Criteria, Finder, Match
 from strongroom.printable import printable
 from strongroom.repo.client_readers import ClientReaders
+from strongroom.rows.kinds import KINDS
 
 if TYPE_CHECKING:
     import argparse
@@ -41,14 +41,6 @@ examples:
 Patterns are those of --exclude: without a slash they match names, with one paths.
 """
 
-_TYPES = {
-    "file": stat.S_IFREG,
-    "directory": stat.S_IFDIR,
-    "symlink": stat.S_IFLNK,
-    "fifo": stat.S_IFIFO,
-    "character-device": stat.S_IFCHR,
-    "block-device": stat.S_IFBLK,
-}
 _SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])(i?)b?|b)?", re.IGNORECASE)
 _UNITS = " kmgtp"
 
@@ -71,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--type",
         metavar="TYPE[,TYPE]",
         default="",
-        help=f"only these: {', '.join(_TYPES)}",
+        help=f"only these: {', '.join(KINDS)}",
     )
     add("--larger-than", metavar="SIZE", help="files of more than SIZE (100k, 10M, 2G)")
     add("--smaller-than", metavar="SIZE", help="files of less than SIZE")
@@ -130,9 +122,9 @@ def _criteria(arguments: argparse.Namespace) -> Criteria:
 
 def _format(name: str) -> int:
     try:
-        return _TYPES[name.strip()]
+        return KINDS[name.strip()]
     except KeyError:
-        raise UsageError(f"no type {printable(name)}; use {', '.join(_TYPES)}") from None
+        raise UsageError(f"no type {printable(name)}; use {', '.join(KINDS)}") from None
 
 
 def _size_bytes(text: str | None) -> int | None:

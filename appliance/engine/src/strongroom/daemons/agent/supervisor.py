@@ -327,19 +327,7 @@ class Supervisor:
         if isinstance(message, JobLog):
             run.journal.add_log(message.time_ns, message.level, message.text)
         else:
-            run.progress = RunProgress(
-                run_id=run.journal.run_id,
-                files=message.files,
-                bytes=message.bytes,
-                stored_bytes=message.stored_bytes,
-                errors=message.errors,
-                total_files=message.total_files,
-                total_bytes=message.total_bytes,
-                total_is_estimate=message.total_is_estimate,
-                message=message.message,
-                stage_seconds=message.stage_seconds,
-                queued_blocks=message.queued_blocks,
-            )
+            run.progress = message.of_run(run.journal.run_id)
         self._news(run.journal.entry.director)
 
     async def _finish(self, run: _Run, ended: JobEnded) -> None:

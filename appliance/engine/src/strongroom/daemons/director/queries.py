@@ -40,7 +40,12 @@ from strongroom.daemons.director.metrics.of_runs import live_metrics
 from strongroom.daemons.director.notices.figures import notice_metrics
 from strongroom.daemons.director.results.access import permits_all
 from strongroom.daemons.director.results.resources import Client, Job
-from strongroom.daemons.director.results.runs import FINAL_STATES, RunEvent, RunFilter
+from strongroom.daemons.director.results.runs import (
+    FINAL_STATES,
+    RESTORE_TEST_LEVEL,
+    RunEvent,
+    RunFilter,
+)
 from strongroom.daemons.director.results.snapshots import SnapshotFilter
 from strongroom.daemons.director.results.status import Expiry, Status
 from strongroom.daemons.director.runs.plan import plan, tls_mode_of
@@ -66,8 +71,6 @@ if TYPE_CHECKING:
     from strongroom.daemons.exposition import Metric
 
 _RECENT_RUNS: Final = 20
-# The level of a verify job that restores a sample.
-RESTORE_TEST_LEVEL: Final = "data"
 _DAY_NS: Final = 86400 * SECOND_NS
 MOST_LISTED: Final = 10_000
 _Filter = TypeVar("_Filter", RunFilter, SnapshotFilter)

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from kit.director_in_process import START_NS, TestDirector, client, in_loop, job
+from kit.director_with_repositories import rebuild_catalog
 from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up
 from kit.virtual_time import ShiftedTime
 from strongroom import clock
@@ -12,7 +13,7 @@ from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.results.snapshots import SnapshotFilter
 from strongroom.daemons.director.snapshots.confirmation import confirm_snapshot
-from strongroom.daemons.director.snapshots.reconciliation import rebuild_catalog, reconcile
+from strongroom.daemons.director.snapshots.reconciliation import reconcile
 from strongroom.errors import RightError
 from strongroom.jobs.upkeep.forget import ForgetOptions, forget
 from strongroom.jobs.upkeep.retention import RetentionRules

@@ -8,14 +8,13 @@ import os
 import pytest
 
 from kit.director_in_process import OPERATOR, client, in_loop, job
-from kit.director_with_repositories import ADMIN, Place
+from kit.director_with_repositories import ADMIN, Place, rebuild_catalog
 from kit.virtual_time import ShiftedTime
 from strongroom.daemons.director import director as director_module
 from strongroom.daemons.director.catalog.access import list_audit
 from strongroom.daemons.director.catalog.clients import generation_of
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, change_run, new_run_id
 from strongroom.daemons.director.results.snapshots import SnapshotFilter
-from strongroom.daemons.director.snapshots import reconciliation
 from strongroom.daemons.director.snapshots.reconciliation import Reconciler
 from strongroom.errors import CatalogUnavailableError, StoreError
 from strongroom.repo.snapshots import Snapshot
@@ -197,7 +196,7 @@ async def test_an_agent_enters_nothing_without_a_run_of_its_own(director, monkey
     # It is said once, and not looked at each time.
     assert not await context.with_repository(reconciler.reconcile, "main")
     # A rebuild is asked for by somebody who looks, and each is of whom it names.
-    count = await context.with_repository(reconciliation.rebuild_catalog, context, "main")
+    count = await context.with_repository(rebuild_catalog, context, "main")
     assert count == 3
     assert await ids(director, client="web1") == {true, loose, reused}
     assert await ids(director) == {true, loose, reused, other}
@@ -212,7 +211,7 @@ async def test_a_rebuild_knows_that_a_name_became_another_client(director):
     made_there(director, generation=3)
     made_there(director, generation=2)
     assert generation_of(context.catalog, "web1") == 0
-    assert await context.with_repository(reconciliation.rebuild_catalog, context, "main") == 3
+    assert await context.with_repository(rebuild_catalog, context, "main") == 3
     assert generation_of(context.catalog, "web1") == 3
 
 
@@ -231,7 +230,7 @@ def test_one_snapshot_that_cannot_be_entered_keeps_no_other_out(director, caplog
                 "BEGIN SELECT RAISE(ABORT, 'not this one'); END"
             )
         call = context.with_repository
-        count = await call(reconciliation.rebuild_catalog, context, "main")
+        count = await call(rebuild_catalog, context, "main")
         assert (count, await ids(director)) == (2, {made[0], made[2]})
         assert any(made[1] in line and "not this one" in line for line in caplog.messages)
         (entry,) = await context.in_thread(list_audit, context.catalog, 10)

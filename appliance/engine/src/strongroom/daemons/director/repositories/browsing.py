@@ -26,7 +26,7 @@ from strongroom.errors import (
 from strongroom.printable import printable
 from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.listing.reader import Listing
-from strongroom.rows.rows import CHANGED, UNREADABLE
+from strongroom.rows.kinds import STATE_NAMES, kind_name
 from strongroom.rows.views import views
 
 if TYPE_CHECKING:
@@ -41,16 +41,6 @@ if TYPE_CHECKING:
 _KEPT_LISTINGS: Final = 4
 _MOST_WARNINGS: Final = 20
 _CACHE_BYTES: Final = 8 << 20
-_KINDS: Final = {
-    stat.S_IFREG: "file",
-    stat.S_IFDIR: "directory",
-    stat.S_IFLNK: "symlink",
-    stat.S_IFIFO: "fifo",
-    stat.S_IFCHR: "character-device",
-    stat.S_IFBLK: "block-device",
-}
-_STATES: Final = {UNREADABLE: "unreadable", CHANGED: "changed"}
-
 _log = logging.getLogger(__name__)
 
 
@@ -296,12 +286,12 @@ def entry_of(snapshot_id: str, row: RowView) -> File:
     return File(
         snapshot=snapshot_id,
         path=b"/" + row.path,
-        kind=_KINDS.get(stat.S_IFMT(row.mode), "other"),
+        kind=kind_name(row.mode),
         mode=stat.S_IMODE(row.mode),
         uid=row.uid,
         gid=row.gid,
         size_bytes=row.size,
         modified_ns=row.mtime_ns,
         target=row.target if stat.S_ISLNK(row.mode) else b"",
-        state=_STATES.get(row.state, ""),
+        state=STATE_NAMES.get(row.state, ""),
     )

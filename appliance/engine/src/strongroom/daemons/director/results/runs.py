@@ -11,6 +11,8 @@ RunState = Literal["queued", "waiting", "running", "done", "incomplete", "failed
 RunKind = Literal["backup", "restore", "verify", "estimate", "copy", "admin"]
 EventKind = Literal["state", "progress", "log"]
 
+# The level of a verify job that restores a sample and compares it.
+RESTORE_TEST_LEVEL: Final = "data"
 FINAL_STATES: Final[frozenset[str]] = frozenset(("done", "incomplete", "failed", "cancelled"))
 
 

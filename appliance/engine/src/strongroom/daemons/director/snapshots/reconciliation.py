@@ -123,11 +123,6 @@ class Reconciler:
         return result
 
 
-def rebuild_catalog(context: DirectorContext, storage: str) -> int:
-    """Rebuild the catalog from the repository of a storage; how many were new. Blocks."""
-    return len(reconcile(context, storage, rebuilds=True).entered)
-
-
 def reconcile(
     context: DirectorContext, storage: str, *, rebuilds: bool = False, leave_out: Iterable[str] = ()
 ) -> Reconciled:
