@@ -121,7 +121,8 @@ class Ordering:
         if head is None:
             return None
         for task in self.tasks.values() if head.content is not None else (head,):
-            if task.is_scanned and (task is head or getattr(task, "node", None) is head):
+            node = task.node if isinstance(task, ContentRead) else task
+            if task.is_scanned and node is head:
                 return task.shard
         return None
 
