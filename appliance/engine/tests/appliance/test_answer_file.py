@@ -18,22 +18,22 @@ from hypothesis import strategies as st
 
 from kit.answers_for_tests import PASSWORD_HASH, SSH_KEY
 from kit.private_machine import SCRIPTS
-from strongroom.appliance.answers.loading import examine
 from strongroom.appliance.answers.model import AnswerFile
+from strongroom.appliance.answers.reading import examine
 from strongroom.appliance.answers.schema import EXAMPLE, schema_text
 from strongroom.appliance.answers.writing import yaml_text
 
 if TYPE_CHECKING:
-    from strongroom.appliance.answers.nodes import AnswerFault
+    from strongroom.appliance.answers.nodes import Fault
 
 
-def faults_of(text: str) -> list[AnswerFault]:
+def faults_of(text: str) -> list[Fault]:
     answers, faults = examine(text.encode())
     assert (answers is None) == bool(faults)
     return faults
 
 
-def the_fault(text: str) -> AnswerFault:
+def the_fault(text: str) -> Fault:
     (fault,) = faults_of(text)
     assert fault.what
     assert fault.mend

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kit.command import Command
-from strongroom.measure.profile import MachineProfile
+from strongroom.measure.profile import Machine
 from strongroom.measure.suites.report import suite_page
 from strongroom.measure.suites.result import Row, SuiteResult
 
@@ -22,7 +22,7 @@ HOSTILE = "<img src=x onerror=document.title='owned'>"
 
 SUITE = SuiteResult(
     "bacula-latency", "Scan threads", f"a text {HOSTILE}", "2026-01-01T00:00:00Z",
-    MachineProfile("web1", "a processor", 4, (), 8 << 30, 6 << 30, "6.1", "3.11"),
+    Machine("web1", "a processor", 4, (), 8 << 30, 6 << 30, "6.1", "3.11"),
     9.0, "100 files", "nine jobs by hand", "scan threads",
     tuple(
         Row(f"{delay} ms, {backup}", name, (delay * seconds,) * 3, 50 << 20, place)

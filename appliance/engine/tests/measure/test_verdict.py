@@ -7,7 +7,7 @@ from strongroom.errors import UsageError
 from strongroom.measure.comparison import Measured, compare, comparison_sentences
 from strongroom.measure.profile import (
     DiskProfile,
-    MachineProfile,
+    Machine,
     NetworkProfile,
     Profile,
     RandomReads,
@@ -44,7 +44,7 @@ def profile(
         network = NetworkProfile("vault", "tls", 500, 10, 1448, 1500, "cubic", 0, 1000, transfers)
     return Profile(
         "2026-01-01",
-        MachineProfile("web1", "a processor", cores, ("aes",), 8 << 30, 6 << 30, "6.1", "3.11"),
+        Machine("web1", "a processor", cores, ("aes",), 8 << 30, 6 << 30, "6.1", "3.11"),
         tuple(Speed(name, "digest", rate * MEGA, rate * MEGA) for name, rate in FAST.items()),
         DiskProfile(
             "/home", "sda", "ext4", False, 1 << 30, True,

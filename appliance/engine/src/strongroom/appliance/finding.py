@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from strongroom.appliance.answers.nodes import MOST_BYTES
-from strongroom.appliance.disks.detection import tags
+from strongroom.appliance.disks.looking import tags
 from strongroom.appliance.disks.partitions import EFI_PARTITION
 from strongroom.appliance.machine import RUN_FOLDER, run, run_for_code, settle
 from strongroom.errors import StrongroomError, UsageError

@@ -11,8 +11,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from strongroom.appliance.answers.loading import examine, read_bytes
 from strongroom.appliance.answers.model import VERSION, AnswerFile, without_secrets
+from strongroom.appliance.answers.reading import examine, read_bytes
 from strongroom.appliance.answers.writing import yaml_text
 from strongroom.appliance.applying import apply
 from strongroom.appliance.finding import Found, efi_partitions, find_answers, remove_from_efi

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from strongroom.appliance.answers.loading import examine
+from strongroom.appliance.answers.reading import examine
 from strongroom.appliance.disks.copying import copy_image, expected_digest
-from strongroom.appliance.disks.detection import device_of, size_of, what_it_holds
 from strongroom.appliance.disks.erasing import erase, refuse_used
+from strongroom.appliance.disks.looking import device_of, size_of, what_it_holds
 from strongroom.appliance.disks.partitions import (
     EFI_PARTITION,
     enlarge,

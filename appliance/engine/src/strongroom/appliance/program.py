@@ -102,7 +102,7 @@ def _run(arguments: Any, terminal: Terminal) -> int:
 
 
 def _validate(arguments: Any, terminal: Terminal) -> int:
-    from strongroom.appliance.answers.loading import examine, read_bytes
+    from strongroom.appliance.answers.reading import examine, read_bytes
 
     _, faults = examine(read_bytes(arguments.file))
     for fault in faults:
@@ -117,7 +117,7 @@ def _validate(arguments: Any, terminal: Terminal) -> int:
 
 
 def _render(arguments: Any, terminal: Terminal) -> int:
-    from strongroom.appliance.answers.loading import read_answer_file
+    from strongroom.appliance.answers.reading import read_answer_file
     from strongroom.appliance.machine import Machine
     from strongroom.appliance.steps.network_files import network_files
 
@@ -149,7 +149,7 @@ def _example(arguments: Any, terminal: Terminal) -> int:
 
 
 def _disks(arguments: Any, terminal: Terminal) -> int:
-    from strongroom.appliance.disks.detection import all_disks
+    from strongroom.appliance.disks.looking import all_disks
 
     _need_root("look at disks")
     for disk in all_disks():
@@ -163,7 +163,7 @@ def _disks(arguments: Any, terminal: Terminal) -> int:
 
 
 def _apply(arguments: Any, terminal: Terminal) -> int:
-    from strongroom.appliance.answers.loading import read_answer_file
+    from strongroom.appliance.answers.reading import read_answer_file
     from strongroom.appliance.applying import apply
     from strongroom.appliance.first_boot import become_ready
 
@@ -229,7 +229,7 @@ def _paper(arguments: Any, terminal: Terminal) -> int:
 
 
 def _install(arguments: Any, terminal: Terminal) -> int:
-    from strongroom.appliance.answers.loading import examine, read_bytes
+    from strongroom.appliance.answers.reading import examine, read_bytes
     from strongroom.appliance.installing import IMAGE, install
 
     _need_root("install to a disk")

@@ -30,7 +30,7 @@ _STANDALONE_STYLE: Final = (
 )
 
 
-class ChartSeries(NamedTuple):
+class Series(NamedTuple):
     """A named line: (x, y) for each point, x > 0."""
 
     name: str
@@ -38,7 +38,7 @@ class ChartSeries(NamedTuple):
 
 
 def line_chart(
-    title: str, x_title: str, series: Sequence[ChartSeries], y_text: Callable[[float], str]
+    title: str, x_title: str, series: Sequence[Series], y_text: Callable[[float], str]
 ) -> str:
     """Lines over a logarithmic x axis, with a legend. `title` is what a screen reader says."""
     xs = sorted({x for one in series for x, _ in one.points})

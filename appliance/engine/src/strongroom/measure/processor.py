@@ -17,7 +17,7 @@ from strongroom.content.chunker import Chunker
 from strongroom.content.ciphers import AES_256_GCM, CHACHA20_POLY1305, CIPHER_NAMES, KEY_SIZE
 from strongroom.content.codecs import Compressor, parse_compression
 from strongroom.content.digests import chunk_id, new_signature
-from strongroom.measure.profile import MachineProfile, Speed
+from strongroom.measure.profile import Machine, Speed
 from strongroom.measure.together import rate_together
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ class Work(NamedTuple):
     ratio: float = 0.0
 
 
-def machine() -> MachineProfile:
+def machine() -> Machine:
     """The machine this runs on."""
     information = _fields("/proc/cpuinfo")
     flags = (information.get("flags") or information.get("Features", "")).split()
     memory = _fields("/proc/meminfo")
-    return MachineProfile(
+    return Machine(
         platform.node(),
         information.get("model name", platform.machine()),
         len(os.sched_getaffinity(0)),

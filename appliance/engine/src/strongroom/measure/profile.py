@@ -13,7 +13,7 @@ import msgspec
 PROFILE_VERSION = 1
 
 
-class MachineProfile(msgspec.Struct, frozen=True):
+class Machine(msgspec.Struct, frozen=True):
     """What the machine is. `accelerations`: processor flags that speed up ciphers and digests."""
 
     host: str
@@ -147,7 +147,7 @@ class Profile(msgspec.Struct, frozen=True):
     """All that was measured of one machine at one time. `notes`: what was not, and why."""
 
     taken_at: str
-    machine: MachineProfile
+    machine: Machine
     speeds: tuple[Speed, ...] = ()
     disk: DiskProfile | None = None
     tree: Tree | None = None

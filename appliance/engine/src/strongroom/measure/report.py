@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from strongroom.measure.charts import ChartSeries, bar_chart, line_chart
+from strongroom.measure.charts import Series, bar_chart, line_chart
 from strongroom.measure.verdict import predictions, sentences
 from strongroom.printable import printable
 
@@ -146,16 +146,16 @@ def _disk(disk: DiskProfile) -> Iterator[str]:
     yield line_chart(
         "Random reads of 4 KiB a second",
         "reads under way",
-        [ChartSeries("reads", [(one.depth, one.reads_per_second) for one in reads])],
+        [Series("reads", [(one.depth, one.reads_per_second) for one in reads])],
         lambda value: f"{value:,.0f}",
     )
     yield line_chart(
         "Latency of random reads",
         "reads under way",
         [
-            ChartSeries("median", [(one.depth, one.p50_us) for one in reads]),
-            ChartSeries("95%", [(one.depth, one.p95_us) for one in reads]),
-            ChartSeries("99%", [(one.depth, one.p99_us) for one in reads]),
+            Series("median", [(one.depth, one.p50_us) for one in reads]),
+            Series("95%", [(one.depth, one.p95_us) for one in reads]),
+            Series("99%", [(one.depth, one.p99_us) for one in reads]),
         ],
         lambda value: f"{value:,.0f} µs",
     )
@@ -163,7 +163,7 @@ def _disk(disk: DiskProfile) -> Iterator[str]:
         "Streaming, MB a second",
         "KiB a block",
         [
-            ChartSeries(
+            Series(
                 direction,
                 [
                     (one.block_bytes >> 10, one.bytes_per_second / MEGA)
@@ -189,7 +189,7 @@ def _network(network: NetworkProfile) -> Iterator[str]:
         "MB a second by connections",
         "connections at once",
         [
-            ChartSeries(
+            Series(
                 direction,
                 [
                     (one.streams, one.bytes_per_second / MEGA)

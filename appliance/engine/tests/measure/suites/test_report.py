@@ -7,13 +7,13 @@ import xml.etree.ElementTree as ET
 import msgspec
 import pytest
 
-from strongroom.measure.profile import MachineProfile
+from strongroom.measure.profile import Machine
 from strongroom.measure.suites.report import cells, circumstances, markdown, suite_page, svg
-from strongroom.measure.suites.result import MeasuredCondition, Row, SuiteResult, Taken, in_turns
+from strongroom.measure.suites.result import Row, SuiteResult, Taken, Way, in_turns
 
 RESULT = SuiteResult(
     "obnam", "Queues", "a text", "2026-01-01T00:00:00Z",
-    MachineProfile("web1", "a processor", 4, (), 8 << 30, 6 << 30, "6.1", "3.11"),
+    Machine("web1", "a processor", 4, (), 8 << 30, 6 << 30, "6.1", "3.11"),
     0.1, "100 files", "defaults", "blocks",
     (
         Row("far, first", "defaults", (4.0, 2.0, 3.0), 50 << 20),
@@ -49,7 +49,7 @@ def test_ways_take_turns_and_their_order_turns_around():
         yield "first", Taken(len(asked), len(asked))
         yield "unchanged", Taken(0.5)
 
-    rows = in_turns("far", [MeasuredCondition("a"), MeasuredCondition("b", place=3)], 3, run)
+    rows = in_turns("far", [Way("a"), Way("b", place=3)], 3, run)
     assert asked == ["a", "b", "b", "a", "a", "b"]
     assert rows == [
         Row("far, first", "a", (1, 4, 5), 5),

@@ -43,7 +43,7 @@ _SYSTEM_USERS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerKind:
+class Kind:
     """expected: in words, for messages and the reference."""
 
     expected: str
@@ -99,36 +99,34 @@ def _is_device(text: str) -> bool:
 
 
 KINDS: Final = {
-    "host name": AnswerKind("a DNS name in lower case, such as vault.example.org", is_host_name),
-    "server": AnswerKind(
-        "a DNS name or an address", lambda text: is_host_name(text) or is_address(text)
-    ),
-    "address": AnswerKind("an address such as 192.0.2.1 or 2001:db8::1", is_address),
-    "interface address": AnswerKind(
+    "host name": Kind("a DNS name in lower case, such as vault.example.org", is_host_name),
+    "server": Kind("a DNS name or an address", lambda text: is_host_name(text) or is_address(text)),
+    "address": Kind("an address such as 192.0.2.1 or 2001:db8::1", is_address),
+    "interface address": Kind(
         "an address with its prefix, such as 192.0.2.10/24", _is_interface_address
     ),
-    "interface": AnswerKind(
+    "interface": Kind(
         "a name of an interface of at most 15 characters, such as eth0",
         lambda text: bool(_INTERFACE.fullmatch(text)),
     ),
-    "hardware address": AnswerKind(
+    "hardware address": Kind(
         "a hardware address such as 52:54:00:12:34:56",
         lambda text: bool(_HARDWARE.fullmatch(text.lower())),
     ),
-    "time zone": AnswerKind(
+    "time zone": Kind(
         "a time zone such as Europe/Berlin or Etc/UTC", lambda text: text in available_timezones()
     ),
-    "device": AnswerKind("a path in /dev, best in /dev/disk/by-id", _is_device),
-    "disk name": AnswerKind(
+    "device": Kind("a path in /dev, best in /dev/disk/by-id", _is_device),
+    "disk name": Kind(
         "the last part of the device's path",
         lambda text: bool(re.fullmatch(r"[A-Za-z0-9._:+@=,-]{1,200}", text)),
     ),
-    "passphrase": AnswerKind(
+    "passphrase": Kind(
         f"a text of {SHORTEST_PASSPHRASE} to {_LONGEST_PASSPHRASE} bytes without control "
         "characters, and with no other white space than the space",
         _is_passphrase,
     ),
-    "user": AnswerKind(
+    "user": Kind(
         "a user's name such as admin, none of the system's own",
         lambda text: (
             bool(_USER.fullmatch(text))
@@ -136,23 +134,23 @@ KINDS: Final = {
             and not text.startswith("strongroom-")
         ),
     ),
-    "ssh key": AnswerKind("a public key as in id_ed25519.pub, on one line", _is_ssh_key),
-    "password hash": AnswerKind(
+    "ssh key": Kind("a public key as in id_ed25519.pub, on one line", _is_ssh_key),
+    "password hash": Kind(
         "a hash such as `mkpasswd` or `openssl passwd -6` prints",
         lambda text: bool(_HASH.fullmatch(text)),
     ),
-    "web address": AnswerKind(
+    "web address": Kind(
         "an address such as https://updates.example.org/strongroom-amd64.update",
         lambda text: bool(_WEB_ADDRESS.fullmatch(text)),
     ),
-    "clock": AnswerKind("a time such as 03:30", lambda text: bool(_CLOCK.fullmatch(text))),
-    "group": AnswerKind(
+    "clock": Kind("a time such as 03:30", lambda text: bool(_CLOCK.fullmatch(text))),
+    "group": Kind(
         "letters, digits, dots, dashes and underscores",
         lambda text: bool(_GROUP.fullmatch(text)),
     ),
-    "name pattern": AnswerKind(
+    "name pattern": Kind(
         "a name of machines, with * and ?, such as web*",
         lambda text: bool(_PATTERN.fullmatch(text)),
     ),
-    "time span": AnswerKind("a time such as 7 days", lambda text: bool(duration_seconds(text))),
+    "time span": Kind("a time such as 7 days", lambda text: bool(duration_seconds(text))),
 }

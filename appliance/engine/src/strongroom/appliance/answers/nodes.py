@@ -24,7 +24,7 @@ MOST_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerFault:
+class Fault:
     """One thing that is wrong. line: from 1, 0 for the file as a whole; place: such as time.zone.
 
     what: what is wrong; mend: what to do about it.
@@ -72,28 +72,26 @@ Node = Text | Sequence | Mapping
 
 
 class _Refused(Exception):  # noqa: N818 - it carries a fault
-    def __init__(self, fault: AnswerFault) -> None:
+    def __init__(self, fault: Fault) -> None:
         super().__init__(fault.what)
         self.fault = fault
 
 
-def parse(data: bytes) -> tuple[Node | None, list[AnswerFault]]:
+def parse(data: bytes) -> tuple[Node | None, list[Fault]]:
     """The nodes of a file, or why there are none."""
     if len(data) > MOST_BYTES:
-        return None, [
-            AnswerFault(0, "", "the file is larger than 1 MiB", "an answer file is small")
-        ]
+        return None, [Fault(0, "", "the file is larger than 1 MiB", "an answer file is small")]
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        return None, [AnswerFault(line, "", "this is not UTF-8", "save the file as UTF-8")]
-    faults: list[AnswerFault] = []
+        return None, [Fault(line, "", "this is not UTF-8", "save the file as UTF-8")]
+    faults: list[Fault] = []
     try:
         _refuse_what_is_not_needed(text)
         found = yaml.compose(text, Loader=yaml.BaseLoader)
         if found is None:
-            return None, [AnswerFault(0, "", "the file is empty", "begin with `version: 1`")]
+            return None, [Fault(0, "", "the file is empty", "begin with `version: 1`")]
         return _node(found, "", faults, 0), faults
     except _Refused as refused:
         return None, [refused.fault]
@@ -101,10 +99,10 @@ def parse(data: bytes) -> tuple[Node | None, list[AnswerFault]]:
         mark = error.problem_mark or error.context_mark
         what = printable(error.problem or str(error))
         mend = "check the indentation and quotes; indent with blanks only"
-        return None, [AnswerFault(mark.line + 1 if mark else 0, "", f"not YAML: {what}", mend)]
+        return None, [Fault(mark.line + 1 if mark else 0, "", f"not YAML: {what}", mend)]
     except yaml.YAMLError as error:
         what = printable(str(error).replace("\n", " "), 200)
-        return None, [AnswerFault(0, "", f"not YAML: {what}", "remove what does not print")]
+        return None, [Fault(0, "", f"not YAML: {what}", "remove what does not print")]
 
 
 def _refuse_what_is_not_needed(text: str) -> None:
@@ -115,24 +113,22 @@ def _refuse_what_is_not_needed(text: str) -> None:
             documents += 1
             if documents > 1:
                 mend = "keep one, without a line `---` between"
-                raise _Refused(AnswerFault(line, "", "a second document begins here", mend))
+                raise _Refused(Fault(line, "", "a second document begins here", mend))
         elif getattr(event, "anchor", None) is not None:
             what = "anchors (&) and aliases (*) are not understood"
-            raise _Refused(AnswerFault(line, "", what, "write the value out, or put it in quotes"))
+            raise _Refused(Fault(line, "", what, "write the value out, or put it in quotes"))
         elif getattr(event, "tag", None) is not None:
             what = f"the tag {printable(str(event.tag), 40)} is not understood"
-            raise _Refused(AnswerFault(line, "", what, "remove it, or put the value in quotes"))
+            raise _Refused(Fault(line, "", what, "remove it, or put the value in quotes"))
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > _MOST_DEPTH:
-                raise _Refused(
-                    AnswerFault(line, "", "this is nested too deeply", "check the brackets")
-                )
+                raise _Refused(Fault(line, "", "this is nested too deeply", "check the brackets"))
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
 
-def _node(node: yaml.Node, place: str, faults: list[AnswerFault], depth: int) -> Node:
+def _node(node: yaml.Node, place: str, faults: list[Fault], depth: int) -> Node:
     line = node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
         items = (
@@ -147,7 +143,7 @@ def _node(node: yaml.Node, place: str, faults: list[AnswerFault], depth: int) ->
             if name in values:
                 what = f"`{printable(name)}` stands here a second time"
                 mend = f"remove it, or the one in line {lines[name]}"
-                faults.append(AnswerFault(key.start_mark.line + 1, place, what, mend))
+                faults.append(Fault(key.start_mark.line + 1, place, what, mend))
                 continue
             below = f"{place}.{name}" if place else name
             values[name] = _node(value, below, faults, depth + 1)
@@ -157,11 +153,11 @@ def _node(node: yaml.Node, place: str, faults: list[AnswerFault], depth: int) ->
 
 
 def _pairs(
-    node: yaml.MappingNode, place: str, faults: list[AnswerFault]
+    node: yaml.MappingNode, place: str, faults: list[Fault]
 ) -> Iterator[tuple[yaml.Node, str, yaml.Node]]:
     for key, value in node.value:
         if isinstance(key, yaml.ScalarNode):
             yield key, key.value, value
         else:
             mend = "write a name, a colon and a value"
-            faults.append(AnswerFault(key.start_mark.line + 1, place, "this is no name", mend))
+            faults.append(Fault(key.start_mark.line + 1, place, "this is no name", mend))

@@ -6,7 +6,7 @@ import ipaddress
 import os
 from typing import TYPE_CHECKING
 
-from strongroom.appliance.answers.nodes import AnswerFault
+from strongroom.appliance.answers.nodes import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _Problem = tuple[str, str, str]
 
 
-def broken_rules(answers: AnswerFile, lines: Mapping[str, int]) -> list[AnswerFault]:
+def broken_rules(answers: AnswerFile, lines: Mapping[str, int]) -> list[Fault]:
     """Faults, with the line of the place, or of the nearest part around it."""
     found = []
     for place, what, mend in _problems(answers):
         nearest = place
         while nearest and nearest not in lines:
             nearest = nearest[: max(nearest.rfind("."), nearest.rfind("["), 0)]
-        found.append(AnswerFault(lines.get(nearest, 0), place, what, mend))
+        found.append(Fault(lines.get(nearest, 0), place, what, mend))
     return found
 
 

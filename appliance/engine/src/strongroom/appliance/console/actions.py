@@ -21,7 +21,7 @@ from strongroom.appliance.console.forms import (
 from strongroom.appliance.console.login import administrators, new_hash
 from strongroom.appliance.console.screen import Field
 from strongroom.appliance.console.status import status_lines
-from strongroom.appliance.disks.detection import all_disks
+from strongroom.appliance.disks.looking import all_disks
 from strongroom.appliance.disks.unlocking import unlock_and_start
 from strongroom.appliance.finding import labelled_file
 from strongroom.appliance.machine import Machine, run, shown

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from strongroom.appliance.answers.loading import examine, examine_node, read_bytes
 from strongroom.appliance.answers.model import VERSION, AnswerFile, without_secrets
 from strongroom.appliance.answers.nodes import Mapping as MappingNode
 from strongroom.appliance.answers.nodes import Node, Sequence, Text
+from strongroom.appliance.answers.reading import examine, examine_node, read_bytes
 from strongroom.appliance.console.screen import Field
 from strongroom.appliance.first_boot import KEPT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from strongroom.appliance.disks.detection import partitions_of, users_of
+from strongroom.appliance.disks.looking import partitions_of, users_of
 from strongroom.appliance.machine import run, run_for_code, settle
 from strongroom.errors import ConflictError
 from strongroom.printable import printable

@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.appliance.disks import unlocking
-from strongroom.appliance.disks.detection import (
-    device_of,
-    size_of,
-    stable_name,
-    tags,
-    what_it_holds,
-)
 from strongroom.appliance.disks.erasing import erase, refuse_used
+from strongroom.appliance.disks.looking import device_of, size_of, stable_name, tags, what_it_holds
 from strongroom.appliance.machine import MOUNT_POINT, run, settle
 from strongroom.appliance.state import DiskPlan
 from strongroom.errors import ConflictError, UsageError

@@ -11,8 +11,8 @@ import os
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
-from strongroom.appliance.disks.detection import size_of
 from strongroom.appliance.disks.erasing import refuse_used
+from strongroom.appliance.disks.looking import size_of
 from strongroom.appliance.state import the_only_one
 from strongroom.appliance.updates.record import UpdateRecord, read_record, write_record
 from strongroom.appliance.updates.slots import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.errors import UsageError
-from strongroom.measure.suites.result import MeasuredCondition, Row, Taken, in_turns
+from strongroom.measure.suites.result import Row, Taken, Way, in_turns
 from strongroom.measure.testbed.command import CommandError, measure
 from strongroom.measure.testbed.daemons import plain_environment
 from strongroom.measure.testbed.delayed_files import delayed_mount
@@ -37,14 +37,12 @@ SEED: Final = (
     "sleeps before each answer, so only the ratios say something."
 )
 WAYS: Final = (
-    MeasuredCondition(NINE),
+    Way(NINE),
     *(
-        MeasuredCondition(
-            f"one job, {threads} scan threads", ("--scan-threads", str(threads)), threads
-        )
+        Way(f"one job, {threads} scan threads", ("--scan-threads", str(threads)), threads)
         for threads in (1, 4, 16, 64)
     ),
-    MeasuredCondition("one job, by itself"),
+    Way("one job, by itself"),
 )
 
 
@@ -77,7 +75,7 @@ class _Bench:
         self._tell = tell
         self._environment = plain_environment(folder / "home")
 
-    def run(self, way: MeasuredCondition) -> Iterator[tuple[str, Taken]]:
+    def run(self, way: Way) -> Iterator[tuple[str, Taken]]:
         """A first backup into a new repository, then one that finds nothing new."""
         place = self._folder / "run"
         try:
@@ -96,7 +94,7 @@ class _Bench:
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
-    def _one(self, place: Path, mount: Path, way: MeasuredCondition) -> Taken:
+    def _one(self, place: Path, mount: Path, way: Way) -> Taken:
         command = local_backup(place, *way.words, str(mount))
         try:
             taken = measure(command, self._environment, self._folder, place / "log")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.errors import UsageError
-from strongroom.measure.suites.result import MeasuredCondition, Row, Taken, in_turns
+from strongroom.measure.suites.result import Row, Taken, Way, in_turns
 from strongroom.measure.testbed.command import CommandError, measure
 from strongroom.measure.testbed.daemons import DaemonError
 from strongroom.measure.testbed.link import slow_link
@@ -35,17 +35,12 @@ SEED: Final = (
     "relay on the same machine."
 )
 WAYS: Final = (
-    MeasuredCondition(DEFAULTS),
+    Way(DEFAULTS),
     *(
-        MeasuredCondition(
-            f"2 workers, queue {size}", ("--workers", "2", "--upload-queue-size", str(size)), size
-        )
+        Way(f"2 workers, queue {size}", ("--workers", "2", "--upload-queue-size", str(size)), size)
         for size in (8, 32, 128, 512)
     ),
-    *(
-        MeasuredCondition(f"lru {pages} pages", ("--lru-size", str(pages)))
-        for pages in (2, 32, 128)
-    ),
+    *(Way(f"lru {pages} pages", ("--lru-size", str(pages))) for pages in (2, 32, 128)),
 )
 
 
@@ -64,7 +59,7 @@ def measure_obnam(
             measure(first, vault.environment, folder, folder / "log")
             with slow_link(vault.port, MILLISECONDS, BYTES_A_SECOND) as port:
 
-                def run(way: MeasuredCondition) -> Iterator[tuple[str, Taken]]:
+                def run(way: Way) -> Iterator[tuple[str, Taken]]:
                     tell(way.name)
                     _change(tree, files)
                     command = vault.backup("tls", *way.words, str(tree), port=port)

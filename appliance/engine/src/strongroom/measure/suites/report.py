@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from strongroom.measure.charts import ChartSeries, bar_chart, line_chart, standalone
+from strongroom.measure.charts import Series, bar_chart, line_chart, standalone
 from strongroom.measure.report import page, table
 from strongroom.printable import printable
 
@@ -96,5 +96,5 @@ def _chart(result: SuiteResult) -> str:
     for group, rows in result.groups().items():
         points = [(row.place, row.median_seconds) for row in rows if row.place is not None]
         if points:
-            series.append(ChartSeries(group, points))
+            series.append(Series(group, points))
     return line_chart(f"{result.title}, seconds", result.axis, series, lambda value: f"{value:g} s")

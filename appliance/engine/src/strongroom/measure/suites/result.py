@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from strongroom.measure.profile import MachineProfile  # noqa: TC001 - msgspec looks at it
+from strongroom.measure.profile import Machine  # noqa: TC001 - msgspec looks at it
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -42,7 +42,7 @@ class SuiteResult(msgspec.Struct, frozen=True):
     title: str
     seed: str
     taken_at: str
-    machine: MachineProfile
+    machine: Machine
     load: float
     data: str
     reference: str
@@ -68,7 +68,7 @@ class SuiteResult(msgspec.Struct, frozen=True):
         return 1.0
 
 
-class MeasuredCondition(NamedTuple):
+class Way(NamedTuple):
     """A condition to measure: words of the command line that make it."""
 
     name: str
@@ -85,9 +85,9 @@ class Taken(NamedTuple):
 
 def in_turns(
     group: str,
-    ways: Sequence[MeasuredCondition],
+    ways: Sequence[Way],
     rounds: int,
-    run: Callable[[MeasuredCondition], Iterable[tuple[str, Taken]]],
+    run: Callable[[Way], Iterable[tuple[str, Taken]]],
 ) -> list[Row]:
     """Every way once a round, the order reversed in every second one.
 

@@ -14,7 +14,7 @@ from strongroom.appliance.answers.kinds import KINDS
 from strongroom.appliance.answers.model import AnswerFile
 from strongroom.appliance.answers.nodes import (
     MOST_BYTES,
-    AnswerFault,
+    Fault,
     Mapping,
     Node,
     Sequence,
@@ -50,7 +50,7 @@ def read_bytes(path: str) -> bytes:
         raise UsageError(f"cannot read {printable(os.fsencode(path))}: {error.strerror}") from error
 
 
-def examine(data: bytes, *, whole: bool = True) -> tuple[AnswerFile | None, list[AnswerFault]]:
+def examine(data: bytes, *, whole: bool = True) -> tuple[AnswerFile | None, list[Fault]]:
     """The answers and no fault, or no answers and all faults in the order of the lines.
 
     whole: whether what must hold between the answers is looked at as well.
@@ -63,9 +63,9 @@ def examine(data: bytes, *, whole: bool = True) -> tuple[AnswerFile | None, list
     return (None if faults else answers), faults
 
 
-def examine_node(node: Node, *, whole: bool = True) -> tuple[AnswerFile | None, list[AnswerFault]]:
+def examine_node(node: Node, *, whole: bool = True) -> tuple[AnswerFile | None, list[Fault]]:
     """The same for what was parsed, or filled in on a form."""
-    faults: list[AnswerFault] = []
+    faults: list[Fault] = []
     reader = _Reader(faults)
     said = reader.value(node, inspect.type_info(AnswerFile), "")
     answers = None
@@ -79,7 +79,7 @@ def examine_node(node: Node, *, whole: bool = True) -> tuple[AnswerFile | None, 
 class _Reader:
     """Walks nodes and types together. lines: place -> line, of all that was read."""
 
-    def __init__(self, faults: list[AnswerFault]) -> None:
+    def __init__(self, faults: list[Fault]) -> None:
         self._faults = faults
         self.lines: dict[str, int] = {}
 
@@ -193,10 +193,10 @@ class _Reader:
         near = get_close_matches(name, known, n=1)
         mend = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
         what = f"there is no `{printable(name, 60)}`"
-        self._faults.append(AnswerFault(node.lines[name], place, what, mend))
+        self._faults.append(Fault(node.lines[name], place, what, mend))
 
     def _fault(self, node: Node, place: str, what: str, mend: str) -> Any:
-        self._faults.append(AnswerFault(node.line, place, what, mend))
+        self._faults.append(Fault(node.line, place, what, mend))
         return _MISSING
 
 
